@@ -30,7 +30,7 @@ var (
 
 	// tools know nothing of roles.
 	tools = []string{
-		"internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
+		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback",
 		"internal/process", "internal/refusal", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
@@ -47,7 +47,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
+	testOnly = []string{"internal/alloctest", "internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
 
 	anything = []string{"*"}
 )
@@ -65,6 +65,7 @@ var table = []row{
 	{name: "internal/sqsclient", may: []string{"task", "internal/awserr", "internal/backoff", "internal/clock"}, tests: []string{"internal/awsfake", "internal/awsfake/fakesqs"}},
 	{name: "internal/refusal", may: slices.Concat(wire, []string{"internal/catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/backoff", "internal/clock"}},
+	{name: "internal/alloctest", stdOnly: true},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
 	{name: "internal/backup", stdOnly: true},
@@ -121,7 +122,7 @@ var table = []row{
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: []string{"internal/clock", "internal/controller"}, never: serverSide},
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/process", "internal/sdkconfig"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
 		tests: []string{"sdk/sdktest", "internal/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
@@ -165,7 +166,7 @@ var planned []string
 var reserved = map[string][]string{
 	"github.com/cockroachdb": {"store/pebble", "test/sim"},
 	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                 {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 

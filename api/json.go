@@ -58,9 +58,9 @@ func (jsonCodec) Unmarshal(data []byte, message any) error {
 	proto.Reset(m)
 	if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, m) == nil { // so the error is an unknown field
 		const depthMax = 3
-		return fmt.Errorf("%w; allowed here: %s", strict, fieldNames(m.ProtoReflect().Descriptor(), depthMax))
+		return fmt.Errorf("%s; allowed here: %s", Visible(strict.Error()), fieldNames(m.ProtoReflect().Descriptor(), depthMax))
 	}
-	return strict
+	return errors.New(Visible(strict.Error()))
 }
 
 var errNoBody = errors.New("the body is empty: want a JSON object such as {}")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -50,16 +49,16 @@ var domain = []struct {
 
 // ProblemOf returns the form of an error on the wire: the refusal for an Error, for a sentinel of this
 // package and for a refusal of package task. Any other error becomes an internal error with InternalText. nil
-// stays nil.
+// stays nil. A text may quote what others sent, so it is made Visible.
 func ProblemOf(err error) *kinesinv1.Problem {
 	if err == nil {
 		return nil
 	}
 	if e, found := errors.AsType[*Error](err); found && e.Reason != kinesinv1.Reason_REASON_INTERNAL {
-		return &kinesinv1.Problem{Reason: e.Reason, Text: err.Error(), RetryAfterMicros: e.RetryAfter.Microseconds()}
+		return &kinesinv1.Problem{Reason: e.Reason, Text: Visible(err.Error()), RetryAfterMicros: e.RetryAfter.Microseconds()}
 	}
 	if reason := reasonOf(err); reason != kinesinv1.Reason_REASON_INTERNAL {
-		return &kinesinv1.Problem{Reason: reason, Text: err.Error()}
+		return &kinesinv1.Problem{Reason: reason, Text: Visible(err.Error())}
 	}
 	return &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_INTERNAL, Text: InternalText}
 }
@@ -83,7 +82,7 @@ func ErrorOf(p *kinesinv1.Problem) error {
 	if p == nil {
 		return nil
 	}
-	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: time.Duration(p.RetryAfterMicros) * time.Microsecond}
+	return &Error{Reason: p.Reason, Text: p.Text, RetryAfter: task.Micros(p.RetryAfterMicros)}
 }
 
 // ToWire returns the form of an error in which a call returns it: a code, with the problem as its detail. An

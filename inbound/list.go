@@ -63,12 +63,18 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 		}
 	}
 	if len(request.Cursor) > 0 {
-		c := &list.cursor
-		if json.Unmarshal(request.Cursor, c) != nil || c.Section >= sectionEnd || c.Partition < 0 || c.After < 0 {
-			return nil, errCursor
+		if list.cursor, err = decodeCursor(request.Cursor); err != nil {
+			return nil, err
 		}
 	}
 	return list.page(ctx)
+}
+
+func decodeCursor(text []byte) (c cursor, err error) {
+	if json.Unmarshal(text, &c) != nil || c.Section >= sectionEnd || c.Partition < 0 || c.After < 0 {
+		return cursor{}, errCursor
+	}
+	return c, nil
 }
 
 // listing is one List call.

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/dial"
+	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 )
 
@@ -94,6 +95,9 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	h, err := connections(&cfg, base)
 	if err != nil {
 		return nil, fmt.Errorf("%w client: %w", ErrInvalid, err)
+	}
+	if cfg.TokenFile != "" && livefile.IsLoose(cfg.TokenFile) {
+		cfg.Log.WarnContext(context.Background(), "every user of this machine may use the token file; chmod 600 it", slog.String("file", cfg.TokenFile))
 	}
 	return &Client{
 		backend: backend{

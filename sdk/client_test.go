@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -552,4 +553,23 @@ func guarded(t *testing.T, a *tlstest.Authority, token string) (url string) {
 	h.StartTLS()
 	t.Cleanup(h.Close)
 	return h.URL
+}
+
+func TestATokenFileThatAllMayRead(t *testing.T) {
+	t.Parallel()
+	for mode, loose := range map[os.FileMode]bool{0o600: false, 0o440: false, 0o644: true} {
+		path := filepath.Join(t.TempDir(), "token")
+		if err := errors.Join(os.WriteFile(path, []byte(strings.Repeat("a", 40)), 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		var told strings.Builder
+		c, err := sdk.NewClient("http://127.0.0.1:1", sdk.WithTokenFile(path), sdk.WithLogger(slog.New(slog.NewTextHandler(&told, nil))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		if strings.Contains(told.String(), "may use the token file") != loose || strings.Contains(told.String(), "aaaa") {
+			t.Errorf("%04o: %s", mode, told.String())
+		}
+	}
 }

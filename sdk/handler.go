@@ -51,6 +51,9 @@ func (l Lambda[T]) Handle(w *Worker, h func(ctx context.Context, t *Task[T]) err
 	w.Register(l.name, func(ctx context.Context, raw *Task[[]byte]) error {
 		t := typed[T](raw)
 		if err := l.codec.Unmarshal(raw.Payload, &t.Args); err != nil {
+			if _, isJSON := l.codec.(jsonCodec); !isJSON && w.client.cfg.Decode != nil {
+				err = hidden(err)
+			}
 			return Fatal(fmt.Errorf("decode the arguments: %w", err))
 		}
 		return h(ctx, t)
@@ -92,7 +95,13 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 	if h == nil { // cannot happen: the server sends tasks of registered lambdas only
 		return controller.Outcome{Kind: task.OutcomeReleased, Error: "this worker has no handler for the lambda"}
 	}
-	return outcomeOf(h(ctx, taskOf(work)))
+	payload, err := w.client.decodeWork(ctx, work)
+	if err != nil {
+		return outcomeOf(err)
+	}
+	t := taskOf(work)
+	t.Args, t.Payload = payload, payload
+	return outcomeOf(h(ctx, t))
 }
 
 func taskOf(w *controller.Work) *Task[[]byte] {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Lambda is a named callback with arguments of type T, shared by the code that
@@ -130,7 +131,40 @@ func (jsonCodec) Unmarshal(data []byte, v any) error {
 	if len(data) == 0 {
 		return nil
 	}
-	return json.Unmarshal(data, v)
+	return withoutValues(json.Unmarshal(data, v))
+}
+
+// valueError is an error that does not show the value at which decoding failed, because the text of an error
+// is stored and logged, and payloads are not to be.
+type valueError struct {
+	text  string
+	cause error
+}
+
+func (e *valueError) Error() string { return e.text }
+func (e *valueError) Unwrap() error { return e.cause }
+
+// withoutValues returns an error of JSON decoding with the place of the value in place of the value.
+func withoutValues(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, is := errors.AsType[*json.SyntaxError](err); is {
+		if !strings.HasPrefix(e.Error(), "invalid character") {
+			return err // which quotes nothing
+		}
+		return &valueError{fmt.Sprintf("no valid JSON at byte %d", e.Offset), err}
+	}
+	if e, is := errors.AsType[*json.UnmarshalTypeError](err); is {
+		kind, _, _ := strings.Cut(e.Value, " ") // "number 42"
+		return &valueError{fmt.Sprintf("JSON %s at byte %d does not fit field %q of type %s", kind, e.Offset, e.Field, e.Type), err}
+	}
+	return hidden(err)
+}
+
+// hidden returns an error that shows only the type of its cause, whose text may quote a value.
+func hidden(err error) error {
+	return &valueError{fmt.Sprintf("%T (its text may hold a value)", err), err}
 }
 
 type bytesCodec struct{}

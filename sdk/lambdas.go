@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // The modes of a lambda.
@@ -124,11 +125,10 @@ func (l *LambdaInfo) wire() *kinesinv1.Lambda {
 }
 
 func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
-	micros := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 	return LambdaInfo{
 		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
-		Timeout: micros(w.GetTimeoutMicros()), BackoffMin: micros(w.GetBackoffMinMicros()), BackoffMax: micros(w.GetBackoffMaxMicros()),
-		Retention: micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFromMicros()), Registered: w.GetRegistered(),
+		Timeout: task.Micros(w.GetTimeoutMicros()), BackoffMin: task.Micros(w.GetBackoffMinMicros()), BackoffMax: task.Micros(w.GetBackoffMaxMicros()),
+		Retention: task.Micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFromMicros()), Registered: w.GetRegistered(),
 		Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
 	}
 }

@@ -53,13 +53,18 @@ func (c *Client) Rejected(ctx context.Context) iter.Seq2[Rejected, error] {
 	}
 }
 
-// GetRejected returns one, with its contents.
+// GetRejected returns one, with its contents. If only its payload cannot be decoded, it returns the rest and
+// the error.
 func (c *Client) GetRejected(ctx context.Context, name string) (Rejected, error) {
 	response, err := call(ctx, c, "get rejected", c.backend.inbound.GetRejected, &kinesinv1.GetRejectedRequest{Name: name})
 	if err != nil {
 		return Rejected{}, err
 	}
-	return rejectedOf(response.Rejected), nil
+	r := rejectedOf(response.Rejected)
+	if r.Item != nil {
+		r.Item.Payload, err = c.decodeRead(ctx, r.Lambda, r.Item.Key, r.ID, r.Item.Payload)
+	}
+	return r, err
 }
 
 // RetryResult is the result of one retry.

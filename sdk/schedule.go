@@ -23,8 +23,11 @@ const (
 
 // Schedule schedules one task. When it returns without an error the task is durable.
 func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
-	results := make([]Result, 1)
-	c.scheduleCall(ctx, []Item{item}, results)
+	results, items := make([]Result, 1), []Item{item}
+	ids := requestIDs(c.cfg.Clock, 1)
+	encoded := c.encode(ctx, items, ids, results)
+	c.scheduleCall(ctx, newBatch(encoded, ids, results))
+	explainSizes(items, encoded, results)
 	return results[0], results[0].Err
 }
 
@@ -33,18 +36,21 @@ func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
 // them.
 func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, error) {
 	results := make([]Result, len(items))
+	ids := requestIDs(c.cfg.Clock, len(items))
+	encoded := c.encode(ctx, items, ids, results)
 	var g errgroup.Group
 	g.SetLimit(callsAtOnceMax)
 	for start := 0; start < len(items); {
-		end := start + fitting(items[start:])
-		some, answers := items[start:end], results[start:end] // start moves on before the call is made
+		end := start + fitting(encoded[start:])
+		b := newBatch(encoded[start:end], ids[start:end], results[start:end])
 		g.Go(func() error {
-			c.scheduleCall(ctx, some, answers)
+			c.scheduleCall(ctx, b)
 			return nil
 		})
 		start = end
 	}
 	_ = g.Wait() // errors are in the results
+	explainSizes(items, encoded, results)
 	return results, summary(results)
 }
 
@@ -87,15 +93,22 @@ type batch struct {
 	begun   time.Duration // monotonic time of the first try; zero before it
 }
 
-// scheduleCall fills results with an answer for each item. Items that the server could not answer for are
-// tried again with the same request id, so that no item makes two tasks.
-func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Result) {
-	b := &batch{
-		items: items, results: results, ids: requestIDs(c.cfg.Clock, len(items)),
-		pending: make([]int, len(items)),
+// newBatch returns a batch of the items that have no error yet.
+func newBatch(items []Item, ids [][]byte, results []Result) *batch {
+	b := &batch{items: items, results: results, ids: ids, pending: make([]int, 0, len(items))}
+	for i := range items {
+		if results[i].Err == nil {
+			b.pending = append(b.pending, i)
+		}
 	}
-	for i := range b.pending {
-		b.pending[i] = i
+	return b
+}
+
+// scheduleCall sets a result for each item of a batch. Items that the server could not answer for are tried
+// again with the same request id, so that no item makes two tasks.
+func (c *Client) scheduleCall(ctx context.Context, b *batch) {
+	if len(b.pending) == 0 {
+		return
 	}
 	err := c.retry(ctx, "schedule", func(ctx context.Context) error {
 		request := b.request(clock.Mono(c.cfg.Clock))
@@ -106,7 +119,7 @@ func (c *Client) scheduleCall(ctx context.Context, items []Item, results []Resul
 		return b.take(response)
 	})
 	for _, i := range b.pending {
-		results[i] = Result{Err: err}
+		b.results[i] = Result{Err: err}
 	}
 }
 

@@ -63,7 +63,9 @@ func (t *TaskInfo) Lateness() time.Duration {
 // GetResult is the result of reading one of several tasks.
 type GetResult struct {
 	Task TaskInfo
-	Err  error // ErrNotFound if the id is unknown, forged, or of a task whose retention is over
+	// Err is ErrNotFound if the id is unknown, forged, or of a task whose retention is over. If only the
+	// payload could not be decoded, Task has all but the payload.
+	Err error
 }
 
 // GetOption changes what Get and GetMany read.
@@ -71,10 +73,10 @@ type GetOption func(*getConfig)
 
 type getConfig struct{ payload bool }
 
-// WithPayload reads the payload too.
+// WithPayload reads the payload too, decoded if the client has a payload codec.
 func WithPayload() GetOption { return func(c *getConfig) { c.payload = true } }
 
-// Get reads a task.
+// Get reads a task. If only its payload cannot be decoded, it returns the rest of the task and the error.
 func (c *Client) Get(ctx context.Context, id ID, opts ...GetOption) (TaskInfo, error) {
 	results, err := c.GetMany(ctx, []ID{id}, opts...)
 	if err != nil {
@@ -95,7 +97,13 @@ func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]Ge
 	if err != nil {
 		return nil, err
 	}
-	return getResults(response, len(ids))
+	results, err := getResults(response, len(ids))
+	for i := range results {
+		if t := &results[i].Task; results[i].Err == nil {
+			t.Payload, results[i].Err = c.decodeRead(ctx, t.Lambda, t.Key, t.ID, t.Payload)
+		}
+	}
+	return results, err
 }
 
 const (

@@ -271,3 +271,16 @@ func TestTokensThatCannotBeUsed(t *testing.T) {
 		}
 	}
 }
+
+func TestFilesWithSecretsThatAllMayRead(t *testing.T) {
+	for mode, loose := range map[os.FileMode]bool{0o600: false, 0o440: false, 0o644: true, 0o602: true} {
+		path := tokenFile(t, goodToken)
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		r := serve(t, Config{AuthTokenFile: path})
+		if text := r.logs.String(); strings.Contains(text, "may use a file with a secret") != loose || loose != strings.Contains(text, path) || strings.Contains(text, goodToken) {
+			t.Errorf("%04o: %s", mode, text)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/node"
 )
 
@@ -46,6 +47,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := errors.Join(err, tlsErr); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	s.warnLoose(ctx)
 	allowed, err := allowedFiles()
 	if err == nil {
 		s.files, err = shareFiles(allowed, &s.config)
@@ -65,6 +67,15 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.http.ConnState = s.listener.state
 	s.listener.register(s.metrics.Registerer())
 	return s, nil
+}
+
+// warnLoose logs which files with secrets all users of this machine may read.
+func (s *Server) warnLoose(ctx context.Context) {
+	for _, path := range []string{s.config.AuthTokenFile, s.config.TLSKeyFile} {
+		if path != "" && livefile.IsLoose(path) {
+			s.config.Log.WarnContext(ctx, "every user of this machine may use a file with a secret; chmod 600 it", slog.String("file", path))
+		}
+	}
 }
 
 // handler returns the node's handler behind the checks of a call's origin and identity.

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
+	"github.com/kinesin-io/kinesin/internal/alloctest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -228,7 +229,9 @@ func FuzzDecodeTask(f *testing.F) {
 	f.Add(store.AppendTask(nil, &task.Task{ID: task.ID{1}, Seq: 3, Wake: 4, WakeRow: task.WakeRow{At: 4, Seq: 3}}))
 	f.Add([]byte{2, 2})
 	f.Fuzz(func(t *testing.T, row []byte) {
-		first, err := store.DecodeWakeup(row)
+		var first task.Task
+		var err error
+		alloctest.AtMost(t, uint64(16<<10+64*len(row)), func() { first, err = store.DecodeWakeup(row) })
 		if err != nil {
 			if !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrVersion) && !errors.Is(err, store.ErrOldForm) {
 				t.Fatalf("unexpected error %v", err)

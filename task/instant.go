@@ -27,7 +27,7 @@ func (i Instant) IsZero() bool { return i == 0 }
 func (i Instant) Add(d time.Duration) Instant { return i + Instant(d/time.Microsecond) }
 
 // Sub returns the time from u to i.
-func (i Instant) Sub(u Instant) time.Duration { return time.Duration(i-u) * time.Microsecond }
+func (i Instant) Sub(u Instant) time.Duration { return Micros(int64(i - u)) }
 
 // Millis returns Unix milliseconds, rounded down.
 func (i Instant) Millis() int64 { return int64(i) / 1000 }

@@ -119,7 +119,7 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 // CheckName refuses the name of a lambda or priority that is not 1 to 64 of a–z, A–Z, 0–9, "_" and "-".
 func CheckName(what, name string) error {
 	if !nameForm.MatchString(name) {
-		return fmt.Errorf("%w %s name %q: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'", ErrInvalid, what, name)
+		return fmt.Errorf("%w %s name %.80q: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'", ErrInvalid, what, name)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (l Lambda) Validate() error {
 		errs = append(errs, fmt.Errorf("%w priorities: want 1 to %d, have %d", ErrInvalid, PrioritiesMax, n))
 	}
 	seen := map[string]bool{}
-	for _, p := range l.Priorities {
+	for _, p := range l.Priorities[:min(len(l.Priorities), PrioritiesMax)] {
 		errs = append(errs, CheckName("priority", p))
 		if seen[p] {
 			errs = append(errs, fmt.Errorf("%w priorities: %q is named twice", ErrInvalid, p))

@@ -16,8 +16,11 @@ func CheckTraceparent(text string) error {
 	if text == "" {
 		return nil
 	}
-	m := traceparentForm.FindStringSubmatch(text)
-	ok := m != nil && len(text) <= TraceparentBytesMax && m[1] != "ff" && (m[1] != "00" || m[5] == "") &&
+	var m []string
+	if len(text) <= TraceparentBytesMax {
+		m = traceparentForm.FindStringSubmatch(text)
+	}
+	ok := m != nil && m[1] != "ff" && (m[1] != "00" || m[5] == "") &&
 		m[2] != "00000000000000000000000000000000" && m[3] != "0000000000000000"
 	if !ok {
 		return fmt.Errorf(`%w traceparent %.64q: want the W3C form "00-<32 hex of a trace id>-<16 hex of a parent id>-<2 hex of flags>" in lower case, ids not all zero`, ErrInvalid, text)

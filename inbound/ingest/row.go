@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/store"
@@ -62,13 +62,7 @@ func plainText(text string) string {
 	if len(text) > textMax {
 		text = text[:textMax]
 	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == utf8.RuneError || r == 0x7f {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
+	return api.Visible(strings.ToValidUTF8(text, "\uFFFD"))
 }
 
 // nameOf derives the name of a row from its body, so that a message that comes again is kept once.

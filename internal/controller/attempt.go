@@ -62,7 +62,7 @@ func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 	return &attempt{
 		key: k, group: g, place: -1, due: task.Instant(c.DueMicros),
 		work: Work{
-			ID: c.Id, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
+			ID: c.Id, Task: k.task, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
 			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
 			Timeout: task.Micros(c.TimeoutMicros), Payload: c.Payload,

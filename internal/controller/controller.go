@@ -134,6 +134,7 @@ func (h Hooks) withDefaults() Hooks {
 // Work is a claimed task.
 type Work struct {
 	ID          string
+	Task        task.ID // in ID
 	Lambda      string
 	Priority    string
 	Collection  string

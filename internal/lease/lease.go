@@ -134,7 +134,7 @@ func decode(row *store.Control) (Lease, error) {
 	}
 	l := Lease{
 		Worker: row.Name, Name: r.Name, Owner: r.Owner, Lambdas: r.Lambdas, Version: row.Version, Attend: r.Attend, Lost: r.Lost,
-		Length: time.Duration(r.Length) * time.Microsecond, Receipt: task.Instant(r.Receipt), Beat: r.Beat,
+		Length: task.Micros(r.Length), Receipt: task.Instant(r.Receipt), Beat: r.Beat,
 	}
 	if r.Suspect == "" {
 		return l, nil

@@ -134,3 +134,11 @@ func Read(path string, bytesMax int64) ([]byte, error) {
 	}
 	return content, nil
 }
+
+// IsLoose reports whether every user of this machine may read or change a file. Its group may, because that
+// is how Kubernetes mounts Secrets.
+func IsLoose(path string) bool {
+	const others = 0o007
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Perm()&others != 0
+}

@@ -23,10 +23,16 @@ type Client struct {
 	CallTimeout       time.Duration // of one try
 	TriesMax          int
 
+	// Encode and Decode, if set, change the payload of a task: see sdk.WithPayloadCodec.
+	Encode, Decode PayloadFunc
+
 	Clock clock.Clock
 	// Controllers, if set, changes the configuration of each worker before it runs. The context is Run's.
 	Controllers func(ctx context.Context, c *controller.Config)
 }
+
+// PayloadFunc changes the payload of a task of a lambda. The id has no meaning if the task has a key.
+type PayloadFunc func(ctx context.Context, lambda, key string, id [16]byte, payload []byte) ([]byte, error)
 
 // WithClock returns an option that sets the source of time and randomness.
 func WithClock(k clock.Clock) func(*Client) { return func(c *Client) { c.Clock = k } }

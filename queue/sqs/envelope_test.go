@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
+	"github.com/kinesin-io/kinesin/internal/alloctest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/task"
@@ -69,7 +70,9 @@ func FuzzDecode(f *testing.F) {
 		if _, err := sqs.Decode(sqs.Sealed([]byte(body))); errors.Is(err, sqs.ErrUnsealed) {
 			t.Error("sealed, and refused")
 		}
-		tasks, err := sqs.Decode(body)
+		var tasks []task.Task
+		var err error
+		alloctest.AtMost(t, uint64(32<<10+256*len(body)), func() { tasks, err = sqs.Decode(body) })
 		if (err == nil) != (len(tasks) > 0) {
 			t.Errorf("%d tasks and %v", len(tasks), err)
 		}

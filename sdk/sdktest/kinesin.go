@@ -80,6 +80,7 @@ type config struct {
 	patience time.Duration
 	stall    time.Duration
 	log      *slog.Logger
+	codec    sdk.PayloadCodec
 }
 
 // Option changes a Kinesin.
@@ -98,6 +99,9 @@ func Stall(d time.Duration) Option { return func(c *config) { c.stall = d } }
 
 // Logger sets where server and workers log. By default warnings and errors go to the test's output.
 func Logger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
+
+// PayloadCodec gives the client, and so the workers, a payload codec (sdk.WithPayloadCodec).
+func PayloadCodec(codec sdk.PayloadCodec) Option { return func(c *config) { c.codec = codec } }
 
 // New starts a Kinesin that ends with the test.
 func New(tb testing.TB, opts ...Option) *Kinesin {
@@ -151,7 +155,7 @@ func (k *Kinesin) compose() {
 	k.client, err = sdk.NewClient("http://sdktest",
 		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdkconfig.WithClock(k.clock), sdk.WithLogger(k.cfg.log),
 		sdk.WithCallTimeout(forever), sdk.WithTries(1), // a pause would never end while time stands still
-		sdkconfig.WithControllers(k.follow))
+		sdkconfig.WithControllers(k.follow), sdk.WithPayloadCodec(k.cfg.codec))
 	if err != nil {
 		k.tb.Fatalf("sdktest: make the client: %v", err)
 	}

@@ -28,7 +28,7 @@ import (
 )
 
 // serve runs a server with an inbound buffer on ElasticMQ, and returns a client of it.
-func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.Config)) *sdk.Client {
+func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.Config), opts ...sdk.ClientOption) *sdk.Client {
 	tb.Helper()
 	if _, err := sqsclient.Create(tb.Context(), queues, sqsbuffer.Queues(prefix)); err != nil {
 		tb.Fatal(err)
@@ -53,7 +53,7 @@ func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.
 	s := httptest.NewUnstartedServer(nil)
 	s.Config = api.NewServer(node.Trusting(n.Handler()))
 	s.Start()
-	client, err := sdk.NewClient(s.URL)
+	client, err := sdk.NewClient(s.URL, opts...)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package sqsinbound
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
@@ -19,7 +21,7 @@ const (
 )
 
 // accept checks an item as far as a client can, and issues its id.
-func (c *Client) accept(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, error) {
+func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, error) {
 	now := c.clock.Now()
 	if item.Key != "" {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
@@ -32,14 +34,20 @@ func (c *Client) accept(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, 
 	if err := check(item); err != nil {
 		return nil, 0, err
 	}
-	id, err := c.sealer.Seal(task.InboundToken{
-		ID: task.NewID(now, c.clock.Uint64(), c.clock.Uint64()), Due: due, Lambda: item.Lambda, Priority: item.Priority,
-	})
+	made := task.NewID(now, c.clock.Uint64(), c.clock.Uint64())
+	id, err := c.sealer.Seal(task.InboundToken{ID: made, Due: due, Lambda: item.Lambda, Priority: item.Priority})
 	if err != nil {
 		return nil, 0, invalid("%v", err)
 	}
+	payload := item.Payload
+	if c.codec != nil {
+		payload, err = c.codec.Encode(ctx, sdk.PayloadContext{Lambda: item.Lambda, Task: made}, payload)
+		if err != nil {
+			return nil, 0, fmt.Errorf("encode the payload of a %s task: %w", item.Lambda, err)
+		}
+	}
 	t := &kinesinv1.BufferedTask{Id: id, AcceptedMicros: int64(now), Item: &kinesinv1.ScheduleItem{
-		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: item.Payload,
+		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: payload,
 		MaxAttempts: uint32(item.MaxAttempts), TimeoutMicros: item.Timeout.Microseconds(),
 		BackoffMinMicros: item.BackoffMin.Microseconds(), BackoffMaxMicros: item.BackoffMax.Microseconds(),
 		Traceparent: item.Traceparent,
@@ -47,7 +55,7 @@ func (c *Client) accept(item *sdk.Item) (*kinesinv1.BufferedTask, task.Instant, 
 	if !envelope.Fits(t, c.messageBytesMax) {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,
 			"payload of %d bytes: a message of %d bytes has room for about three quarters of that; schedule it through an sdk.Client, or see WithMessageBytesMax",
-			len(item.Payload), c.messageBytesMax)
+			len(payload), c.messageBytesMax)
 	}
 	return t, due, nil
 }

@@ -84,6 +84,7 @@ type config struct {
 	pendingMax      int
 	pendingBytesMax int
 	messageBytesMax int
+	codec           sdk.PayloadCodec
 }
 
 // Option changes how a client sends.
@@ -107,6 +108,9 @@ func WithPending(tasks, bytes int) Option {
 // otherwise; up to 1 MiB if the queue takes that. In a message a task is up to a third larger than its
 // payload.
 func WithMessageBytesMax(n int) Option { return func(c *config) { c.messageBytesMax = n } }
+
+// WithPayloadCodec encodes the payloads of all tasks: see sdk.WithPayloadCodec.
+func WithPayloadCodec(codec sdk.PayloadCodec) Option { return func(c *config) { c.codec = codec } }
 
 // New returns a client. queueURLOrPrefix is the URL of the inbound queue, or the AWS prefix of the
 // installation (the queue is then PREFIX-inbound). key is the secret that `kinesin inbound key` prints; a
@@ -173,7 +177,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []sdk.Item) ([]sdk.Resu
 	results := make([]sdk.Result, len(items))
 	tasks, at := make([]*kinesinv1.BufferedTask, 0, len(items)), make([]int, 0, len(items))
 	for i := range items {
-		t, due, err := c.accept(&items[i])
+		t, due, err := c.accept(ctx, &items[i])
 		if err != nil {
 			results[i].Err = fmt.Errorf("schedule: %w", err)
 			continue

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -76,6 +77,28 @@ func makeDir(files vfs.FS, dir string) error {
 		return err
 	}
 	return syncDir(files, parent)
+}
+
+// forOthers are the permissions on a data directory that its user's group and all others have.
+const forOthers fs.FileMode = 0o077
+
+// closeToOthers takes from all but the user of this process the right to a data directory, because its files
+// hold payloads and the secret of public ids, in plain.
+func (d *Driver) closeToOthers() error {
+	if d.cfg.FS != vfs.Default {
+		return nil
+	}
+	info, err := os.Stat(d.dir)
+	if err != nil || info.Mode()&forOthers == 0 {
+		return err
+	}
+	if err := os.Chmod(d.dir, filePerm); err != nil {
+		return fmt.Errorf("others may use it (mode %04o), and that cannot be changed: %w; choose a directory below it, "+
+			"which is then made for this user alone", info.Mode().Perm(), err)
+	}
+	d.cfg.Logger.Warn("others could use the data directory; it is now for this user alone",
+		slog.String("dir", d.dir), slog.String("mode_before", fmt.Sprintf("%04o", info.Mode().Perm())))
+	return nil
 }
 
 // syncDir makes the names in a directory durable.

@@ -54,11 +54,12 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	for _, lambda := range []string{"work", "more"} {
 		s.Run("lambda", "create", lambda, "--token-file", newFile(t, tokenA)).Must(t)
 	}
-	env := []string{"KINESIN_SERVER=" + s.URL, "KINESIN_TOKEN_FILE=" + newFile(t, tokenB)}
+	own := newFile(t, tokenB)
+	env := []string{"KINESIN_SERVER=" + s.URL, "KINESIN_TOKEN_FILE=" + own}
 	out := filepath.Join(t.TempDir(), "out")
 	harness.Start(t, harness.Command{
-		Env:  append(env, "OUT="+out, "PROGRAM="+harness.Kinesin(t)),
-		Args: []string{"worker", "--lambda", "work,more", "--", "sh", "-c", `case $KINESIN_LAMBDA in work) "$PROGRAM" schedule more >"$OUT.id";; *) cat "$KINESIN_TOKEN_FILE" >"$OUT";; esac`},
+		Env:  append(env, "OUT="+out, "OWN="+own, "PROGRAM="+harness.Kinesin(t)),
+		Args: []string{"worker", "--lambda", "work,more", "--", "sh", "-c", `case $KINESIN_LAMBDA in work) "$PROGRAM" schedule more --token-file "$OWN" >"$OUT.id";; *) env >"$OUT";; esac`},
 	})
 	id := with(t, env, "schedule", "work").Must(t)
 	with(t, env, "wait", id, "--timeout", "20s").Must(t)
@@ -67,8 +68,9 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	with(t, env, "wait", strings.TrimSpace(string(second)), "--timeout", "20s").Must(t)
-	if seen, err := os.ReadFile(out); err != nil || strings.TrimSpace(string(seen)) != tokenB {
-		t.Errorf("the command of a worker has the token %q, %v", seen, err)
+	seen, err := os.ReadFile(out)
+	if err != nil || !strings.Contains(string(seen), "KINESIN_SERVER="+s.URL) || strings.Contains(string(seen), "KINESIN_TOKEN") || strings.Contains(string(seen), tokenB) {
+		t.Errorf("the command of a worker has %s, %v", seen, err)
 	}
 	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusOK, "/healthz": http.StatusOK, "/metrics": http.StatusUnauthorized, "/": http.StatusUnauthorized} {
 		if status, body := s.Fetch(path); status != want || status == http.StatusOK && len(strings.Fields(body)) != 1 {

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -224,6 +225,8 @@ func TestBadUsage(t *testing.T) {
 		{"worker --lambda a --concurrency 0 -- true", "--concurrency"},
 		{"worker --lambda a --lease 1s -- true", "want 3s to 1h"},
 		{"worker --lambda a,a -- true", "named twice"},
+		{"worker --lambda a --env A=1 -- true", `"A=1" is no name of a variable`},
+		{"worker --lambda a --env A,,B -- true", `"" is no name of a variable`},
 		{"worker --lambda a -- no-such-command-here", "no-such-command-here"},
 		{"bench", "a command is missing"},
 		{"bench wall -n 0", "tasks"},
@@ -707,4 +710,87 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("waited in vain for %s", what)
+}
+
+func TestATokenFileThatAllMayReadIsNoted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte(strings.Repeat("a", 40)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for mode, times := range map[os.FileMode]int{0o600: 0, 0o440: 0, 0o644: 1} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range [][]string{{"lambda", "list", "--token-file", path}, {"worker", "--lambda", "nope", "--token-file", path, "--", "true"}} {
+			o := s.do(command...)
+			if strings.Count(o.stderr, "every user of this machine may use") != times || strings.Contains(o.stderr, "aaaa") {
+				t.Errorf("%04o %v: %s", mode, command, o.stderr)
+			}
+		}
+	}
+}
+
+// With a file of keys the command line encodes and decodes payloads; without it there is no way to read them.
+func TestPayloadKeyFile(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a", "--backoff", "1ms..2ms")
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	first, second := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("1", 32))), base64.StdEncoding.EncodeToString([]byte(strings.Repeat("2", 32)))
+	old, both := file("2026-05 "+first+"\n"), file("# newest\n2026-11 "+second+"\n2026-05 "+first+"\n")
+	id := s.must("schedule", "a", "--payload", "the secret", "--in", "1h", "--payload-key-file", old)
+	if text := s.must("get", id, "--payload", "-o", "json"); strings.Contains(text, "the secret") || !strings.Contains(text, "payload_base64") {
+		t.Errorf("without the key: %s", text)
+	}
+	if o := s.object("get", id, "--payload", "--payload-key-file", both); o["payload"] != "the secret" {
+		t.Errorf("with the key: %v", o)
+	}
+	s.do("get", id, "--payload", "--payload-key-file", file("other "+second)).check(t, "another key", 1, `encrypted with key "2026-05"`)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var o outcome
+	var working sync.WaitGroup
+	working.Go(func() {
+		o = run(ctx, []string{"PATH=" + os.Getenv("PATH"), "KINESIN_PAYLOAD_KEY_FILE=" + both}, "", "worker", "--server", s.url, "--lambda", "a", "--grace", "0s", "--",
+			"sh", "-c", `test "$(cat)" = "the secret" && test -z "$KINESIN_PAYLOAD_KEY_FILE"`)
+	})
+	ran := s.must("schedule", "a", "--payload", "the secret", "--payload-key-file", old)
+	s.must("wait", ran, "--timeout", "20s")
+	if o := s.object("get", ran); o["state"] != "success" {
+		t.Errorf("%v", o)
+	}
+	plain := s.must("schedule", "a", "--payload", "the secret")
+	s.do("wait", plain, "--timeout", "20s")
+	if o := s.object("get", plain); o["state"] != "fatal_failure" {
+		t.Errorf("a payload in plain: %v", o)
+	}
+	stop()
+	working.Wait()
+	if o.code != 0 {
+		t.Errorf("worker: exit %d: %s", o.code, o.stderr)
+	}
+	for text, says := range map[string]string{
+		"":                                    "one key or more",
+		first:                                 "line 1: want an id, a space and a key",
+		first + " a":                          "line 1: the key is not 32 bytes in base64",
+		first + " " + second:                  "44 characters of payload key 1",
+		"a " + first[:40]:                     "of 30 bytes: want 32",
+		"a " + first + "\nb " + first + "\n":  "has the same secret",
+		strings.Repeat("a "+first+"\n", 1000): "more than 64 keys",
+		strings.Repeat("#", 100_000):          "longer than 65536 bytes",
+	} {
+		o := s.do("get", id, "--payload-key-file", file(text))
+		o.check(t, text, 2, says)
+		if strings.Contains(o.stderr, first) || strings.Contains(o.stderr, first[:20]) {
+			t.Errorf("%q: stderr has the key: %s", text, o.stderr)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/dial"
+	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -34,7 +35,8 @@ func (a *app) serverFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&a.caFile, "tls-ca-file", "", "PEM `FILE` with the certificates to trust for an https server, instead of this machine's")
 	flags.StringVar(&a.certFile, "tls-client-cert-file", "", "PEM `FILE` with the certificate that shows an https server who calls")
 	flags.StringVar(&a.keyFile, "tls-client-key-file", "", "PEM `FILE` with the key of that certificate")
-	settings(flags, "server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file")
+	flags.StringVar(&a.payloadKeys, "payload-key-file", "", "`FILE` with the keys that payloads are encrypted with, the newest first, each a line of an id and 32 bytes in base64")
+	settings(flags, "server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file", "payload-key-file")
 }
 
 // call is the action of a command that calls a server.
@@ -60,7 +62,14 @@ func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
 		a.server = "http://" + a.server
 	}
-	all := []sdk.ClientOption{sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile), sdk.WithClientCertificate(a.certFile, a.keyFile)}
+	codec, err := readPayloadKeys(a.payloadKeys)
+	if err != nil {
+		return nil, usagef("payload keys: %v", err)
+	}
+	all := []sdk.ClientOption{
+		sdk.WithPayloadCodec(codec), sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile),
+		sdk.WithClientCertificate(a.certFile, a.keyFile),
+	}
 	c, err := sdk.NewClient(a.server, append(all, opts...)...)
 	if err != nil {
 		return nil, usagef("%v", err)
@@ -75,7 +84,16 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 		return err
 	}
 	defer c.Close()
+	a.noteLoose(a.tokenFile)
+	a.noteLoose(a.payloadKeys)
 	return a.explain(f(c))
+}
+
+// noteLoose says that everybody may read a file with a secret.
+func (a *app) noteLoose(path string) {
+	if path != "" && livefile.IsLoose(path) {
+		a.note("every user of this machine may use %s, which holds a secret: chmod 600 it", path)
+	}
 }
 
 // connections makes HTTP clients for what the SDK does not offer. Call client or withClient before: they

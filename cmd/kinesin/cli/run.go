@@ -55,8 +55,8 @@ type app struct {
 	output string
 	server string // base URL
 
-	// Of the client; empty for none.
-	tokenFile, caFile, certFile, keyFile string
+	// Files of the client; empty for none.
+	tokenFile, caFile, certFile, keyFile, payloadKeys string
 }
 
 func (a *app) root() *cobra.Command {

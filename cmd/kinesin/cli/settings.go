@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -100,12 +101,40 @@ func readConfig(path string, allowed []string) (map[string]any, error) {
 	if path == "" {
 		return map[string]any{}, nil
 	}
-	data, err := os.ReadFile(path) //nolint:gosec // the user names the file
+	data, err := readAtMost(path, configBytesMax)
 	if err != nil {
 		return nil, usagef("configuration file: %v", err)
 	}
+	return parseConfig(path, data, allowed)
+}
+
+// configBytesMax bounds a configuration file.
+const configBytesMax = 64 << 10
+
+// readAtMost reads a file, or a pipe, that may be no longer than bytesMax.
+func readAtMost(path string, bytesMax int64) ([]byte, error) {
+	file, err := os.Open(path) //nolint:gosec // the user names the file
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, bytesMax+1))
+	if err = errors.Join(err, file.Close()); err == nil && int64(len(data)) > bytesMax {
+		err = fmt.Errorf("%s is longer than %d bytes", path, bytesMax)
+	}
+	return data, err
+}
+
+// parseConfig reads YAML. It refuses aliases, by which a short text becomes a long list.
+func parseConfig(path string, data []byte, allowed []string) (map[string]any, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return nil, usagef("configuration file %s: %v", path, err)
+	}
+	if line := aliasIn(&document); line > 0 {
+		return nil, usagef("configuration file %s: line %d: an alias (*name) is not allowed", path, line)
+	}
 	var values map[string]any
-	if err := yaml.Unmarshal(data, &values); err != nil {
+	if err := document.Decode(&values); err != nil {
 		return nil, usagef("configuration file %s: %v", path, err)
 	}
 	for name := range values {
@@ -114,6 +143,19 @@ func readConfig(path string, allowed []string) (map[string]any, error) {
 		}
 	}
 	return values, nil
+}
+
+// aliasIn returns the line of an alias, or 0.
+func aliasIn(n *yaml.Node) int {
+	if n.Kind == yaml.AliasNode {
+		return n.Line
+	}
+	for _, inside := range n.Content {
+		if line := aliasIn(inside); line > 0 {
+			return line
+		}
+	}
+	return 0
 }
 
 // settingText returns a value as it would be on the command line.

@@ -1,17 +1,17 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"sync"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/api"
 )
 
 // visible is a writer of text for people. Payloads, keys and error texts come from others, and may hold what
 // a terminal obeys or shows as something else: control characters, and characters that change the direction
-// of text or have no width. It writes those as escapes, which in JSON stand for the same characters.
+// of text or have no width. It writes those as api.Visible does.
 type visible struct {
 	w io.Writer
 
@@ -28,21 +28,10 @@ func (v *visible) Write(p []byte) (int, error) {
 	}
 	text := slices.Concat(v.rest, p)
 	v.rest = nil
-	out := make([]byte, 0, len(text))
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r == utf8.RuneError && size == 1 && !utf8.FullRune(text):
-			v.rest, size = append([]byte(nil), text...), len(text)
-		case r == utf8.RuneError && size == 1:
-			out = fmt.Appendf(out, `\x%02x`, text[0])
-		case !isVisible(r):
-			out = fmt.Appendf(out, `\u%04x`, r)
-		default:
-			out = append(out, text[:size]...)
-		}
-		text = text[size:]
+	if cut := len(text) - incomplete(text); cut < len(text) {
+		v.rest, text = slices.Clone(text[cut:]), text[:cut]
 	}
+	out := api.AppendVisible(make([]byte, 0, len(text)), text)
 	if _, err := v.w.Write(out); err != nil {
 		return 0, err
 	}
@@ -59,14 +48,15 @@ func isPlain(p []byte) bool {
 	return true
 }
 
-// isVisible reports whether a terminal shows a character as itself. Characters of the category Cf are those
-// for directions, and those without a width; beyond 16 bits they are tags, of which nothing is left out.
-func isVisible(r rune) bool {
-	switch {
-	case r == '\n' || r == '\t':
-		return true
-	case unicode.IsControl(r):
-		return false
+// incomplete returns how many bytes at the end are the beginning of a character.
+func incomplete(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if utf8.RuneStart(text[len(text)-n]) {
+			if utf8.FullRune(text[len(text)-n:]) {
+				return 0
+			}
+			return n
+		}
 	}
-	return r > 0xFFFF || !unicode.Is(unicode.Cf, r) && r != '\u2028' && r != '\u2029'
+	return 0
 }

@@ -16,6 +16,10 @@ func TestWhatATerminalObeysIsEscaped(t *testing.T) {
 		"zero\u200bwidth\ufeff":      `zero\u200bwidth\ufeff`,
 		"\u2066isolated\u2069":       `\u2066isolated\u2069`,
 		"line\u2028separator":        `line\u2028separator`,
+		"tag\U000e0041":              `tag\udb40\udc41`,
+		"selector\U000e0100":         `selector\udb40\udd00`,
+		"filler\u3164\u034f\u00ad":   `filler\u3164\u034f\u00ad`,
+		"❤\ufe0f":                    "❤\ufe0f",
 		"bytes \xff\xc0":             `bytes \xff`,
 	} {
 		var whole strings.Builder
@@ -39,7 +43,7 @@ func TestWhatATerminalObeysIsEscaped(t *testing.T) {
 // JSON stays JSON, and means the same.
 func TestEscapedJSONMeansTheSame(t *testing.T) {
 	t.Parallel()
-	want := "\x1b\u009b\u202e\u200b\u2028 \x7f ä"
+	want := "\x1b\u009b\u202e\u200b\u2028 \x7f ä\U000e0041"
 	var b strings.Builder
 	if err := printJSON(&visible{w: &b}, want); err != nil {
 		t.Fatal(err)
@@ -48,7 +52,7 @@ func TestEscapedJSONMeansTheSame(t *testing.T) {
 	if err := json.Unmarshal([]byte(b.String()), &got); err != nil || got != want {
 		t.Errorf("%s means %q, %v", b.String(), got, err)
 	}
-	if strings.ContainsAny(b.String(), "\u009b\u202e\u200b") {
+	if strings.ContainsAny(b.String(), "\u009b\u202e\u200b\U000e0041") {
 		t.Errorf("%q", b.String())
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -36,6 +37,7 @@ type workerFlags struct {
 	concurrency  int
 	lease, grace time.Duration
 	name         string
+	env          []string // nil: all
 	log          logFlags
 }
 
@@ -70,7 +72,10 @@ CMD gets the payload on stdin and these variables:
   KINESIN_DEADLINE   when this attempt times out
   KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
   KINESIN_WORKER     the id of this worker's lease
-  KINESIN_SERVER     the server, so that CMD can schedule tasks; also KINESIN_TOKEN_FILE and KINESIN_TLS_CA_FILE if this worker has them
+  KINESIN_SERVER     the server, so that CMD can schedule tasks; also KINESIN_TLS_CA_FILE if this worker has it
+
+CMD inherits the other variables of the worker, but none that begins with KINESIN_, so neither the worker's token nor the name of its
+file. With --env A,B it inherits those alone (also of KINESIN_, if named); one that is not set stays unset.
 
 Exit code 0 is success, 65 (EX_DATAERR) a failure that no retry can mend. After any other exit code or a signal the task is tried
 again with backoff. The last part of stderr is kept as the error. Stdout and stderr are passed on.
@@ -90,7 +95,8 @@ func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{&w.lease, leaseMin, leaseMax}, "lease", "time without a heartbeat after which the tasks start elsewhere; 3s to 1h")
 	f.Var(durationValue{d: &w.grace}, "grace", "how long a drain may take")
 	f.StringVar(&w.name, "name", "", "name of the worker in attempts; host name and process id when not set")
-	settings(f, "lambda", "concurrency", "lease", "grace", "name")
+	f.StringSliceVar(&w.env, "env", nil, "`NAMES` of the variables that the command inherits, besides those of the task; all but KINESIN_… when not set")
+	settings(f, "lambda", "concurrency", "lease", "grace", "name", "env")
 	w.log.add(f)
 }
 
@@ -102,6 +108,11 @@ func (w *workerFlags) check(command []string, dash int) error {
 		return usagef("%q stands before --: want flags before it, and the command after it", command[0])
 	case len(command) == 0 || command[0] == "":
 		return usagef("the command is missing: put it after --, such as: kinesin worker --lambda greet -- cat")
+	}
+	for _, name := range w.env {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return usagef("--env: %q is no name of a variable: want names such as PATH,HOME, whose values come from the environment of the worker", name)
+		}
 	}
 	seen := map[string]bool{}
 	for _, name := range w.lambdas {
@@ -131,7 +142,7 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 		return err
 	}
 	e, err := executor.New(executor.Config{
-		Command: command, Env: a.Env, Ours: a.reachable(), Stdout: a.stdout, Stderr: a.stderr,
+		Command: command, Env: a.Env, Only: flags.env, Ours: a.reachable(), Stdout: a.stdout, Stderr: a.stderr,
 		TermToKill: flags.termToKill(), AtOnce: leftToOthers, Guard: guard,
 	})
 	if err != nil {
@@ -141,13 +152,12 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 	return errors.Join(a.explain(err), guard.Close())
 }
 
-// reachable returns the variables by which a command finds the server.
+// reachable returns the variables by which a command finds the server. The token is not among them: what a
+// worker may do is more than what a command needs.
 func (a *app) reachable() []string {
 	ours := []string{envName("server") + "=" + a.server}
-	for name, file := range map[string]string{"token-file": a.tokenFile, "tls-ca-file": a.caFile} {
-		if file != "" {
-			ours = append(ours, envName(name)+"="+file)
-		}
+	if a.caFile != "" {
+		ours = append(ours, envName("tls-ca-file")+"="+a.caFile)
 	}
 	return ours
 }

@@ -61,8 +61,11 @@ func (e *ExitError) Error() string {
 
 // Config configures an Executor; Command, Stdout and Stderr are required.
 type Config struct {
-	Command    []string // with its arguments
-	Env        []string // for commands, which do not see those of its variables that begin with envPrefix
+	Command []string // with its arguments
+	// Env is the environment of commands. Of its variables that begin with envPrefix they get those that Only
+	// names.
+	Env        []string
+	Only       []string // names of the variables of Env that commands get; nil: all
 	Ours       []string // more variables for commands: how to reach the server
 	Stdout     io.Writer
 	Stderr     io.Writer
@@ -94,7 +97,7 @@ func New(c Config) (*Executor, error) {
 		return nil, fmt.Errorf("command %q: %w", c.Command[0], reasonOf(err))
 	}
 	e := &Executor{
-		path: path, args: c.Command, env: baseEnv(c.Env, c.Ours), stdout: c.Stdout,
+		path: path, args: c.Command, env: baseEnv(&c), stdout: c.Stdout,
 		stderr: &sharedWriter{w: c.Stderr}, term: c.TermToKill, atOnce: c.AtOnce, guard: c.Guard, killed: make(chan struct{}),
 	}
 	if e.term <= 0 || e.term > TermToKillMax {
@@ -110,10 +113,17 @@ func reasonOf(err error) error {
 	return err
 }
 
-// baseEnv returns the environment of all commands: env without the worker's own settings, and ours.
-func baseEnv(env, ours []string) []string {
-	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, envPrefix) })
-	return slices.Concat(env, ours)
+// baseEnv returns the environment of all commands: what they inherit, without the worker's own settings, and
+// Ours.
+func baseEnv(c *Config) []string {
+	env := slices.DeleteFunc(slices.Clone(c.Env), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		if c.Only != nil {
+			return !slices.Contains(c.Only, name)
+		}
+		return strings.HasPrefix(name, envPrefix)
+	})
+	return slices.Concat(env, c.Ours)
 }
 
 // KillAll kills all groups at once, also those that begin later.

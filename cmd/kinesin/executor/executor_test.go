@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -107,6 +108,44 @@ OTHER=kept
 `
 	if err != nil || h.stdout.String() != want {
 		t.Errorf("error %v, output:\n%swant:\n%s", err, h.stdout.String(), want)
+	}
+}
+
+// A command gets no setting of its worker, which may name the file of its token; and if variables are named,
+// those alone.
+func TestWhatACommandInherits(t *testing.T) {
+	t.Parallel()
+	env := []string{"PATH=" + os.Getenv("PATH"), "KINESIN_TOKEN_FILE=/secret", "KINESIN_DATA=d", "A=1", "AB=2", "KINESIN_KEY=mine", "A=3"}
+	for _, c := range []struct {
+		only []string
+		want string
+	}{
+		{nil, "A=3 AB=2 KINESIN_KEY=k KINESIN_SERVER=s"},
+		{[]string{}, "KINESIN_KEY=k KINESIN_SERVER=s"},
+		{[]string{"A", "NOT_SET", "KINESIN_KEY"}, "A=3 KINESIN_KEY=k KINESIN_SERVER=s"},
+		{[]string{"KINESIN_TOKEN_FILE"}, "KINESIN_KEY=k KINESIN_SERVER=s KINESIN_TOKEN_FILE=/secret"},
+	} {
+		var out bytes.Buffer
+		e, err := executor.New(executor.Config{
+			Command: []string{"env"}, Env: env, Only: c.only, Ours: []string{"KINESIN_SERVER=s"}, Stdout: &out, Stderr: io.Discard,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Run(t.Context(), &executor.Task{Key: "k"}); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			line = strings.TrimSpace(line)
+			if name, _, _ := strings.Cut(line, "="); strings.HasPrefix(name, "A") || name == "KINESIN_KEY" || name == "KINESIN_SERVER" || name == "KINESIN_TOKEN_FILE" || name == "KINESIN_DATA" {
+				got = append(got, line)
+			}
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("only %q: %s, want %s", c.only, text, c.want)
+		}
 	}
 }
 

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/alloctest"
+)
+
+// requests returns the requests of all methods, in the order of the contract.
+func requests() (all []protoreflect.MessageType) {
+	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
+	for i := range services.Len() {
+		for k := range services.Get(i).Methods().Len() {
+			m, err := protoregistry.GlobalTypes.FindMessageByName(services.Get(i).Methods().Get(k).Input().FullName())
+			if err != nil {
+				panic(err)
+			}
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// filled returns a message in which every field is set, and lists have two elements.
+func filled(m protoreflect.Message) protoreflect.Message {
+	for i := range m.Descriptor().Fields().Len() {
+		f := m.Descriptor().Fields().Get(i)
+		one := func() protoreflect.Value {
+			switch f.Kind() {
+			case protoreflect.MessageKind:
+				if f.IsList() {
+					return protoreflect.ValueOfMessage(filled(m.NewField(f).List().NewElement().Message()))
+				}
+				return protoreflect.ValueOfMessage(filled(m.NewField(f).Message()))
+			case protoreflect.StringKind:
+				return protoreflect.ValueOfString("text")
+			case protoreflect.BytesKind:
+				return protoreflect.ValueOfBytes([]byte{0, 255})
+			case protoreflect.BoolKind:
+				return protoreflect.ValueOfBool(true)
+			case protoreflect.EnumKind:
+				return protoreflect.ValueOfEnum(1)
+			case protoreflect.Int32Kind:
+				return protoreflect.ValueOfInt32(-1)
+			case protoreflect.Int64Kind:
+				return protoreflect.ValueOfInt64(math.MinInt64)
+			case protoreflect.Uint32Kind:
+				return protoreflect.ValueOfUint32(math.MaxUint32)
+			case protoreflect.DoubleKind:
+				return protoreflect.ValueOfFloat64(0.5)
+			default:
+				return protoreflect.ValueOfUint64(math.MaxUint64)
+			}
+		}
+		if f.IsList() {
+			list := m.Mutable(f).List()
+			list.Append(one())
+			list.Append(one())
+			continue
+		}
+		m.Set(f, one())
+	}
+	return m
+}
+
+// allocatedMax is what decoding a request may allocate: as much as the elements that its lists may have, and a
+// multiple of its bytes.
+func allocatedMax(m protoreflect.MessageType, bytes, factor int) uint64 {
+	const fixed, element = 32 << 10, 320
+	elements := min(listsOf(m.Descriptor()).most, bytes)
+	return uint64(fixed + element*elements + factor*bytes)
+}
+
+func FuzzRequestJSON(f *testing.F) {
+	kinds := requests()
+	for i, kind := range kinds {
+		full, err := jsonCodec{}.Marshal(filled(kind.New()).Interface())
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(i), full)
+		for _, text := range []string{"", "{}", "null", `{"unknown":1}`, "[", `{"items":[` + strings.Repeat("{},", 20_000) + "{}]}", `{"ids":["` + strings.Repeat("\\u202e", 100) + `"]}`} {
+			f.Add(byte(i), []byte(text))
+		}
+		f.Add(byte(i), []byte(strings.Repeat(`{"a":`, 10_000)))
+	}
+	f.Fuzz(func(t *testing.T, kind byte, data []byte) {
+		m := kinds[int(kind)%len(kinds)]
+		var decoded proto.Message
+		var err error
+		alloctest.AtMost(t, allocatedMax(m, len(data), 16), func() {
+			decoded = m.New().Interface()
+			err = jsonCodec{}.Unmarshal(data, decoded)
+		})
+		if err != nil {
+			if found := hides(err.Error()); found != "" {
+				t.Errorf("the error has %q", found)
+			}
+			return
+		}
+		again, err := jsonCodec{}.Marshal(decoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := m.New().Interface()
+		if err := (jsonCodec{}).Unmarshal(again, second); err != nil || !proto.Equal(decoded, second) {
+			t.Fatalf("second round: %v\n%v\n%v", err, decoded, second)
+		}
+	})
+}
+
+func FuzzRequestProto(f *testing.F) {
+	kinds := requests()
+	for i, kind := range kinds {
+		full, err := protoCodec{}.Marshal(filled(kind.New()).Interface())
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(byte(i), full)
+		f.Add(byte(i), []byte{})
+		f.Add(byte(i), full[:len(full)/2])
+		for number := protowire.Number(1); number < 5; number++ {
+			f.Add(byte(i), bytes.Repeat(append(protowire.AppendTag(nil, number, protowire.BytesType), 0), 10_000))
+			f.Add(byte(i), append(protowire.AppendTag(nil, number, protowire.BytesType), 0xff, 0xff, 0xff, 0xff, 7)) // 2 GiB to come
+			f.Add(byte(i), slices.Repeat(protowire.AppendTag(nil, number, protowire.StartGroupType), 10_000))
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind byte, data []byte) {
+		m := kinds[int(kind)%len(kinds)]
+		var decoded proto.Message
+		var err error
+		alloctest.AtMost(t, allocatedMax(m, len(data), 4), func() {
+			decoded = m.New().Interface()
+			err = protoCodec{}.Unmarshal(data, decoded)
+		})
+		if err != nil {
+			return
+		}
+		again, err := protoCodec{}.Marshal(decoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The generated code and that of package proto read the same, but for texts that are no UTF-8.
+		second := m.New().Interface()
+		if err := proto.Unmarshal(again, second); err == nil && !proto.Equal(decoded, second) {
+			t.Fatalf("second round:\n%v\n%v", decoded, second)
+		}
+	})
+}

@@ -1,0 +1,121 @@
+package sdk
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// PayloadCodec changes payloads on their way between programs, for encryption or compression: a Client
+// encodes what it schedules, and decodes what its workers run and what it reads. Servers, stores, queues and
+// backups have the encoded payload only. It is used from many goroutines, and must not change its arguments.
+//
+// Encode has to return the same bytes for the same task with a key (PayloadContext.Key), or a repeated call
+// fails with ErrKeyConflict.
+//
+// An error of Decode ends the attempt before the handler is called: it is tried again after a backoff, or
+// not if the error is Fatal. Its text is stored with the attempt, so it must not quote the payload.
+type PayloadCodec interface {
+	Encode(ctx context.Context, p PayloadContext, plain []byte) ([]byte, error)
+	Decode(ctx context.Context, p PayloadContext, encoded []byte) ([]byte, error)
+}
+
+// PayloadContext says whose payload it is. It is the same when the payload is encoded and when it is decoded.
+type PayloadContext struct {
+	Lambda string
+	Key    string   // the task's idempotency key
+	Task   [16]byte // the UUID in its id; zero if it has a key, because then its id is made by the server
+}
+
+// AssociatedData returns bytes that differ for each task, to bind a payload to its task.
+func (p PayloadContext) AssociatedData() []byte {
+	b := binary.AppendUvarint(nil, uint64(len(p.Lambda)))
+	b = append(b, p.Lambda...)
+	if p.Key != "" {
+		return append(append(b, 'k'), p.Key...)
+	}
+	return append(append(b, 't'), p.Task[:]...)
+}
+
+// WithPayloadCodec encodes and decodes the payloads of all tasks of this client and of its workers. All
+// programs that schedule, run or read the same tasks need the same codec.
+func WithPayloadCodec(codec PayloadCodec) ClientOption {
+	return func(c *clientConfig) {
+		c.Encode, c.Decode = nil, nil
+		if codec == nil {
+			return
+		}
+		c.Encode = func(ctx context.Context, lambda, key string, id [16]byte, payload []byte) ([]byte, error) {
+			return codec.Encode(ctx, payloadContext(lambda, key, id), payload)
+		}
+		c.Decode = func(ctx context.Context, lambda, key string, id [16]byte, payload []byte) ([]byte, error) {
+			return codec.Decode(ctx, payloadContext(lambda, key, id), payload)
+		}
+	}
+}
+
+func payloadContext(lambda, key string, id [16]byte) PayloadContext {
+	if key != "" {
+		return PayloadContext{Lambda: lambda, Key: key}
+	}
+	return PayloadContext{Lambda: lambda, Task: id}
+}
+
+// encode returns the items with encoded payloads. It sets the error of the result of an item whose payload
+// cannot be encoded.
+func (c *Client) encode(ctx context.Context, items []Item, ids [][]byte, results []Result) []Item {
+	if c.cfg.Encode == nil {
+		return items
+	}
+	encoded := make([]Item, len(items))
+	for i := range items {
+		encoded[i] = items[i]
+		payload, err := c.cfg.Encode(ctx, items[i].Lambda, items[i].Key, [16]byte(ids[i]), items[i].Payload)
+		if err != nil {
+			results[i].Err = fmt.Errorf("encode the payload of a %s task: %w", items[i].Lambda, err)
+		}
+		encoded[i].Payload = payload
+	}
+	return encoded
+}
+
+// explainSizes adds to refusals of large payloads what the codec made of them.
+func explainSizes(items, encoded []Item, results []Result) {
+	for i := range results {
+		if before, after := len(items[i].Payload), len(encoded[i].Payload); before != after && errors.Is(results[i].Err, ErrTooLarge) {
+			results[i].Err = fmt.Errorf("%w (%d bytes, of which the payload codec made %d)", results[i].Err, before, after)
+		}
+	}
+}
+
+// decodeWork returns the payload of an attempt for its handler.
+func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, error) {
+	if c.cfg.Decode == nil {
+		return w.Payload, nil
+	}
+	plain, err := c.cfg.Decode(ctx, w.Lambda, w.Key, w.Task, w.Payload)
+	if err != nil {
+		return nil, fmt.Errorf("decode the payload: %w", err)
+	}
+	return plain, nil
+}
+
+// decodeRead returns a payload that was read. There is none of a task in the inbound queue, or if nobody
+// asked.
+func (c *Client) decodeRead(ctx context.Context, lambda, key string, id ID, payload []byte) ([]byte, error) {
+	if c.cfg.Decode == nil || len(payload) == 0 {
+		return payload, nil
+	}
+	known, err := task.PeekID(string(id))
+	if err == nil {
+		payload, err = c.cfg.Decode(ctx, lambda, key, known, payload)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode the payload of task %s: %w", id, err)
+	}
+	return payload, nil
+}
