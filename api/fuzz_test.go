@@ -73,8 +73,8 @@ func filled(m protoreflect.Message) protoreflect.Message {
 	return m
 }
 
-// allocatedMax is what decoding a request may allocate: as much as the elements that its lists may have, and a
-// multiple of its bytes.
+// allocatedMax is what decoding a request may allocate: as much as the elements that its lists may have, and
+// a multiple of its bytes.
 func allocatedMax(m protoreflect.MessageType, bytes, factor int) uint64 {
 	const fixed, element = 32 << 10, 320
 	elements := min(listsOf(m.Descriptor()).most, bytes)

@@ -30,8 +30,8 @@ const (
 	mergeEvery = 10 * time.Second
 	// mergedMax bounds the records that are merged at a time, and the records of a row.
 	mergedMax = 256
-	// strangersMax bounds those of them that are of calls of nobody, which anyone can make: all others are one
-	// record.
+	// strangersMax bounds those of them that are of calls of nobody, which anyone can make: all others are
+	// one record.
 	strangersMax = 8
 	// writeMax bounds the write of a record, for which its act waits.
 	writeMax = 5 * time.Second
