@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -64,7 +65,8 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 	}
 	if len(request.Cursor) > 0 {
 		c := &list.cursor
-		if json.Unmarshal(request.Cursor, c) != nil || c.Section >= sectionEnd || c.Partition < 0 || c.After < 0 {
+		position, ours := in.Pages.Open(list.name(), request.Cursor)
+		if !ours || json.Unmarshal(position, c) != nil || c.Section >= sectionEnd || c.Partition < 0 || c.After < 0 {
 			return nil, errCursor
 		}
 	}
@@ -105,10 +107,13 @@ func (l *listing) page(ctx context.Context) (*kinesinv1.ListResponse, error) {
 		if err != nil {
 			return nil, err
 		}
-		response.NextCursor = next
+		response.NextCursor = l.Pages.Seal(l.name(), next)
 	}
 	return response, nil
 }
+
+// name names the list for the seal of its cursors.
+func (l *listing) name() string { return fmt.Sprintf("tasks %d %s", l.lambda.Ref, l.state) }
 
 func (l *listing) cost() int {
 	if l.cursor.Section == inEnded {

@@ -19,6 +19,7 @@ func (n *Node) Handler() http.Handler {
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(n.inbound, options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.lambdas, options...))
 		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.ingest, options...))
+		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(n.keyring, options...))
 	}
 	if n.hsc != nil {
 		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(n.hsc, options...))
@@ -30,7 +31,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/ and /kinesin.v1.BackupService/, besides /metrics, /livez, /readyz and /healthz")
+			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/ and /kinesin.v1.BackupService/, besides /metrics, /livez, /readyz and /healthz")
 	})
 	return mux
 }
