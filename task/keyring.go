@@ -34,14 +34,17 @@ var (
 type Key struct {
 	Number uint8
 	Secret []byte // TokenKeyBytes
+	// From is since when the key seals ids: those of tasks that were made from then on, until the From of the
+	// next key. So a task has one public id all its life.
+	From Instant
 	// IDsOnly says that the key was retired so long ago that it verifies public ids and nothing else.
 	IDsOnly bool
 }
 
 // Ring is the content of a Keyring.
 type Ring struct {
-	Keys  []Key
-	Seals uint8 // number of the key that seals
+	Keys  []Key // by From
+	Seals uint8 // number of the key that seals everything but ids
 	// Senders have inbound keys of their own.
 	Senders []InboundSender
 }
@@ -59,6 +62,7 @@ type Keyring struct {
 // ring is what is known at a moment. It is never changed.
 type ring struct {
 	keys    [KeyNumberMax + 1]*ringKey
+	order   []*ringKey // by from
 	seals   *ringKey
 	newest  uint8
 	senders map[string]*InboundSender
@@ -68,6 +72,7 @@ type ring struct {
 type ringKey struct {
 	number  uint8
 	idsOnly bool
+	from    Instant
 	secret  []byte
 
 	ids, leases, messages, pages macs
@@ -87,7 +92,7 @@ func NewKeyring(r Ring) (*Keyring, error) {
 func oneKey(number uint8, secret []byte) *Keyring {
 	k, r := &Keyring{}, &ring{newest: number}
 	r.seals = newRingKey(Key{Number: number, Secret: secret})
-	r.keys[number] = r.seals
+	r.keys[number], r.order = r.seals, []*ringKey{r.seals}
 	k.ring.Store(r)
 	return k
 }
@@ -102,7 +107,11 @@ func (k *Keyring) Set(content Ring) error {
 		case key.Number < FirstKey || next.keys[key.Number] != nil:
 			return fmt.Errorf("%w key %d: want each number once, from %d on", ErrInvalid, key.Number, FirstKey)
 		}
+		if n := len(next.order); n > 0 && key.From < next.order[n-1].from {
+			return fmt.Errorf("%w key %d: it seals earlier than the one before it", ErrInvalid, key.Number)
+		}
 		next.keys[key.Number] = known.reuse(key)
+		next.order = append(next.order, next.keys[key.Number])
 		next.newest = max(next.newest, key.Number)
 	}
 	if next.seals = next.keys[content.Seals]; next.seals == nil || next.seals.idsOnly {
@@ -119,7 +128,7 @@ func (k *Keyring) Set(content Ring) error {
 // reuse returns the known keys derived from a secret, or derives them.
 func (r *ring) reuse(key Key) *ringKey {
 	if r != nil {
-		if known := r.keys[key.Number]; known != nil && known.idsOnly == key.IDsOnly && bytes.Equal(known.secret, key.Secret) {
+		if known := r.keys[key.Number]; known != nil && known.idsOnly == key.IDsOnly && known.from == key.From && bytes.Equal(known.secret, key.Secret) {
 			return known
 		}
 	}
@@ -128,7 +137,7 @@ func (r *ring) reuse(key Key) *ringKey {
 
 func newRingKey(key Key) *ringKey {
 	secret := bytes.Clone(key.Secret)
-	r := &ringKey{number: key.Number, idsOnly: key.IDsOnly, secret: secret, inbound: InboundKey(secret)}
+	r := &ringKey{number: key.Number, idsOnly: key.IDsOnly, from: key.From, secret: secret, inbound: InboundKey(secret)}
 	r.ids, r.leases = newMACs(derive(secret, "id")), newMACs(derive(secret, "lease"))
 	if r.number <= FirstKey { // as releases without a key ring did
 		r.ids = newMACs(secret)
@@ -167,6 +176,18 @@ func (k *Keyring) sender(name string) *InboundSender {
 }
 
 func (k *Keyring) seals() *ringKey { return k.ring.Load().seals }
+
+// sealsIDs returns the key for the public id of a task that was made at a time: the oldest that is kept, if
+// its own is not any more.
+func (k *Keyring) sealsIDs(made Instant) *ringKey {
+	r := k.ring.Load()
+	for i := len(r.order) - 1; i > 0; i-- {
+		if r.order[i].from <= made {
+			return r.order[i]
+		}
+	}
+	return r.order[0]
+}
 
 // IDs returns the sealer of public ids and of lease proofs.
 func (k *Keyring) IDs() *Sealer { return &Sealer{k} }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -396,4 +397,43 @@ func FuzzOpenInboundMessage(f *testing.F) {
 			t.Errorf("%q, %v, %v", message, from, err)
 		}
 	})
+}
+
+// A task has one public id all its life: that of the key that sealed when it was made.
+func TestATaskKeepsItsPublicID(t *testing.T) {
+	content := contentOf(1, 2, 3)
+	for i := range content.Keys {
+		content.Keys[i].From = start.Add(time.Duration(i) * time.Hour)
+	}
+	ring, err := task.NewKeyring(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for made, want := range map[time.Duration]uint8{-time.Hour: 1, 0: 1, time.Hour - time.Millisecond: 1, time.Hour: 2, 2 * time.Hour: 3, 1000 * time.Hour: 3} {
+		at := start.Add(made)
+		for what, one := range map[string]task.Task{
+			"by its id":      {ID: task.NewID(at, 1, 2), Created: start.Add(9000 * time.Hour)},
+			"by its row":     {ID: task.IDOf([]byte("key")), Created: at},
+			"due much later": {ID: task.IDOf([]byte("key")), Created: at, Due: start.Add(9000 * time.Hour)},
+		} {
+			if want := ringOf(t, want).IDs().SealTask(&one); ring.IDs().SealTask(&one) != want {
+				t.Errorf("made after %v, %s: another key seals it", made, what)
+			}
+			if got, err := ring.IDs().Open(ring.IDs().SealTask(&one)); err != nil || got != task.TokenOf(&one) {
+				t.Errorf("%+v, %v", got, err)
+			}
+		}
+	}
+	content.Keys = content.Keys[1:] // the first is removed
+	if err := ring.Set(content); err != nil {
+		t.Fatal(err)
+	}
+	old := task.Task{ID: task.NewID(start, 1, 2)}
+	if ring.IDs().SealTask(&old) != ringOf(t, 2).IDs().SealTask(&old) {
+		t.Error("a task whose key is gone is not sealed by the oldest")
+	}
+	content.Keys[0], content.Keys[1] = content.Keys[1], content.Keys[0]
+	if err := ring.Set(content); !errors.Is(err, task.ErrInvalid) {
+		t.Errorf("out of order: %v", err)
+	}
 }

@@ -38,8 +38,24 @@ type Sealer struct{ ring *Keyring }
 // NewSealer returns a sealer with one secret as its FirstKey.
 func NewSealer(secret []byte) *Sealer { return oneKey(FirstKey, secret).IDs() }
 
-// Seal returns the public id of a task.
+// SealTask returns the public id of a task. It is the same all the task's life, also after a rotation, and
+// whichever server seals it.
+func (s *Sealer) SealTask(t *Task) string {
+	if made, known := t.ID.Made(); known {
+		return s.seal(TokenOf(t), s.ring.sealsIDs(made))
+	}
+	return s.seal(TokenOf(t), s.ring.sealsIDs(t.Created))
+}
+
+// Seal is SealTask for a token; its id tells when it was made, or else it is sealed as one that is made now.
 func (s *Sealer) Seal(t Token) string {
+	if made, known := t.ID.Made(); known {
+		return s.seal(t, s.ring.sealsIDs(made))
+	}
+	return s.seal(t, s.ring.seals())
+}
+
+func (s *Sealer) seal(t Token, key *ringKey) string {
 	var raw [tokenBodyBytes + 1 + sha256.Size]byte
 	copy(raw[:16], t.ID[:])
 	var ms [8]byte
@@ -52,7 +68,7 @@ func (s *Sealer) Seal(t Token) string {
 		shard |= directShard
 	}
 	binary.BigEndian.PutUint16(raw[27:29], shard)
-	key, prefix, n := s.ring.seals(), tokenPrefix, tokenBodyBytes
+	prefix, n := tokenPrefix, tokenBodyBytes
 	if key.number > FirstKey {
 		prefix, raw[n] = tokenPrefixNumber, key.number
 		n++

@@ -19,8 +19,9 @@ import (
 
 const (
 	// Overlap is how long before it seals a key is in the ring, so that every server has read it by then:
-	// many times ReadEvery, and twice the clock skew that AWS allows.
-	Overlap = 10 * time.Minute
+	// ReadEvery, and the 5 minutes each by which the clock of a server, and the time of a client's id, may be
+	// off.
+	Overlap = 15 * time.Minute
 	// ReadEvery is how soon a server knows what another one changed.
 	ReadEvery = 10 * time.Second
 	// MessagesFor is how long a retired key verifies messages, page tokens and lease proofs: 14 days, for
@@ -231,7 +232,7 @@ func (r *Ring) use(ctx context.Context, c content) error {
 	for i, k := range c.keys {
 		retired, isRetired := c.retiredAt(i)
 		ring.Keys = append(ring.Keys, task.Key{
-			Number: k.Number, Secret: k.Secret, IDsOnly: isRetired && i < sealing && now >= retired.Add(MessagesFor),
+			Number: k.Number, Secret: k.Secret, From: k.SealsFrom, IDsOnly: isRetired && i < sealing && now >= retired.Add(MessagesFor),
 		})
 	}
 	for _, s := range c.senders {

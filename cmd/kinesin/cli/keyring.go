@@ -83,7 +83,7 @@ func (a *app) keyringRotateCommand() *cobra.Command {
 	return a.calling(&cobra.Command{
 		Use:   "rotate",
 		Short: "Add a key that seals from soon on",
-		Long: `Adds a key, which seals after 10 minutes, when all servers have read it. The key before it is retired then: it verifies messages
+		Long: `Adds a key, which seals after 15 minutes, when all servers have read it. The key before it is retired then: it verifies messages
 and page tokens for 45 days, and ids of tasks for as long as a task may wait and its row is kept. Keys that nothing needs any
 more are removed. Programs that send to the inbound queue need their new key ('kinesin inbound key') within those 45 days.
 
