@@ -52,8 +52,8 @@ type Ring struct {
 // Keyring seals public ids, messages, page tokens and lease proofs, each with a key derived for that use, and
 // verifies what any of its keys has sealed. It is safe for concurrent use.
 type Keyring struct {
-	// Unknown, if set, is called for a number above those of all keys and for a sender that is not in the ring. It
-	// may Set the ring again. It is set before the first use.
+	// Unknown, if set, is called for a number above those of all keys and for a sender that is not in the
+	// ring. It may Set the ring again. It is set before the first use.
 	Unknown func()
 
 	ring atomic.Pointer[ring]

@@ -61,9 +61,9 @@ func Seal(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, tries uint32) 
 	return s.SealMessage(raw), nil
 }
 
-// Open reads the body of a message. It reads nothing in a body without a seal that holds, for which it returns
-// ErrSeal, task.ErrKeyGone or task.ErrSenderRevoked. For a sealed one it returns ErrUndecodable or ErrVersion,
-// and ErrSender if any of its tasks is not one that its sender may send.
+// Open reads the body of a message. It reads nothing in a body without a seal that holds, for which it
+// returns ErrSeal, task.ErrKeyGone or task.ErrSenderRevoked. For a sealed one it returns ErrUndecodable or
+// ErrVersion, and ErrSender if any of its tasks is not one that its sender may send.
 func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 	raw, sender, err := s.OpenMessage(body)
 	switch {

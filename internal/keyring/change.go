@@ -86,8 +86,8 @@ func (r *Ring) next(c *content, now task.Instant) (keys, removed []keyRow, err e
 	}), removed, nil
 }
 
-// removeFirst deletes the row with the first secret after the secret was removed from the ring. If that fails,
-// the row stays, and nothing reads it.
+// removeFirst deletes the row with the first secret after the secret was removed from the ring. If that
+// fails, the row stays, and nothing reads it.
 func (r *Ring) removeFirst(ctx context.Context, removed []keyRow) {
 	if len(removed) == 0 || removed[0].Number != task.FirstKey {
 		return

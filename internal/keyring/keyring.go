@@ -1,7 +1,7 @@
 // Package keyring keeps the key ring of an installation in the store: the numbered secrets that seal public
-// ids, messages, page tokens and lease proofs, and the senders that have an inbound key of their own. It reads
-// the ring again every few seconds, adds keys, removes those that nothing needs any more, and serves the
-// KeyringService of the wire contract. It seals nothing itself: package task does.
+// ids, messages, page tokens and lease proofs, and the senders that have an inbound key of their own. It
+// reads the ring again every few seconds, adds keys, removes those that nothing needs any more, and serves
+// the KeyringService of the wire contract. It seals nothing itself: package task does.
 package keyring
 
 import (

@@ -20,8 +20,9 @@ func keyOf(i int) string {
 	return fmt.Sprint("key ", i)
 }
 
-// TestTheFleetThroughARotation runs two servers and their workers over DynamoDB and SQS through two rotations.
-// All tasks run once, each under the id that it got, and both servers know and list all ids under that form.
+// TestTheFleetThroughARotation runs two servers and their workers over DynamoDB and SQS through two
+// rotations. All tasks run once, each under the id that it got, and both servers know and list all ids under
+// that form.
 func TestTheFleetThroughARotation(t *testing.T) {
 	var service cloud
 	inRig(t, service.drivers(t), 2, remote, func(r *rig) {
