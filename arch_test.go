@@ -41,7 +41,7 @@ var (
 	// noServer is what never gets into the binary of who schedules, and serverSide what never gets into that
 	// of a worker.
 	noServer = []string{
-		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
+		"inbound", "inbound/*", "scheduler", "dispatcher", "hsc", "internal/catalog", "internal/keyring", "internal/lease", "partition", "server", "store", "store/*", "queue", "queue/*",
 		"github.com/cockroachdb", "k8s.io",
 	}
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
@@ -91,6 +91,7 @@ var table = []row{
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
+	{name: "internal/keyring", may: slices.Concat(wire, []string{"task", "store", "internal/clock", "internal/refusal"})},
 	{name: "internal/catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
 
 	{name: "store/mem", may: []string{"task", "partition", "store", "internal/backoff", "internal/clock"}},
@@ -133,7 +134,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/keyring", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

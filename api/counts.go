@@ -50,6 +50,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.DeleteRejectedRequest.names": RejectedMax,
 	"kinesin.v1.BackupRequest.have":          BackupFilesMax,
 	"kinesin.v1.CreateTokenRequest.grants":   GrantsMax,
+	"kinesin.v1.AddSenderRequest.lambdas":    task.SenderLambdasMax,
 }
 
 // lists are the lists in a message and in the messages inside it.

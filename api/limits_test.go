@@ -106,6 +106,7 @@ func unimplemented(t *testing.T) *httptest.Server {
 	mux.Handle(kinesinv1connect.NewInboundServiceHandler(kinesinv1connect.UnimplementedInboundServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewBackupServiceHandler(kinesinv1connect.UnimplementedBackupServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewAccessServiceHandler(kinesinv1connect.UnimplementedAccessServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewKeyringServiceHandler(kinesinv1connect.UnimplementedKeyringServiceHandler{}, options...))
 	server := httptest.NewServer(api.BoundBodies(mux))
 	t.Cleanup(server.Close)
 	return server

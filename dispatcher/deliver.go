@@ -38,7 +38,7 @@ type DelivererQueue interface {
 }
 
 // Sealer makes public ids.
-type Sealer interface{ Seal(t task.Token) string }
+type Sealer interface{ SealTask(t *task.Task) string }
 
 // DelivererConfig is what a Deliverer is made of. Everything but Hooks, Ended and Together is required.
 type DelivererConfig struct {

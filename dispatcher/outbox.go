@@ -136,7 +136,7 @@ func (d *Deliverer) send(deliveries []*delivery) {
 		case now.Sub(t.ClaimedAt) >= freshFor:
 			one.close(errStale)
 		default:
-			messages = append(messages, queue.Delivery{Task: *t, ID: d.Sealer.Seal(task.TokenOf(t)), Payload: one.payload})
+			messages = append(messages, queue.Delivery{Task: *t, ID: d.Sealer.SealTask(t), Payload: one.payload})
 			of = append(of, one)
 		}
 	}

@@ -30,7 +30,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 	policy, id := l.PolicyFor(t), t.ID
 	c := &kinesinv1.Claimed{
 		Task:          id[:],
-		Id:            s.Sealer.Seal(task.TokenOf(t)),
+		Id:            s.Sealer.SealTask(t),
 		Lambda:        l.Name,
 		Collection:    t.Collection,
 		Key:           t.Key,

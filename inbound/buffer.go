@@ -131,7 +131,7 @@ func (in *Inbound) sendToBuffer(ctx context.Context, b *intake.Batch) {
 		return c.IsOpen() && c.IsAlone() && c.Task.Enqueued.IsZero() && c.Task.Due > b.Now.Add(in.Near)
 	}
 	for _, c := range b.Select(hasTime) {
-		if t := in.BufferedTask(c.Lambda, c.Task, c.Item.Payload); envelope.Fits(t, in.Buffering.Buffer.BodyBytesMax()) {
+		if t := in.BufferedTask(c.Lambda, c.Task, c.Item.Payload); envelope.Fits(in.InboundSealer, t, in.Buffering.Buffer.BodyBytesMax()) {
 			some, tasks = append(some, c), append(tasks, t)
 			c.Way = intake.WayFallback // unless it is acknowledged
 		}

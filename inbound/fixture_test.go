@@ -76,10 +76,14 @@ type settings struct {
 func newServing(c settings) serving {
 	c.Config.Store = as[intake.Store](c.Store)
 	in := intake.New(c.Config)
+	ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("p", task.TokenKeyBytes))}}, Seals: 1})
+	if err != nil {
+		panic(err)
+	}
 	backlog := ingest.NewBacklog(c.Clock, c.Buffering.Buffer != nil)
 	c.Buffering.Backlog = backlog
 	front := inbound.New(inbound.Config{
-		Intake: in, Store: c.Store, Workers: c.Workers, Buffering: c.Buffering,
+		Intake: in, Store: c.Store, Workers: c.Workers, Buffering: c.Buffering, Pages: ring.Pages(),
 		Hooks: inbound.Hooks{Refused: c.Refused, Internal: c.Internal},
 	})
 	c.Rejecting.Intake, c.Rejecting.Store = in, as[ingest.ControlStore](c.Store)

@@ -54,6 +54,7 @@ type Config struct {
 	Workers   Workers
 	Hooks     Hooks
 	Buffering Buffering
+	Pages     *task.PageSealer
 
 	// WaitLookEvery is the least time between two reads of a Wait. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -63,7 +64,11 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 		}
 	}
 	if len(request.Cursor) > 0 {
-		if list.cursor, err = decodeCursor(request.Cursor); err != nil {
+		position, ours := in.Pages.Open(list.name(), request.Cursor)
+		if !ours {
+			return nil, errCursor
+		}
+		if list.cursor, err = decodeCursor(position); err != nil {
 			return nil, err
 		}
 	}
@@ -111,10 +116,13 @@ func (l *listing) page(ctx context.Context) (*kinesinv1.ListResponse, error) {
 		if err != nil {
 			return nil, err
 		}
-		response.NextCursor = next
+		response.NextCursor = l.Pages.Seal(l.name(), next)
 	}
 	return response, nil
 }
+
+// name names the list for the seal of its cursors.
+func (l *listing) name() string { return fmt.Sprintf("tasks %d %s", l.lambda.Ref, l.state) }
 
 func (l *listing) cost() int {
 	if l.cursor.Section == inEnded {

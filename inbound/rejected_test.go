@@ -39,12 +39,12 @@ func (b *buffered) body(seal *task.InboundSealer, version uint32, tasks ...*kine
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return base64.StdEncoding.EncodeToString(append(seal.Sum(raw), raw...))
+	return seal.SealMessage(raw)
 }
 
 // broken is a message that was sealed with our key and is no envelope.
 func (b *buffered) broken(text string) string {
-	return base64.StdEncoding.EncodeToString(append(b.seal.Sum([]byte(text)), text...))
+	return b.seal.SealMessage([]byte(text))
 }
 
 func TestBadMessagesAreSetAsideAtOnceAndOthersPass(t *testing.T) {

@@ -53,7 +53,7 @@ func (in *Inbound) answer(ctx context.Context, b *intake.Batch) *kinesinv1.Sched
 		if c.Err == nil {
 			r.Id, r.Duplicate, r.DueMicros = c.ID, c.Exists, int64(c.Task.Due)
 			if r.Id == "" {
-				r.Id = in.Sealer.Seal(task.TokenOf(c.Task))
+				r.Id = in.Sealer.SealTask(c.Task)
 			}
 			continue
 		}

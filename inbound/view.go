@@ -11,7 +11,7 @@ const deletedLambda = "(deleted)"
 // view returns a task as users see it.
 func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v := &kinesinv1.Task{
-		Id: in.Sealer.Seal(task.TokenOf(t)), Lambda: deletedLambda, State: t.State.String(),
+		Id: in.Sealer.SealTask(t), Lambda: deletedLambda, State: t.State.String(),
 		Collection: t.Collection, Key: t.Key,
 		DueMicros: int64(t.Due), CreatedMicros: int64(t.Created), EnqueuedMicros: int64(t.Enqueued),
 		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),

@@ -39,6 +39,7 @@ type backend struct {
 	tasks   kinesinv1connect.TaskServiceClient
 	lambdas kinesinv1connect.LambdaServiceClient
 	inbound kinesinv1connect.InboundServiceClient
+	keyring kinesinv1connect.KeyringServiceClient
 	workers controller.Backend
 }
 
@@ -104,6 +105,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 			tasks:   newWireTasks(h, base),
 			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, base, api.ClientOptions()...),
 			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, base, api.ClientOptions()...),
+			keyring: kinesinv1connect.NewKeyringServiceClient(h.Calls, base, api.ClientOptions()...),
 			workers: newWireWorkers(h, base, &cfg),
 		},
 		cfg: cfg, budget: newBudget(), close: h.CloseIdle,

@@ -124,6 +124,11 @@ var needs = map[string]need{
 	"InboundService/RetryRejected":  {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
 	"InboundService/DeleteRejected": {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
 	"InboundService/Key":            {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/RotateKeys":     {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/ListKeys":       {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/AddSender":      {[]access.Verb{access.Keyring}, true, `{"name":"x","lambdas":["*"]}`},
+	"KeyringService/ListSenders":    {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/RevokeSender":   {[]access.Verb{access.Keyring}, true, `{"name":"x"}`},
 	"AccessService/CreateToken":     {[]access.Verb{access.Admin}, true, `{"name":"x","grants":["keyring","admin:nothing"]}`}, // of which no identity has both
 	"AccessService/ListTokens":      {[]access.Verb{access.Admin}, true, `{}`},
 	"AccessService/RevokeToken":     {[]access.Verb{access.Admin}, true, `{"name":"x"}`},

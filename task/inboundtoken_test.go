@@ -91,7 +91,11 @@ func TestInboundTokenPartsDoNotMix(t *testing.T) {
 		t.Fatal(err)
 	}
 	body := raw[:len(raw)-13]
-	forged := "q1" + base64.RawURLEncoding.EncodeToString(append(slices.Clip(body), s.Sum(body)[:13]...))
+	sealed, err := base64.StdEncoding.DecodeString(s.SealMessage(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := "q1" + base64.RawURLEncoding.EncodeToString(append(slices.Clip(body), sealed[:13]...))
 	if _, err := s.Open(forged); !errors.Is(err, task.ErrBadID) {
 		t.Errorf("the seal of a message opens an id: %v", err)
 	}
@@ -120,13 +124,23 @@ func TestInboundTokensThatNobodyMaySeal(t *testing.T) {
 
 func TestMessageSeals(t *testing.T) {
 	s, other := task.NewInboundSealer(key(0)), task.NewInboundSealer(key(1))
-	message := []byte("message")
-	seal := s.Sum(message)
-	if len(seal) != task.InboundMACBytes || !s.Verify(message, seal) {
-		t.Errorf("%x is not the seal", seal)
+	body := s.SealMessage([]byte("message"))
+	if message, from, err := s.OpenMessage(body); err != nil || from != nil || string(message) != "message" {
+		t.Errorf("%q, %v, %v", message, from, err)
 	}
-	if other.Verify(message, seal) || s.Verify([]byte("Message"), seal) || s.Verify(message, seal[:15]) || s.Verify(message, nil) {
-		t.Error("a wrong seal passes")
+	raw, err := base64.StdEncoding.DecodeString(body)
+	if err != nil || len(raw) != task.InboundMACBytes+len("message") {
+		t.Fatalf("%x, %v", raw, err)
+	}
+	if _, _, err := other.OpenMessage(body); !errors.Is(err, task.ErrUnsealed) {
+		t.Errorf("another key opens it: %v", err)
+	}
+	for at := range raw {
+		raw[at] ^= 0x40
+		if _, _, err := s.OpenMessage(base64.StdEncoding.EncodeToString(raw)); !errors.Is(err, task.ErrUnsealed) {
+			t.Errorf("changed at %d: %v", at, err)
+		}
+		raw[at] ^= 0x40
 	}
 	if bytes.Equal(task.InboundKey(key(0)), task.InboundKey(key(1))) || len(task.InboundKey(key(0))) != task.TokenKeyBytes {
 		t.Error("inbound keys")

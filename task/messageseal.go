@@ -1,9 +1,7 @@
 package task
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 )
 
@@ -20,40 +18,40 @@ const (
 
 // MessageSealer seals the messages of lambda queues, so that a receiver believes only what a server of the
 // same installation sent to that queue. The seal does not hide the content. It is safe for concurrent use.
-type MessageSealer struct {
-	id   byte
-	macs macs
-}
+type MessageSealer struct{ ring *Keyring }
 
-// NewMessageSealer derives a sealer from the secret of public ids, which it does not reveal. id is the number
-// of that secret.
-func NewMessageSealer(id byte, secret []byte) *MessageSealer {
-	m := hmac.New(sha256.New, secret)
-	m.Write([]byte("queue"))
-	return &MessageSealer{id: id, macs: newMACs(m.Sum(nil))}
+// NewMessageSealer returns a sealer with one secret and its number.
+func NewMessageSealer(number byte, secret []byte) *MessageSealer {
+	return oneKey(number, secret).Messages()
 }
 
 // Seal writes the seal of sealed[MessageSealBytes:], as a message of the queue, to the bytes before.
 func (s *MessageSealer) Seal(queue string, sealed []byte) {
-	sealed[0] = s.id
-	copy(sealed[messageKeyIDBytes:MessageSealBytes], s.mac(queue, sealed))
+	key := s.ring.seals()
+	var sum [sha256.Size]byte
+	sealed[0] = key.number
+	copy(sealed[messageKeyIDBytes:MessageSealBytes], key.messages.sum(messageUse(queue), sealed[MessageSealBytes:], sum[:0]))
 }
 
-// Open returns the message that was sealed for the queue. If it was not, Open returns ErrUnsealed and reads
-// nothing behind the seal.
+// Open returns the message that was sealed for the queue. If it was not, Open reads nothing behind the seal
+// and returns ErrUnsealed, or ErrKeyGone if the key was rotated out.
 func (s *MessageSealer) Open(queue string, sealed []byte) (message []byte, err error) {
-	if len(sealed) < MessageSealBytes || sealed[0] != s.id {
+	if len(sealed) < MessageSealBytes {
 		return nil, ErrUnsealed
 	}
-	if subtle.ConstantTimeCompare(s.mac(queue, sealed), sealed[messageKeyIDBytes:MessageSealBytes]) != 1 {
+	key, err := s.ring.find(sealed[0])
+	if err != nil {
+		return nil, err
+	}
+	if !key.messages.verify(messageUse(queue), sealed[MessageSealBytes:], sealed[messageKeyIDBytes:MessageSealBytes]) {
 		return nil, ErrUnsealed
+	}
+	if key.idsOnly {
+		return nil, keyGone(key.number)
 	}
 	return sealed[MessageSealBytes:], nil
 }
 
-// mac returns the MAC of a message for a queue. The name of a queue has no zero byte, so that no two pairs of
-// a queue and a message have the same one.
-func (s *MessageSealer) mac(queue string, sealed []byte) []byte {
-	var sum [sha256.Size]byte
-	return s.macs.sum(queue+"\x00", sealed[MessageSealBytes:], sum[:0])[:MessageSealBytes-messageKeyIDBytes]
-}
+// messageUse is what is sealed in front of a message for a queue. The name of a queue has no zero byte, so
+// that no two pairs of a queue and a message have the same seal.
+func messageUse(queue string) string { return queue + "\x00" }

@@ -1,21 +1,17 @@
 package task
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
-	"hash"
 	"strings"
-	"sync"
 )
 
-// TokenKeyBytes is the length of the secret that seals public ids.
-const TokenKeyBytes = 32
-
+// The forms of public ids. In the second one the number of the key follows the body.
 const (
-	tokenPrefix    = "k1" // identifies the form, so that there can be another one later
+	tokenPrefix       = "k1" // sealed with FirstKey
+	tokenPrefixNumber = "k2"
+
 	tokenBodyBytes = 16 + 6 + 4 + 1 + 2
 	tokenMACBytes  = 13 // 104 bits; body and MAC make 42 bytes, 56 characters
 )
@@ -37,14 +33,30 @@ func TokenOf(t *Task) Token { return Token{ID: t.ID, Due: t.Due, Partition: t.Pa
 
 // Sealer makes public ids and detects forged ones: a public id is the token's fields and a keyed MAC
 // (HMAC-SHA-256, truncated) in URL-safe base64. It is safe for concurrent use.
-type Sealer struct{ macs macs }
+type Sealer struct{ ring *Keyring }
 
-// NewSealer returns a sealer for a secret of TokenKeyBytes.
-func NewSealer(key []byte) *Sealer { return &Sealer{newMACs(key)} }
+// NewSealer returns a sealer with one secret as its FirstKey.
+func NewSealer(secret []byte) *Sealer { return oneKey(FirstKey, secret).IDs() }
 
-// Seal returns the public id of a task.
+// SealTask returns the public id of a task. It is the same all the task's life, also after a rotation, and
+// whichever server seals it.
+func (s *Sealer) SealTask(t *Task) string {
+	if made, known := t.ID.Made(); known {
+		return s.seal(TokenOf(t), s.ring.sealsIDs(made))
+	}
+	return s.seal(TokenOf(t), s.ring.sealsIDs(t.Created))
+}
+
+// Seal is SealTask for a token; its id tells when it was made, or else it is sealed as one that is made now.
 func (s *Sealer) Seal(t Token) string {
-	var raw [tokenBodyBytes + sha256.Size]byte
+	if made, known := t.ID.Made(); known {
+		return s.seal(t, s.ring.sealsIDs(made))
+	}
+	return s.seal(t, s.ring.seals())
+}
+
+func (s *Sealer) seal(t Token, key *ringKey) string {
+	var raw [tokenBodyBytes + 1 + sha256.Size]byte
 	copy(raw[:16], t.ID[:])
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(t.Due.Millis()))
@@ -56,20 +68,37 @@ func (s *Sealer) Seal(t Token) string {
 		shard |= directShard
 	}
 	binary.BigEndian.PutUint16(raw[27:29], shard)
-	s.macs.sum("", raw[:tokenBodyBytes], raw[tokenBodyBytes:tokenBodyBytes])
+	prefix, n := tokenPrefix, tokenBodyBytes
+	if key.number > FirstKey {
+		prefix, raw[n] = tokenPrefixNumber, key.number
+		n++
+	}
+	key.ids.sum("", raw[:n], raw[n:n])
+	n += tokenMACBytes
 
-	const sealed = tokenBodyBytes + tokenMACBytes
-	text := make([]byte, len(tokenPrefix)+base64.RawURLEncoding.EncodedLen(sealed))
-	copy(text, tokenPrefix)
-	base64.RawURLEncoding.Encode(text[len(tokenPrefix):], raw[:sealed])
+	text := make([]byte, len(prefix)+base64.RawURLEncoding.EncodedLen(n))
+	copy(text, prefix)
+	base64.RawURLEncoding.Encode(text[len(prefix):], raw[:n])
 	return string(text)
 }
 
-// Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with this
-// secret.
+// Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with a key of
+// the ring.
 func (s *Sealer) Open(text string) (Token, error) {
-	raw, sealed := s.macs.open(tokenPrefix, "", text)
-	if !sealed || len(raw) != tokenBodyBytes {
+	number, n := uint8(FirstKey), tokenBodyBytes
+	raw, ok := decodeToken(tokenPrefix, text)
+	if !ok {
+		if raw, ok = decodeToken(tokenPrefixNumber, text); !ok || len(raw) <= tokenBodyBytes || raw[n] <= FirstKey {
+			return Token{}, ErrBadID
+		}
+		number = raw[n]
+		n++
+	}
+	if len(raw) != n+tokenMACBytes {
+		return Token{}, ErrBadID
+	}
+	key, err := s.ring.find(number)
+	if err != nil || !key.ids.verify("", raw[:n], raw[n:]) {
 		return Token{}, ErrBadID
 	}
 	var t Token
@@ -87,36 +116,12 @@ func (s *Sealer) Open(text string) (Token, error) {
 	return t, nil
 }
 
-// macs computes MACs with a key.
-type macs struct{ pool *sync.Pool }
-
-func newMACs(key []byte) macs {
-	key = append([]byte(nil), key...)
-	return macs{&sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
-}
-
-// sum appends to dst the MAC of a use and a body.
-func (m macs) sum(use string, body, dst []byte) []byte {
-	h := m.pool.Get().(hash.Hash) //nolint:errcheck,forcetypeassert // the pool holds nothing else
-	h.Reset()
-	h.Write([]byte(use))
-	h.Write(body)
-	dst = h.Sum(dst)
-	m.pool.Put(h)
-	return dst
-}
-
-// open returns the body of a public id if it was sealed with the key.
-func (m macs) open(prefix, use, text string) (body []byte, sealed bool) {
+// decodeToken returns the bytes of a public id with a prefix.
+func decodeToken(prefix, text string) (raw []byte, ok bool) {
 	encoded, found := strings.CutPrefix(text, prefix)
 	if !found || len(encoded) > base64.RawURLEncoding.EncodedLen(inboundBodyMax+tokenMACBytes) {
 		return nil, false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
-	if err != nil || len(raw) < tokenMACBytes {
-		return nil, false
-	}
-	body = raw[:len(raw)-tokenMACBytes]
-	var sum [sha256.Size]byte
-	return body, subtle.ConstantTimeCompare(m.sum(use, body, sum[:0])[:tokenMACBytes], raw[len(body):]) == 1
+	return raw, err == nil && len(raw) >= tokenMACBytes
 }

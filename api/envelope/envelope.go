@@ -1,4 +1,4 @@
-// Package envelope is the format of messages in the inbound buffer: several tasks, sealed with the inbound
+// Package envelope is the format of messages in the inbound buffer: several tasks, sealed with an inbound
 // key, as text for SQS. Servers and sdk/sqsinbound pack messages with it, and the consumer opens them.
 package envelope
 
@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
@@ -22,8 +23,10 @@ const (
 	PackBytesMax = 64 << 10
 	// tasksRead bounds the tasks of a message that is opened.
 	tasksRead = 1000
-	// headBytes is the most that the version and the number of tries add.
+	// headBytes is the most that the version, the number of tries, and the form and the key of the seal add.
 	headBytes = 16
+	// sealBytes is the length of a seal without those.
+	sealBytes = task.InboundMACBytes
 	// taskBytes is the most that a task adds to its encoding.
 	taskBytes = 8
 )
@@ -34,8 +37,10 @@ var (
 	ErrUndecodable = errors.New("not an envelope of tasks")
 	// ErrVersion means that a newer version wrote it.
 	ErrVersion = errors.New("of a newer version")
-	// ErrSeal means that it was not sealed with this inbound key, or was changed since.
-	ErrSeal = errors.New("not sealed with this installation's inbound key")
+	// ErrSeal means that it was not sealed with an inbound key of this installation, or was changed since.
+	ErrSeal = task.ErrUnsealed
+	// ErrSender means that a sender sealed it that may not send such tasks.
+	ErrSender = errors.New("outside the lambdas of its sender")
 	// ErrTooLarge means that a task does not fit into a message.
 	ErrTooLarge = errors.New("too large for a message")
 )
@@ -53,24 +58,21 @@ func Seal(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, tries uint32) 
 	if err != nil {
 		return "", fmt.Errorf("encode an envelope: %w", err)
 	}
-	sealed := make([]byte, 0, task.InboundMACBytes+len(raw))
-	sealed = append(append(sealed, s.Sum(raw)...), raw...)
-	return base64.StdEncoding.EncodeToString(sealed), nil
+	return s.SealMessage(raw), nil
 }
 
-// Open reads the body of a message. It returns ErrSeal for a body that was not sealed with the key, and reads
-// nothing in it; ErrUndecodable or ErrVersion for a sealed one.
+// Open reads the body of a message. It reads nothing in a body without a seal that holds, for which it
+// returns ErrSeal, task.ErrKeyGone or task.ErrSenderRevoked. For a sealed one it returns ErrUndecodable or
+// ErrVersion, and ErrSender if any of its tasks is not one that its sender may send.
 func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
-	sealed, err := base64.StdEncoding.DecodeString(body)
-	if err != nil {
-		return nil, fmt.Errorf("%w: want base64: %w", ErrSeal, err)
-	}
-	if len(sealed) <= task.InboundMACBytes {
-		return nil, fmt.Errorf("%w: %d bytes, want a seal of %d and tasks", ErrSeal, len(sealed), task.InboundMACBytes)
-	}
-	seal, raw := sealed[:task.InboundMACBytes], sealed[task.InboundMACBytes:]
-	if !s.Verify(raw, seal) {
-		return nil, fmt.Errorf("%w: who sends needs the key that `kinesin inbound key` prints", ErrSeal)
+	raw, sender, err := s.OpenMessage(body)
+	switch {
+	case errors.Is(err, task.ErrKeyGone):
+		return nil, fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints now", err)
+	case errors.Is(err, task.ErrSenderRevoked):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints", err)
 	}
 	e := &kinesinv1.Envelope{}
 	if err := e.UnmarshalVT(raw); err != nil {
@@ -88,30 +90,52 @@ func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 		if t.GetItem() == nil {
 			return nil, fmt.Errorf("%w: task %d has no item", ErrUndecodable, i)
 		}
+		if err := checkSender(s, sender, t); err != nil {
+			return nil, err
+		}
 	}
 	return e, nil
+}
+
+// checkSender refuses a task of a lambda that the sender may not send to, and one under an id that the sender
+// did not issue for that lambda.
+func checkSender(s *task.InboundSealer, sender *task.InboundSender, t *kinesinv1.BufferedTask) error {
+	if sender == nil {
+		return nil
+	}
+	if !sender.Allows(t.Item.Lambda) {
+		return fmt.Errorf("%w: %s may send to %s, and a task is of %q", ErrSender, sender.Name, strings.Join(sender.Lambdas, ", "), t.Item.Lambda)
+	}
+	if id, err := s.Open(t.Id); err != nil || id.Sender != sender.Name || id.Lambda != t.Item.Lambda {
+		return fmt.Errorf("%w: a task of %s has an id that %s did not issue for it", ErrSender, t.Item.Lambda, sender.Name)
+	}
+	return nil
 }
 
 // Bytes returns the most that a task adds to the body of a message, in bytes.
 func Bytes(t *kinesinv1.BufferedTask) int { return encoded(t.SizeVT() + taskBytes) }
 
 // Fits reports whether a task fits into a message of bytesMax.
-func Fits(t *kinesinv1.BufferedTask, bytesMax int) bool {
-	return sized(t.SizeVT()+taskBytes) <= bytesMax
+func Fits(s *task.InboundSealer, t *kinesinv1.BufferedTask, bytesMax int) bool {
+	return sized(s, t.SizeVT()+taskBytes) <= bytesMax
 }
 
 // Pack seals tasks into as few messages as the limits allow: bytesMax for any body; TasksMax and PackBytesMax
-// for one with several tasks. It returns ErrTooLarge if a task does not Fit.
+// for one with several tasks. The tasks of a message of a sender are of one lambda, so that one outside the
+// lambdas of the sender does not keep others back. It returns ErrTooLarge if a task does not Fit.
 func Pack(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, bytesMax int) ([]Message, error) {
 	var messages []Message
 	for len(tasks) > 0 {
 		n, size := 1, tasks[0].SizeVT()+taskBytes
-		if sized(size) > bytesMax {
-			return nil, fmt.Errorf("a task of %d bytes is %w of %d", sized(size), ErrTooLarge, bytesMax)
+		if sized(s, size) > bytesMax {
+			return nil, fmt.Errorf("a task of %d bytes is %w of %d", sized(s, size), ErrTooLarge, bytesMax)
 		}
 		for ; n < min(len(tasks), TasksMax); n++ {
 			size += tasks[n].SizeVT() + taskBytes
-			if sized(size) > min(bytesMax, PackBytesMax) {
+			if s.Sender() != "" && tasks[n].Item.Lambda != tasks[0].Item.Lambda {
+				break
+			}
+			if sized(s, size) > min(bytesMax, PackBytesMax) {
 				break
 			}
 		}
@@ -126,6 +150,8 @@ func Pack(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, bytesMax int) 
 }
 
 // sized returns the length of a body whose tasks have so many bytes.
-func sized(tasks int) int { return encoded(task.InboundMACBytes + headBytes + tasks) }
+func sized(s *task.InboundSealer, tasks int) int {
+	return encoded(sealBytes + headBytes + len(s.Sender()) + tasks)
+}
 
 func encoded(raw int) int { return base64.StdEncoding.EncodedLen(raw) }

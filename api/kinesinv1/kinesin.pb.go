@@ -5002,6 +5002,607 @@ func (x *VerifyAuditResponse) GetProblem() string {
 	return ""
 }
 
+// KeyringKey is one key of the ring, without its secret. A time that is not known, or not set yet, is 0.
+type KeyringKey struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Number              uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	CreatedMicros       int64                  `protobuf:"varint,2,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	SealsFromMicros     int64                  `protobuf:"varint,3,opt,name=seals_from_micros,json=sealsFromMicros,proto3" json:"seals_from_micros,omitempty"`
+	RetiredMicros       int64                  `protobuf:"varint,4,opt,name=retired_micros,json=retiredMicros,proto3" json:"retired_micros,omitempty"`                     // when the next key seals
+	MessagesUntilMicros int64                  `protobuf:"varint,5,opt,name=messages_until_micros,json=messagesUntilMicros,proto3" json:"messages_until_micros,omitempty"` // until then it verifies messages, page tokens and lease proofs
+	VerifiesUntilMicros int64                  `protobuf:"varint,6,opt,name=verifies_until_micros,json=verifiesUntilMicros,proto3" json:"verifies_until_micros,omitempty"` // until then at least it verifies public ids
+	State               string                 `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`                                                           // waiting, sealing, retired, expired
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *KeyringKey) Reset() {
+	*x = KeyringKey{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyringKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyringKey) ProtoMessage() {}
+
+func (x *KeyringKey) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
+func (*KeyringKey) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *KeyringKey) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *KeyringKey) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *KeyringKey) GetSealsFromMicros() int64 {
+	if x != nil {
+		return x.SealsFromMicros
+	}
+	return 0
+}
+
+func (x *KeyringKey) GetRetiredMicros() int64 {
+	if x != nil {
+		return x.RetiredMicros
+	}
+	return 0
+}
+
+func (x *KeyringKey) GetMessagesUntilMicros() int64 {
+	if x != nil {
+		return x.MessagesUntilMicros
+	}
+	return 0
+}
+
+func (x *KeyringKey) GetVerifiesUntilMicros() int64 {
+	if x != nil {
+		return x.VerifiesUntilMicros
+	}
+	return 0
+}
+
+func (x *KeyringKey) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+type RotateKeysRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateKeysRequest) Reset() {
+	*x = RotateKeysRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateKeysRequest) ProtoMessage() {}
+
+func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
+func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+}
+
+type RotateKeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *KeyringKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`                 // that was added
+	Removed       []uint32               `protobuf:"varint,2,rep,packed,name=removed,proto3" json:"removed,omitempty"` // numbers of keys
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RotateKeysResponse) Reset() {
+	*x = RotateKeysResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RotateKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RotateKeysResponse) ProtoMessage() {}
+
+func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
+func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *RotateKeysResponse) GetKey() *KeyringKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *RotateKeysResponse) GetRemoved() []uint32 {
+	if x != nil {
+		return x.Removed
+	}
+	return nil
+}
+
+type ListKeysRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysRequest) Reset() {
+	*x = ListKeysRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysRequest) ProtoMessage() {}
+
+func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
+func (*ListKeysRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+}
+
+type ListKeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          []*KeyringKey          `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysResponse) Reset() {
+	*x = ListKeysResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysResponse) ProtoMessage() {}
+
+func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
+func (*ListKeysResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *ListKeysResponse) GetKeys() []*KeyringKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type InboundSender struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // patterns: names in which * stands for any characters
+	CreatedMicros int64                  `protobuf:"varint,3,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	RevokedMicros int64                  `protobuf:"varint,4,opt,name=revoked_micros,json=revokedMicros,proto3" json:"revoked_micros,omitempty"` // 0: it is not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InboundSender) Reset() {
+	*x = InboundSender{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InboundSender) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InboundSender) ProtoMessage() {}
+
+func (x *InboundSender) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
+func (*InboundSender) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *InboundSender) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *InboundSender) GetLambdas() []string {
+	if x != nil {
+		return x.Lambdas
+	}
+	return nil
+}
+
+func (x *InboundSender) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *InboundSender) GetRevokedMicros() int64 {
+	if x != nil {
+		return x.RevokedMicros
+	}
+	return 0
+}
+
+type AddSenderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lambdas       []string               `protobuf:"bytes,2,rep,name=lambdas,proto3" json:"lambdas,omitempty"` // 1 to 100 patterns; none: the sender that there is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddSenderRequest) Reset() {
+	*x = AddSenderRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddSenderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddSenderRequest) ProtoMessage() {}
+
+func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
+func (*AddSenderRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *AddSenderRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AddSenderRequest) GetLambdas() []string {
+	if x != nil {
+		return x.Lambdas
+	}
+	return nil
+}
+
+type AddSenderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sender        *InboundSender         `protobuf:"bytes,1,opt,name=sender,proto3" json:"sender,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // KINESIN_INBOUND_KEY of the sender; a secret
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddSenderResponse) Reset() {
+	*x = AddSenderResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddSenderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddSenderResponse) ProtoMessage() {}
+
+func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
+func (*AddSenderResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *AddSenderResponse) GetSender() *InboundSender {
+	if x != nil {
+		return x.Sender
+	}
+	return nil
+}
+
+func (x *AddSenderResponse) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ListSendersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSendersRequest) Reset() {
+	*x = ListSendersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSendersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSendersRequest) ProtoMessage() {}
+
+func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
+func (*ListSendersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+}
+
+type ListSendersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Senders       []*InboundSender       `protobuf:"bytes,1,rep,name=senders,proto3" json:"senders,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSendersResponse) Reset() {
+	*x = ListSendersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSendersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSendersResponse) ProtoMessage() {}
+
+func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
+func (*ListSendersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *ListSendersResponse) GetSenders() []*InboundSender {
+	if x != nil {
+		return x.Senders
+	}
+	return nil
+}
+
+type RevokeSenderRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeSenderRequest) Reset() {
+	*x = RevokeSenderRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeSenderRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeSenderRequest) ProtoMessage() {}
+
+func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
+func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *RevokeSenderRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RevokeSenderResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sender        *InboundSender         `protobuf:"bytes,1,opt,name=sender,proto3" json:"sender,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeSenderResponse) Reset() {
+	*x = RevokeSenderResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeSenderResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeSenderResponse) ProtoMessage() {}
+
+func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
+func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *RevokeSenderResponse) GetSender() *InboundSender {
+	if x != nil {
+		return x.Sender
+	}
+	return nil
+}
+
 var File_kinesin_v1_kinesin_proto protoreflect.FileDescriptor
 
 const file_kinesin_v1_kinesin_proto_rawDesc = "" +
@@ -5375,7 +5976,41 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\x12\x19\n" +
 	"\blast_seq\x18\x03 \x01(\x04R\alastSeq\x12\x12\n" +
 	"\x04head\x18\x04 \x01(\fR\x04head\x12\x18\n" +
-	"\aproblem\x18\x05 \x01(\tR\aproblem*\xb6\x03\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"\x9c\x02\n" +
+	"\n" +
+	"KeyringKey\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12%\n" +
+	"\x0ecreated_micros\x18\x02 \x01(\x03R\rcreatedMicros\x12*\n" +
+	"\x11seals_from_micros\x18\x03 \x01(\x03R\x0fsealsFromMicros\x12%\n" +
+	"\x0eretired_micros\x18\x04 \x01(\x03R\rretiredMicros\x122\n" +
+	"\x15messages_until_micros\x18\x05 \x01(\x03R\x13messagesUntilMicros\x122\n" +
+	"\x15verifies_until_micros\x18\x06 \x01(\x03R\x13verifiesUntilMicros\x12\x14\n" +
+	"\x05state\x18\a \x01(\tR\x05state\"\x13\n" +
+	"\x11RotateKeysRequest\"X\n" +
+	"\x12RotateKeysResponse\x12(\n" +
+	"\x03key\x18\x01 \x01(\v2\x16.kinesin.v1.KeyringKeyR\x03key\x12\x18\n" +
+	"\aremoved\x18\x02 \x03(\rR\aremoved\"\x11\n" +
+	"\x0fListKeysRequest\">\n" +
+	"\x10ListKeysResponse\x12*\n" +
+	"\x04keys\x18\x01 \x03(\v2\x16.kinesin.v1.KeyringKeyR\x04keys\"\x8b\x01\n" +
+	"\rInboundSender\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\alambdas\x18\x02 \x03(\tR\alambdas\x12%\n" +
+	"\x0ecreated_micros\x18\x03 \x01(\x03R\rcreatedMicros\x12%\n" +
+	"\x0erevoked_micros\x18\x04 \x01(\x03R\rrevokedMicros\"@\n" +
+	"\x10AddSenderRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\alambdas\x18\x02 \x03(\tR\alambdas\"X\n" +
+	"\x11AddSenderResponse\x121\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\x14\n" +
+	"\x12ListSendersRequest\"J\n" +
+	"\x13ListSendersResponse\x123\n" +
+	"\asenders\x18\x01 \x03(\v2\x19.kinesin.v1.InboundSenderR\asenders\")\n" +
+	"\x13RevokeSenderRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"I\n" +
+	"\x14RevokeSenderResponse\x121\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender*\xb6\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -5431,7 +6066,14 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"ListTokens\x12\x1d.kinesin.v1.ListTokensRequest\x1a\x1e.kinesin.v1.ListTokensResponse\"\x03\x90\x02\x01\x12N\n" +
 	"\vRevokeToken\x12\x1e.kinesin.v1.RevokeTokenRequest\x1a\x1f.kinesin.v1.RevokeTokenResponse\x12M\n" +
 	"\tListAudit\x12\x1c.kinesin.v1.ListAuditRequest\x1a\x1d.kinesin.v1.ListAuditResponse\"\x03\x90\x02\x01\x12N\n" +
-	"\vVerifyAudit\x12\x1e.kinesin.v1.VerifyAuditRequest\x1a\x1f.kinesin.v1.VerifyAuditResponseB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\vVerifyAudit\x12\x1e.kinesin.v1.VerifyAuditRequest\x1a\x1f.kinesin.v1.VerifyAuditResponse2\x9b\x03\n" +
+	"\x0eKeyringService\x12K\n" +
+	"\n" +
+	"RotateKeys\x12\x1d.kinesin.v1.RotateKeysRequest\x1a\x1e.kinesin.v1.RotateKeysResponse\x12J\n" +
+	"\bListKeys\x12\x1b.kinesin.v1.ListKeysRequest\x1a\x1c.kinesin.v1.ListKeysResponse\"\x03\x90\x02\x01\x12H\n" +
+	"\tAddSender\x12\x1c.kinesin.v1.AddSenderRequest\x1a\x1d.kinesin.v1.AddSenderResponse\x12S\n" +
+	"\vListSenders\x12\x1e.kinesin.v1.ListSendersRequest\x1a\x1f.kinesin.v1.ListSendersResponse\"\x03\x90\x02\x01\x12Q\n" +
+	"\fRevokeSender\x12\x1f.kinesin.v1.RevokeSenderRequest\x1a .kinesin.v1.RevokeSenderResponseB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_kinesin_proto_rawDescOnce sync.Once
@@ -5446,7 +6088,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                    // 0: kinesin.v1.Reason
 	(*Problem)(nil),                // 1: kinesin.v1.Problem
@@ -5528,6 +6170,18 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*ListAuditResponse)(nil),      // 77: kinesin.v1.ListAuditResponse
 	(*VerifyAuditRequest)(nil),     // 78: kinesin.v1.VerifyAuditRequest
 	(*VerifyAuditResponse)(nil),    // 79: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),             // 80: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),      // 81: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),     // 82: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),        // 83: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),       // 84: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),          // 85: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),       // 86: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),      // 87: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),     // 88: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),    // 89: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),    // 90: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),   // 91: kinesin.v1.RevokeSenderResponse
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,  // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
@@ -5584,65 +6238,80 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	68, // 51: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
 	68, // 52: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
 	75, // 53: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	3,  // 54: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	8,  // 55: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	11, // 56: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	13, // 57: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	16, // 58: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	18, // 59: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	20, // 60: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	22, // 61: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	24, // 62: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	26, // 63: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	29, // 64: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	37, // 65: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	41, // 66: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	43, // 67: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	45, // 68: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	47, // 69: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	52, // 70: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	54, // 71: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	56, // 72: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	59, // 73: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	62, // 74: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	65, // 75: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	69, // 76: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	71, // 77: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	73, // 78: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	76, // 79: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	78, // 80: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	5,  // 81: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	10, // 82: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	12, // 83: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	15, // 84: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	10, // 85: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	19, // 86: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	21, // 87: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	23, // 88: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	25, // 89: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	27, // 90: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	31, // 91: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	40, // 92: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	42, // 93: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	44, // 94: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	46, // 95: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	48, // 96: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	53, // 97: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	55, // 98: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	58, // 99: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	61, // 100: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	63, // 101: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	67, // 102: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	70, // 103: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	72, // 104: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	74, // 105: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	77, // 106: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	79, // 107: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	81, // [81:108] is the sub-list for method output_type
-	54, // [54:81] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	80, // 54: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	80, // 55: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	85, // 56: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	85, // 57: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	85, // 58: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	3,  // 59: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	8,  // 60: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	11, // 61: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	13, // 62: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	16, // 63: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	18, // 64: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	20, // 65: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	22, // 66: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	24, // 67: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	26, // 68: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	29, // 69: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	37, // 70: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	41, // 71: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	43, // 72: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	45, // 73: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	47, // 74: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	52, // 75: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	54, // 76: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	56, // 77: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	59, // 78: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	62, // 79: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	65, // 80: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	69, // 81: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	71, // 82: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	73, // 83: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	76, // 84: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	78, // 85: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	81, // 86: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	83, // 87: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	86, // 88: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	88, // 89: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	90, // 90: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	5,  // 91: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	10, // 92: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	12, // 93: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	15, // 94: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	10, // 95: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	19, // 96: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	21, // 97: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	23, // 98: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	25, // 99: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	27, // 100: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	31, // 101: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	40, // 102: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	42, // 103: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	44, // 104: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	46, // 105: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	48, // 106: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	53, // 107: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	55, // 108: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	58, // 109: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	61, // 110: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	63, // 111: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	67, // 112: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	70, // 113: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	72, // 114: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	74, // 115: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	77, // 116: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	79, // 117: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	82, // 118: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	84, // 119: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	87, // 120: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	89, // 121: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	91, // 122: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	91, // [91:123] is the sub-list for method output_type
+	59, // [59:91] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -5656,9 +6325,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   79,
+			NumMessages:   91,
 			NumExtensions: 0,
-			NumServices:   6,
+			NumServices:   7,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

@@ -3,7 +3,6 @@ package ingest
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"math"
 	"slices"
@@ -164,10 +163,10 @@ func (in *Ingest) DeleteRejected(ctx context.Context, request *kinesinv1.DeleteR
 var errNoInboundKey = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
 	"this server has no inbound buffer: tasks are scheduled through its API only; with `--inbound-queue` it has one")
 
-// Key returns the key of clients that send to the buffer themselves.
+// Key returns the key of clients that send to the buffer themselves, for all lambdas.
 func (in *Ingest) Key(context.Context, *kinesinv1.KeyRequest) (*kinesinv1.KeyResponse, error) {
-	if in.Buffer == nil || in.InboundKey == nil {
+	if in.Buffer == nil || in.InboundSealer == nil {
 		return nil, errNoInboundKey
 	}
-	return &kinesinv1.KeyResponse{Key: base64.RawURLEncoding.EncodeToString(in.InboundKey)}, nil
+	return &kinesinv1.KeyResponse{Key: in.InboundSealer.KeyText()}, nil
 }

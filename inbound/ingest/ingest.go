@@ -24,12 +24,19 @@ const (
 	LeftStore   = "store"          // the store did not take it
 	LeftUnknown = "unknown_lambda" // its lambda is not known yet
 	LeftFull    = "aside_full"     // it is to be rejected, and there is no room for more
-	// LeftUnsealed: it was not sealed with the inbound key. It is left to the buffer's dead-letter queue.
-	LeftUnsealed = "unsealed"
+
+	// The others are left to the buffer's dead-letter queue: nobody vouches for them.
+
+	LeftUnsealed = "unsealed"       // it was not sealed with an inbound key
+	LeftKeyGone  = "rotated_key"    // it was sealed with an inbound key that was rotated out
+	LeftRevoked  = "revoked_sender" // it was sealed with the inbound key of a sender that was revoked
+	LeftSender   = "sender_lambda"  // it has a task that is outside the lambdas of its sender
 )
 
 // Lefts lists why messages stay in the buffer.
-func Lefts() []string { return []string{LeftStore, LeftUnknown, LeftFull, LeftUnsealed} }
+func Lefts() []string {
+	return []string{LeftStore, LeftUnknown, LeftFull, LeftUnsealed, LeftKeyGone, LeftRevoked, LeftSender}
+}
 
 // Config is what an Ingest is made of.
 type Config struct {
@@ -56,8 +63,8 @@ type Hooks struct {
 	Left func(why string, n int)
 	// Paused: the buffer or the store failed, and consuming pauses that long.
 	Paused func(ctx context.Context, err error, pause time.Duration)
-	// Unsealed: a message was not sealed with the inbound key. It stays in the buffer.
-	Unsealed func(ctx context.Context, err error)
+	// Unsealed: no inbound key vouches for a message. It stays in the buffer for one of Lefts.
+	Unsealed func(ctx context.Context, why string, err error)
 	// Ended: tasks ended that were still in the buffer.
 	Ended func()
 }

@@ -42,7 +42,7 @@ type message struct {
 
 	again         time.Duration // when it is to come again; 0: it is done with
 	redeliverable bool          // it would do no harm if it came again soon
-	isUnsealed    bool          // nobody knows who sent it; it is neither deleted nor sent again
+	unsealed      string        // nobody vouches for it, for one of Lefts; it is neither deleted nor sent again
 }
 
 // open opens messages and returns the arrivals in all of them, in order.
@@ -52,7 +52,7 @@ func (in *Ingest) open(messages []buffer.Message) (all []message, arrivals []arr
 		all[i].Message = m
 		e, err := envelope.Open(in.InboundSealer, m.Body)
 		if err != nil {
-			all[i].broken, all[i].isUnsealed = err, errors.Is(err, envelope.ErrSeal)
+			all[i].broken, all[i].unsealed = err, unsealedBy(err)
 			continue
 		}
 		all[i].tries, all[i].tasks = int(e.Tries)+m.Receives, len(e.Tasks)
@@ -61,6 +61,21 @@ func (in *Ingest) open(messages []buffer.Message) (all []message, arrivals []arr
 		}
 	}
 	return all, arrivals
+}
+
+// unsealedBy returns which of Lefts an error of the seal is; empty for an error behind the seal.
+func unsealedBy(err error) string {
+	switch {
+	case errors.Is(err, envelope.ErrSeal):
+		return LeftUnsealed
+	case errors.Is(err, task.ErrKeyGone):
+		return LeftKeyGone
+	case errors.Is(err, task.ErrSenderRevoked):
+		return LeftRevoked
+	case errors.Is(err, envelope.ErrSender):
+		return LeftSender
+	}
+	return ""
 }
 
 // oldest returns when the oldest of arrivals was accepted; 0 when there are none.
@@ -88,8 +103,8 @@ func (in *Ingest) pauseAfter(arrivals []arrival) time.Duration {
 // settle rejects what is to be rejected and decides whether the message comes again. Its error is a failure
 // of the store.
 func (in *Ingest) settle(ctx context.Context, m *message, arrivals []arrival, results []result) error {
-	if m.isUnsealed {
-		in.leaveUnsealed(ctx, m.broken)
+	if m.unsealed != "" {
+		in.leaveUnsealed(ctx, m.unsealed, m.broken)
 		return nil
 	}
 	if m.broken != nil {
@@ -143,15 +158,15 @@ func (in *Ingest) reject(ctx context.Context, m *message, row *rejectedRow, why 
 	return false, nil
 }
 
-// leaveUnsealed leaves a message alone that anybody may have sent: it would otherwise take room from what
-// users have to see. The buffer shows it again in its own time, and moves it to its dead-letter queue in the
-// end.
-func (in *Ingest) leaveUnsealed(ctx context.Context, why error) {
+// leaveUnsealed leaves a message alone that anybody may have sent, or that its sender may not send: it would
+// otherwise take room from what users have to see. The buffer shows it again in its own time, and moves it to
+// its dead-letter queue in the end.
+func (in *Ingest) leaveUnsealed(ctx context.Context, why string, err error) {
 	if in.Hooks.Left != nil {
-		in.Hooks.Left(LeftUnsealed, 1)
+		in.Hooks.Left(why, 1)
 	}
 	if in.Hooks.Unsealed != nil {
-		in.Hooks.Unsealed(ctx, why)
+		in.Hooks.Unsealed(ctx, why, err)
 	}
 }
 

@@ -52,7 +52,7 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 // taken in again.
 func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *kinesinv1.BufferedTask {
 	return &kinesinv1.BufferedTask{
-		Id: in.Sealer.Seal(task.TokenOf(t)), AcceptedMicros: int64(t.Created),
+		Id: in.Sealer.SealTask(t), AcceptedMicros: int64(t.Created),
 		Item: &kinesinv1.ScheduleItem{
 			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload,
 			MaxAttempts: t.Overrides.MaxAttempts, TimeoutMicros: t.Overrides.Timeout.Microseconds(),

@@ -90,9 +90,9 @@ type Config struct {
 	Clock     clock.Clock
 	Hooks     Hooks
 
-	// InboundKey is the key of clients that send to the buffer themselves: task.TokenKeyBytes. nil: their ids
-	// are unknown here.
-	InboundKey []byte
+	// InboundSealer has the keys of clients that send to the buffer themselves. nil: their ids are unknown
+	// here.
+	InboundSealer *task.InboundSealer
 	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there
 	// is none.
 	Process string
@@ -121,8 +121,6 @@ type Hooks struct {
 type Intake struct {
 	Config
 
-	InboundSealer *task.InboundSealer // nil without an inbound key
-
 	calls    *calls
 	keyedSeq atomic.Uint64 // the highest seq that a task with a key got here
 }
@@ -133,11 +131,7 @@ func New(c Config) *Intake {
 	c.NearDepthMax = cmp.Or(c.NearDepthMax, NearDepthMaxDefault)
 	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
 	c.DeliverDirect = min(cmp.Or(c.DeliverDirect, DeliverDirectDefault), queue.DelayMax)
-	in := &Intake{Config: c, calls: newCalls()}
-	if c.InboundKey != nil {
-		in.InboundSealer = task.NewInboundSealer(c.InboundKey)
-	}
-	return in
+	return &Intake{Config: c, calls: newCalls()}
 }
 
 // Begin starts a call that takes in n tasks. The caller calls end when it is over.

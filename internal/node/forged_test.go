@@ -53,11 +53,7 @@ func (f *forger) rows(ids []sdk.ID) [][]byte {
 // open reads a public id as anybody can: its content is not secret, only its seal is.
 func (f *forger) open(id sdk.ID) task.Token {
 	f.Helper()
-	secret, err := secretOf(f.ctx, f.nodes[0].node.store)
-	if err != nil {
-		f.Fatal(err)
-	}
-	token, err := task.NewSealer(secret).Open(string(id))
+	token, err := f.nodes[0].node.keyring.IDs().Open(string(id))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -85,7 +81,7 @@ func bodies(queue string, row *task.Task) []string {
 	field := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), encoded)
 	unsealed := append(make([]byte, task.MessageSealBytes), field...)
 	sealed := slices.Clone(unsealed)
-	task.NewMessageSealer(secretID, bytes.Repeat([]byte{7}, task.TokenKeyBytes)).Seal(queue, sealed)
+	task.NewMessageSealer(task.FirstKey, bytes.Repeat([]byte{7}, task.TokenKeyBytes)).Seal(queue, sealed)
 	text := base64.RawURLEncoding.EncodeToString
 	return []string{"k1." + text(field), "k2." + text(field), "k2." + text(unsealed), "k2." + text(sealed)}
 }

@@ -21,6 +21,7 @@ func (n *Node) Handler() http.Handler {
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(n.guard.Tasks(n.inbound), options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.guard.Lambdas(n.lambdas), options...))
 		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.guard.Inbound(n.ingest), options...))
+		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(n.guard.Keyring(n.keyring), options...))
 	}
 	if n.hsc != nil {
 		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(n.hsc, options...))
@@ -36,7 +37,8 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
+			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
+			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return mux
 }

@@ -4,6 +4,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/guard"
+	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
@@ -50,6 +52,7 @@ type Node struct {
 
 	leases     *lease.Book
 	catalog    *catalog.Catalog
+	keyring    *keyring.Ring
 	members    *members             // nil without the scheduler's role
 	scheduler  *scheduler.Scheduler // nil without the role
 	dispatcher *dispatcher.Dispatcher
@@ -70,7 +73,7 @@ type Node struct {
 	draining atomic.Bool
 }
 
-// New composes the roles. It reads the secret of public ids and the lambdas, and starts nothing. The node
+// New composes the roles. It reads the key ring and the lambdas, and starts nothing. The node
 // closes the drivers, but not if New fails.
 func New(ctx context.Context, c Config) (*Node, error) {
 	if c.Metrics == nil {
@@ -92,7 +95,11 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	secret, err := secretOf(ctx, n.store)
+	var err error
+	n.keyring, err = keyring.Open(ctx, keyring.Config{
+		Rows: n.store, Clock: c.Clock, Log: c.Log, Inbound: c.Buffer != nil,
+		IDsFor: cmp.Or(c.Horizon, intake.HorizonDefault) + task.RetentionMax,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -101,15 +108,15 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	}
 	n.tokens, n.taken = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Taken
 	n.guard = n.newGuard(&c)
-	n.compose(c.withSteps(), secret)
+	n.compose(c.withSteps())
 	n.grower = n.newGrower(&c)
 	n.registerCollectors()
 	return n, nil
 }
 
-func (n *Node) compose(c Config, secret []byte) {
-	seal := task.NewSealer(secret)
-	n.queue.UseSealer(task.NewMessageSealer(secretID, secret))
+func (n *Node) compose(c Config) {
+	seal := n.keyring.IDs()
+	n.queue.UseSealer(n.keyring.Messages())
 	n.leases = c.newBook(n.store)
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
@@ -138,21 +145,21 @@ func (n *Node) compose(c Config, secret []byte) {
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
-		n.composeInbound(&c, secret, seal, inboundHints, toInbound)
+		n.composeInbound(&c, seal, inboundHints, toInbound)
 	}
 }
 
 // composeInbound makes what serves users: inbound, ingest and the lambdas' service.
-func (n *Node) composeInbound(c *Config, secret []byte, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
+func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
 	in := intake.New(intake.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
-		Hooks: n.intakeHooks(), InboundKey: task.InboundKey(secret), Process: n.process(), Shared: c.shared,
+		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
-		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog},
+		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(),
 	})
 	n.ingest = ingest.New(ingest.Config{
 		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
@@ -216,6 +223,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stopRoles()
 	group, groupCtx := errgroup.WithContext(roles)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
+	group.Go(func() error { return n.keyring.Run(groupCtx) })
 	if n.steps != nil {
 		group.Go(func() error { return n.watchClock(groupCtx) })
 	}

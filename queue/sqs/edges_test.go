@@ -356,6 +356,7 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 		{"no seal", "k2.", false, sqs.DiscardUnsealed},
 		{"half a seal", "k2.AQEB", false, sqs.DiscardUnsealed},
 		{"of the format without seals", "k1.CgEB", false, sqs.DiscardUnsealed},
+		{"of a key that is gone", sqs.SealedBefore([]byte("\x0a\x01\x01")), false, sqs.DiscardKeyGone},
 		{"a row that is cut", sqs.Sealed([]byte("\x0a\x01\x01")), true, sqs.DiscardUndecodable},
 		{"no task", sqs.Sealed(nil), true, sqs.DiscardUndecodable},
 		{"a newer envelope", "k3.xyz", false, sqs.DiscardNewer},

@@ -106,11 +106,15 @@ func TestAForgedBodyIsNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, s := range map[string]*task.MessageSealer{
-		"another key":             task.NewMessageSealer(1, bytes.Repeat([]byte{1}, task.TokenKeyBytes)),
-		"a key of another number": task.NewMessageSealer(2, make([]byte, task.TokenKeyBytes)),
+	for what, c := range map[string]struct {
+		sealer *task.MessageSealer
+		want   error
+	}{
+		"another key":          {task.NewMessageSealer(2, bytes.Repeat([]byte{1}, task.TokenKeyBytes)), task.ErrUnsealed},
+		"a key that is gone":   {task.NewMessageSealer(3, make([]byte, task.TokenKeyBytes)), task.ErrKeyGone},
+		"a key that never was": {task.NewMessageSealer(1, make([]byte, task.TokenKeyBytes)), task.ErrUnsealed},
 	} {
-		if _, err := s.Open(sqs.TestQueue, raw); !errors.Is(err, task.ErrUnsealed) {
+		if _, err := c.sealer.Open(sqs.TestQueue, raw); !errors.Is(err, c.want) {
 			t.Errorf("opened with %s: %v", what, err)
 		}
 	}

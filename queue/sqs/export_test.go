@@ -15,12 +15,17 @@ const (
 )
 
 // TestSealer is the sealer of the drivers of these tests, and TestQueue the queue that Encode seals for.
-var TestSealer = task.NewMessageSealer(1, make([]byte, task.TokenKeyBytes))
+var TestSealer = task.NewMessageSealer(2, make([]byte, task.TokenKeyBytes))
 
 const TestQueue = "test-lambda7-high"
 
 // Sealed returns a body with fields that are sealed as Encode seals them.
 func Sealed(fields []byte) string { return encodeBody(TestSealer, TestQueue, fields) }
+
+// SealedBefore returns the body of a message that was sealed with a key that TestSealer has no more.
+func SealedBefore(fields []byte) string {
+	return encodeBody(task.NewMessageSealer(1, make([]byte, task.TokenKeyBytes)), TestQueue, fields)
+}
 
 // IsText reports whether a payload is sent as it is.
 func IsText(payload []byte) bool { return isText(payload) }

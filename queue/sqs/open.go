@@ -31,6 +31,7 @@ const (
 // Reasons why a received message is discarded.
 const (
 	DiscardUnsealed    = "unsealed"       // not sealed by this installation; left, for a dead-letter queue
+	DiscardKeyGone     = "rotated_key"    // sealed with a key that was rotated out; left, as an unsealed one
 	DiscardUndecodable = "undecodable"    // sealed, and not readable; deleted
 	DiscardDelivery    = "delivery"       // for the consumer of a deliver lambda that had this queue; hidden
 	DiscardNewer       = "newer_format"   // for a newer process; hidden
@@ -76,6 +77,10 @@ func (l *lane) leave(m *types.Message, reason string, d time.Duration) {
 func (l *lane) discardUnreadable(m *types.Message, err error) {
 	l.driver.Log.WarnContext(l.driver.ctx, "message cannot be decoded", slog.String("queue", l.name),
 		slog.String("message_id", aws.ToString(m.MessageId)), slog.Any("error", err))
+	unsealed := DiscardUnsealed
+	if errors.Is(err, task.ErrKeyGone) {
+		unsealed = DiscardKeyGone
+	}
 	_, isDelivery := m.MessageAttributes[AttributeTaskID]
 	switch {
 	case errors.Is(err, errEnvelopeVersion):
@@ -83,9 +88,9 @@ func (l *lane) discardUnreadable(m *types.Message, err error) {
 	case isDelivery:
 		l.leave(m, DiscardDelivery, deliveryDelay)
 	case errors.Is(err, errUnsealed) && sqsclient.Receives(m) <= unsealedTriesMax:
-		l.driver.client.Observer.Discarded(l.name, DiscardUnsealed)
+		l.driver.client.Observer.Discarded(l.name, unsealed)
 	case errors.Is(err, errUnsealed):
-		l.discard(m, DiscardUnsealed)
+		l.discard(m, unsealed)
 	default:
 		l.discard(m, DiscardUndecodable)
 	}

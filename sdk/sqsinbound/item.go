@@ -52,7 +52,7 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 		BackoffMinMicros: item.BackoffMin.Microseconds(), BackoffMaxMicros: item.BackoffMax.Microseconds(),
 		Traceparent: item.Traceparent,
 	}}
-	if !envelope.Fits(t, c.messageBytesMax) {
+	if !envelope.Fits(c.sealer, t, c.messageBytesMax) {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,
 			"payload of %d bytes: a message of %d bytes has room for about three quarters of that; schedule it through an sdk.Client, or see WithMessageBytesMax",
 			len(payload), c.messageBytesMax)

@@ -19,7 +19,6 @@ package sqsinbound
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,11 +115,11 @@ func WithPayloadCodec(codec sdk.PayloadCodec) Option { return func(c *config) { 
 // installation (the queue is then PREFIX-inbound). key is the secret that `kinesin inbound key` prints; a
 // program may get it as KINESIN_INBOUND_KEY. New makes no request. Its errors are sdk.ErrInvalid.
 func New(queue API, queueURLOrPrefix, key string, opts ...Option) (*Client, error) {
-	raw, err := base64.RawURLEncoding.Strict().DecodeString(key)
-	if err != nil || len(raw) != task.TokenKeyBytes {
+	sealer, err := task.ParseInboundKey(key)
+	if err != nil {
 		return nil, fmt.Errorf("%w inbound key of %d characters: want what `kinesin inbound key` prints", sdk.ErrInvalid, len(key))
 	}
-	c := &Client{sealer: task.NewInboundSealer(raw), config: config{linger: LingerDefault}}
+	c := &Client{sealer: sealer, config: config{linger: LingerDefault}}
 	for _, o := range opts {
 		o(&c.config)
 	}

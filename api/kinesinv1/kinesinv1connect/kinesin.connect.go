@@ -36,6 +36,8 @@ const (
 	BackupServiceName = "kinesin.v1.BackupService"
 	// AccessServiceName is the fully-qualified name of the AccessService service.
 	AccessServiceName = "kinesin.v1.AccessService"
+	// KeyringServiceName is the fully-qualified name of the KeyringService service.
+	KeyringServiceName = "kinesin.v1.KeyringService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -113,6 +115,20 @@ const (
 	// AccessServiceVerifyAuditProcedure is the fully-qualified name of the AccessService's VerifyAudit
 	// RPC.
 	AccessServiceVerifyAuditProcedure = "/kinesin.v1.AccessService/VerifyAudit"
+	// KeyringServiceRotateKeysProcedure is the fully-qualified name of the KeyringService's RotateKeys
+	// RPC.
+	KeyringServiceRotateKeysProcedure = "/kinesin.v1.KeyringService/RotateKeys"
+	// KeyringServiceListKeysProcedure is the fully-qualified name of the KeyringService's ListKeys RPC.
+	KeyringServiceListKeysProcedure = "/kinesin.v1.KeyringService/ListKeys"
+	// KeyringServiceAddSenderProcedure is the fully-qualified name of the KeyringService's AddSender
+	// RPC.
+	KeyringServiceAddSenderProcedure = "/kinesin.v1.KeyringService/AddSender"
+	// KeyringServiceListSendersProcedure is the fully-qualified name of the KeyringService's
+	// ListSenders RPC.
+	KeyringServiceListSendersProcedure = "/kinesin.v1.KeyringService/ListSenders"
+	// KeyringServiceRevokeSenderProcedure is the fully-qualified name of the KeyringService's
+	// RevokeSender RPC.
+	KeyringServiceRevokeSenderProcedure = "/kinesin.v1.KeyringService/RevokeSender"
 )
 
 // TaskServiceClient is a client for the kinesin.v1.TaskService service.
@@ -1245,4 +1261,212 @@ func (UnimplementedAccessServiceHandler) ListAudit(context.Context, *kinesinv1.L
 
 func (UnimplementedAccessServiceHandler) VerifyAudit(context.Context, *kinesinv1.VerifyAuditRequest) (*kinesinv1.VerifyAuditResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.AccessService.VerifyAudit is not implemented"))
+}
+
+// KeyringServiceClient is a client for the kinesin.v1.KeyringService service.
+type KeyringServiceClient interface {
+	// RotateKeys adds a key, which seals after a while, and removes keys that nothing needs any more.
+	RotateKeys(context.Context, *kinesinv1.RotateKeysRequest) (*kinesinv1.RotateKeysResponse, error)
+	// ListKeys returns all keys by number, without their secrets.
+	ListKeys(context.Context, *kinesinv1.ListKeysRequest) (*kinesinv1.ListKeysResponse, error)
+	// AddSender creates a sender, or finds the one with that name and those lambdas, and returns its inbound key.
+	AddSender(context.Context, *kinesinv1.AddSenderRequest) (*kinesinv1.AddSenderResponse, error)
+	// ListSenders returns all senders by name, revoked ones too, without their keys.
+	ListSenders(context.Context, *kinesinv1.ListSendersRequest) (*kinesinv1.ListSendersResponse, error)
+	// RevokeSender ends a sender for good: its messages are no longer taken. Again it changes nothing.
+	RevokeSender(context.Context, *kinesinv1.RevokeSenderRequest) (*kinesinv1.RevokeSenderResponse, error)
+}
+
+// NewKeyringServiceClient constructs a client for the kinesin.v1.KeyringService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewKeyringServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) KeyringServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	keyringServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("KeyringService").Methods()
+	return &keyringServiceClient{
+		rotateKeys: connect.NewClient[kinesinv1.RotateKeysRequest, kinesinv1.RotateKeysResponse](
+			httpClient,
+			baseURL+KeyringServiceRotateKeysProcedure,
+			connect.WithSchema(keyringServiceMethods.ByName("RotateKeys")),
+			connect.WithClientOptions(opts...),
+		),
+		listKeys: connect.NewClient[kinesinv1.ListKeysRequest, kinesinv1.ListKeysResponse](
+			httpClient,
+			baseURL+KeyringServiceListKeysProcedure,
+			connect.WithSchema(keyringServiceMethods.ByName("ListKeys")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		addSender: connect.NewClient[kinesinv1.AddSenderRequest, kinesinv1.AddSenderResponse](
+			httpClient,
+			baseURL+KeyringServiceAddSenderProcedure,
+			connect.WithSchema(keyringServiceMethods.ByName("AddSender")),
+			connect.WithClientOptions(opts...),
+		),
+		listSenders: connect.NewClient[kinesinv1.ListSendersRequest, kinesinv1.ListSendersResponse](
+			httpClient,
+			baseURL+KeyringServiceListSendersProcedure,
+			connect.WithSchema(keyringServiceMethods.ByName("ListSenders")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		revokeSender: connect.NewClient[kinesinv1.RevokeSenderRequest, kinesinv1.RevokeSenderResponse](
+			httpClient,
+			baseURL+KeyringServiceRevokeSenderProcedure,
+			connect.WithSchema(keyringServiceMethods.ByName("RevokeSender")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// keyringServiceClient implements KeyringServiceClient.
+type keyringServiceClient struct {
+	rotateKeys   *connect.Client[kinesinv1.RotateKeysRequest, kinesinv1.RotateKeysResponse]
+	listKeys     *connect.Client[kinesinv1.ListKeysRequest, kinesinv1.ListKeysResponse]
+	addSender    *connect.Client[kinesinv1.AddSenderRequest, kinesinv1.AddSenderResponse]
+	listSenders  *connect.Client[kinesinv1.ListSendersRequest, kinesinv1.ListSendersResponse]
+	revokeSender *connect.Client[kinesinv1.RevokeSenderRequest, kinesinv1.RevokeSenderResponse]
+}
+
+// RotateKeys calls kinesin.v1.KeyringService.RotateKeys.
+func (c *keyringServiceClient) RotateKeys(ctx context.Context, req *kinesinv1.RotateKeysRequest) (*kinesinv1.RotateKeysResponse, error) {
+	response, err := c.rotateKeys.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListKeys calls kinesin.v1.KeyringService.ListKeys.
+func (c *keyringServiceClient) ListKeys(ctx context.Context, req *kinesinv1.ListKeysRequest) (*kinesinv1.ListKeysResponse, error) {
+	response, err := c.listKeys.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// AddSender calls kinesin.v1.KeyringService.AddSender.
+func (c *keyringServiceClient) AddSender(ctx context.Context, req *kinesinv1.AddSenderRequest) (*kinesinv1.AddSenderResponse, error) {
+	response, err := c.addSender.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListSenders calls kinesin.v1.KeyringService.ListSenders.
+func (c *keyringServiceClient) ListSenders(ctx context.Context, req *kinesinv1.ListSendersRequest) (*kinesinv1.ListSendersResponse, error) {
+	response, err := c.listSenders.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RevokeSender calls kinesin.v1.KeyringService.RevokeSender.
+func (c *keyringServiceClient) RevokeSender(ctx context.Context, req *kinesinv1.RevokeSenderRequest) (*kinesinv1.RevokeSenderResponse, error) {
+	response, err := c.revokeSender.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// KeyringServiceHandler is an implementation of the kinesin.v1.KeyringService service.
+type KeyringServiceHandler interface {
+	// RotateKeys adds a key, which seals after a while, and removes keys that nothing needs any more.
+	RotateKeys(context.Context, *kinesinv1.RotateKeysRequest) (*kinesinv1.RotateKeysResponse, error)
+	// ListKeys returns all keys by number, without their secrets.
+	ListKeys(context.Context, *kinesinv1.ListKeysRequest) (*kinesinv1.ListKeysResponse, error)
+	// AddSender creates a sender, or finds the one with that name and those lambdas, and returns its inbound key.
+	AddSender(context.Context, *kinesinv1.AddSenderRequest) (*kinesinv1.AddSenderResponse, error)
+	// ListSenders returns all senders by name, revoked ones too, without their keys.
+	ListSenders(context.Context, *kinesinv1.ListSendersRequest) (*kinesinv1.ListSendersResponse, error)
+	// RevokeSender ends a sender for good: its messages are no longer taken. Again it changes nothing.
+	RevokeSender(context.Context, *kinesinv1.RevokeSenderRequest) (*kinesinv1.RevokeSenderResponse, error)
+}
+
+// NewKeyringServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewKeyringServiceHandler(svc KeyringServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	keyringServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("KeyringService").Methods()
+	keyringServiceRotateKeysHandler := connect.NewUnaryHandlerSimple(
+		KeyringServiceRotateKeysProcedure,
+		svc.RotateKeys,
+		connect.WithSchema(keyringServiceMethods.ByName("RotateKeys")),
+		connect.WithHandlerOptions(opts...),
+	)
+	keyringServiceListKeysHandler := connect.NewUnaryHandlerSimple(
+		KeyringServiceListKeysProcedure,
+		svc.ListKeys,
+		connect.WithSchema(keyringServiceMethods.ByName("ListKeys")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	keyringServiceAddSenderHandler := connect.NewUnaryHandlerSimple(
+		KeyringServiceAddSenderProcedure,
+		svc.AddSender,
+		connect.WithSchema(keyringServiceMethods.ByName("AddSender")),
+		connect.WithHandlerOptions(opts...),
+	)
+	keyringServiceListSendersHandler := connect.NewUnaryHandlerSimple(
+		KeyringServiceListSendersProcedure,
+		svc.ListSenders,
+		connect.WithSchema(keyringServiceMethods.ByName("ListSenders")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	keyringServiceRevokeSenderHandler := connect.NewUnaryHandlerSimple(
+		KeyringServiceRevokeSenderProcedure,
+		svc.RevokeSender,
+		connect.WithSchema(keyringServiceMethods.ByName("RevokeSender")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.KeyringService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case KeyringServiceRotateKeysProcedure:
+			keyringServiceRotateKeysHandler.ServeHTTP(w, r)
+		case KeyringServiceListKeysProcedure:
+			keyringServiceListKeysHandler.ServeHTTP(w, r)
+		case KeyringServiceAddSenderProcedure:
+			keyringServiceAddSenderHandler.ServeHTTP(w, r)
+		case KeyringServiceListSendersProcedure:
+			keyringServiceListSendersHandler.ServeHTTP(w, r)
+		case KeyringServiceRevokeSenderProcedure:
+			keyringServiceRevokeSenderHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedKeyringServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedKeyringServiceHandler struct{}
+
+func (UnimplementedKeyringServiceHandler) RotateKeys(context.Context, *kinesinv1.RotateKeysRequest) (*kinesinv1.RotateKeysResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.KeyringService.RotateKeys is not implemented"))
+}
+
+func (UnimplementedKeyringServiceHandler) ListKeys(context.Context, *kinesinv1.ListKeysRequest) (*kinesinv1.ListKeysResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.KeyringService.ListKeys is not implemented"))
+}
+
+func (UnimplementedKeyringServiceHandler) AddSender(context.Context, *kinesinv1.AddSenderRequest) (*kinesinv1.AddSenderResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.KeyringService.AddSender is not implemented"))
+}
+
+func (UnimplementedKeyringServiceHandler) ListSenders(context.Context, *kinesinv1.ListSendersRequest) (*kinesinv1.ListSendersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.KeyringService.ListSenders is not implemented"))
+}
+
+func (UnimplementedKeyringServiceHandler) RevokeSender(context.Context, *kinesinv1.RevokeSenderRequest) (*kinesinv1.RevokeSenderResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.KeyringService.RevokeSender is not implemented"))
 }

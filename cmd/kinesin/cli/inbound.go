@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +16,7 @@ func (a *app) inboundCommand() *cobra.Command {
 		Short: "Manage the inbound queue",
 		Long: `The inbound queue of an installation on AWS holds accepted tasks until a server takes them into the store. Messages that cannot
 be accepted are set aside with a reason: 'kinesin inbound rejected' shows, retries and deletes them.`,
-	}, a.inboundKeyCommand(), a.rejectedCommand())
+	}, a.inboundKeyCommand(), a.senderCommand(), a.rejectedCommand())
 }
 
 type keyObject struct {
@@ -22,20 +24,114 @@ type keyObject struct {
 }
 
 func (a *app) inboundKeyCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "key",
-		Short: "Print the key for programs that send to the inbound queue",
+	var sender string
+	var lambdas []string
+	c := &cobra.Command{
+		Use:   "key [--sender NAME [--lambda PATTERN …]]",
+		Short: "Print a key for programs that send to the inbound queue",
 		Long: `Prints the inbound key, a secret: with it and the permission to send to the inbound queue, a program can schedule tasks. Pass it
-to programs that use package sdk/sqsinbound, for example as KINESIN_INBOUND_KEY. It does not change as long as the store exists.
+to programs that use package sdk/sqsinbound, for example as KINESIN_INBOUND_KEY.
 
-Exit 1 when the server has no inbound queue.`,
-		Example: `  KINESIN_INBOUND_KEY=$(kinesin inbound key) ./shop`,
-		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		key, err := k.InboundKey(ctx)
+Without flags the key is good for all lambdas. With --sender it is the key of a sender, which is made if there is none of that
+name, and good for the lambdas of its patterns only; 'kinesin inbound sender revoke' ends it.
+
+A key changes when the key ring is rotated ('kinesin keyring rotate'). Until 45 days after that messages with the old one
+are taken, so that programs can get the new one meanwhile.
+
+Exit 1 when the server has no inbound queue, and when the sender was revoked or has other lambdas.`,
+		Example: `  KINESIN_INBOUND_KEY=$(kinesin inbound key) ./shop
+  kinesin inbound key --sender shop --lambda 'mail-*' --lambda invoice`,
+		Args: cobra.NoArgs,
+	}
+	c.Flags().StringVar(&sender, "sender", "", "`NAME` of the sender; empty: the key of all lambdas")
+	c.Flags().StringArrayVar(&lambdas, "lambda", nil, "`PATTERN` of the lambdas of a new sender: a name in which * stands for any characters; may be repeated")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		if sender == "" && (len(lambdas) > 0 || c.Flags().Changed("sender")) {
+			return usagef("--lambda is for the key of a sender: name it with --sender")
+		}
+		key, err := inboundKey(ctx, k, sender, lambdas)
 		if err != nil {
 			return err
 		}
 		return a.print(keyObject{key}, "%s", key)
+	})
+}
+
+func inboundKey(ctx context.Context, k *sdk.Client, sender string, lambdas []string) (string, error) {
+	if sender == "" {
+		return k.InboundKey(ctx)
+	}
+	return k.InboundSenderKey(ctx, sender, lambdas...)
+}
+
+func (a *app) senderCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "sender",
+		Short: "List and revoke senders that have an inbound key of their own",
+		Long:  `Senders are made by 'kinesin inbound key --sender NAME --lambda PATTERN'.`,
+	}, a.senderListCommand(), a.senderRevokeCommand())
+}
+
+// senderObject is a sender in JSON.
+type senderObject struct {
+	Name    string   `json:"name"`
+	Lambdas []string `json:"lambdas"`
+	Created string   `json:"created"`
+	Revoked string   `json:"revoked,omitempty"`
+}
+
+func senderObjectOf(s *sdk.InboundSender) senderObject {
+	return senderObject{s.Name, s.Lambdas, timeText(s.Created), timeText(s.Revoked)}
+}
+
+func (a *app) senderListCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "list",
+		Short: "List all senders, without their keys",
+		Args:  cobra.NoArgs,
+	}, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		all, err := k.InboundSenders(ctx)
+		if err != nil {
+			return err
+		}
+		return a.printSenders(all)
+	})
+}
+
+func (a *app) printSenders(all []sdk.InboundSender) error {
+	if a.json() {
+		objects := make([]senderObject, len(all))
+		for i := range all {
+			objects[i] = senderObjectOf(&all[i])
+		}
+		return printJSON(a.Stdout, objects)
+	}
+	if len(all) == 0 {
+		a.note("there are no senders; make one with `kinesin inbound key --sender NAME --lambda PATTERN`")
+		return nil
+	}
+	t := newTable(a.Stdout)
+	t.row("NAME", "LAMBDAS", "CREATED", "REVOKED")
+	for i := range all {
+		o := senderObjectOf(&all[i])
+		t.row(o.Name, strings.Join(o.Lambdas, ","), o.Created, cmp.Or(o.Revoked, "-"))
+	}
+	return t.Flush()
+}
+
+func (a *app) senderRevokeCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "revoke NAME",
+		Short: "End the inbound key of a sender for good",
+		Long: `Ends the inbound key of a sender for good, and prints its name. Within 10 seconds no server takes its messages: they stay in the
+queue, and SQS moves them to the queue's dead-letter queue. Tasks that were taken before run, and their ids stay valid. The
+name cannot be used again. Exit 1 when there is no such sender.`,
+		Args: one("NAME"),
+	}, func(ctx context.Context, k *sdk.Client, names []string) error {
+		s, err := k.RevokeInboundSender(ctx, names[0])
+		if err != nil {
+			return err
+		}
+		return a.print(senderObjectOf(&s), "%s", s.Name)
 	})
 }

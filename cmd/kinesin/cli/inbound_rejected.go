@@ -29,9 +29,14 @@ func (a *app) rejectedCommand() *cobra.Command {
   too_large        its payload is above the server's limit
   stale            it was received so late that it may have run already: a retry runs it
 
-They are kept until they are deleted. A message that was not sealed with the inbound key is not kept: anybody who may
-send to the queue can send one. It stays in the queue, is counted by kinesin_inbound_left_total{why="unsealed"}, and SQS
-moves it to the queue's dead-letter queue.`,
+They are kept until they are deleted. A message that no inbound key vouches for is not kept: anybody who may send to the
+queue can send one. It stays in the queue, and SQS moves it to the queue's dead-letter queue. Servers log it, and count it
+in kinesin_inbound_left_total by its why:
+
+  unsealed         it was not sealed with an inbound key
+  rotated_key      it was sealed with an inbound key that was rotated out
+  revoked_sender   it was sealed with the key of a sender that was revoked
+  sender_lambda    it has a task that is outside the lambdas of its sender`,
 	}, a.rejectedListCommand(), a.rejectedShowCommand(), a.rejectedRetryCommand(), a.rejectedDeleteCommand())
 }
 

@@ -105,7 +105,7 @@ func TestInbound(t *testing.T) {
 	text, id := message("hello")
 	binary, _ := message("\xff\x00")
 	broken := func(text string) string { // sealed, and no envelope
-		return base64.StdEncoding.EncodeToString(append(seal.Sum([]byte(text)), text...))
+		return seal.SealMessage([]byte(text))
 	}
 	send(broken("no envelope"), text, binary)
 	all := s.await(3)

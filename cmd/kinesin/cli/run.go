@@ -68,7 +68,8 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	},
-		a.serveCommand(), a.dataCommand(), a.awsCommand(), a.lambdaCommand(), a.inboundCommand(), a.tokenCommand(), a.policyCommand(), a.auditCommand(),
+		a.serveCommand(), a.dataCommand(), a.awsCommand(), a.lambdaCommand(), a.inboundCommand(),
+		a.tokenCommand(), a.policyCommand(), a.auditCommand(), a.keyringCommand(),
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
 		a.backupCommand(), a.restoreCommand(), a.benchCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
 	)

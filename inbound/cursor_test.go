@@ -1,0 +1,47 @@
+package inbound_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// A list goes on where a server said so, and nowhere else.
+func TestACursorIsOfOneList(t *testing.T) {
+	run(t, func(f *fixture) {
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "pay"}}); err != nil {
+			t.Fatal(err)
+		}
+		f.schedule(in(time.Hour), in(time.Hour), in(time.Hour))
+		page := func(lambda, state string, cursor []byte) (*kinesinv1.ListResponse, error) {
+			return f.List(f.ctx, &kinesinv1.ListRequest{Lambda: lambda, State: state, Limit: 1, Cursor: cursor})
+		}
+		first, err := page("mail", "", nil)
+		if err != nil || len(first.NextCursor) == 0 {
+			t.Fatalf("%v, %v", first, err)
+		}
+		if next, err := page("mail", "", first.NextCursor); err != nil || len(next.Tasks) != 1 || next.Tasks[0].Id == first.Tasks[0].Id {
+			t.Errorf("%v, %v", next, err)
+		}
+		// A release without seals gave the position alone.
+		_, position, found := bytes.Cut(first.NextCursor, []byte("{"))
+		if next, err := page("mail", "", slices.Concat([]byte("{"), position)); !found || err != nil || len(next.Tasks) != 1 || next.Tasks[0].Id == first.Tasks[0].Id {
+			t.Errorf("without a seal: %v, %v", next, err)
+		}
+		for what, c := range map[string]struct {
+			lambda, state string
+			cursor        []byte
+		}{
+			"another lambda": {"pay", "", first.NextCursor},
+			"another state":  {"mail", "scheduled", first.NextCursor},
+			"cut":            {"mail", "", first.NextCursor[:10]},
+			"changed":        {"mail", "", bytes.Replace(first.NextCursor, []byte(`"s":0`), []byte(`"s":1`), 1)},
+		} {
+			_, err := page(c.lambda, c.state, c.cursor)
+			wantError(t, what, err, isInvalid, "next_cursor")
+		}
+	})
+}

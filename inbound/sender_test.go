@@ -1,0 +1,208 @@
+package inbound_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/envelope"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// sending is a fixture whose ring has two keys, the second of which seals, and two senders.
+type sending struct {
+	*buffered
+
+	ring     *task.Keyring
+	content  task.Ring
+	shop     *task.InboundSealer // may send to mail only
+	everyone *task.InboundSealer // of all lambdas
+}
+
+func runSending(t *testing.T, test func(s *sending)) {
+	t.Helper()
+	s := &sending{content: task.Ring{Seals: 2}}
+	for n := uint8(1); n <= 2; n++ {
+		s.content.Keys = append(s.content.Keys, task.Key{Number: n, Secret: bytes.Repeat([]byte{n}, task.TokenKeyBytes)})
+	}
+	s.content.Senders = []task.InboundSender{
+		{Name: "shop", Salt: make([]byte, task.SenderSaltBytes), Lambdas: []string{"mai*"}},
+		{Name: "vendor", Salt: make([]byte, task.SenderSaltBytes), Lambdas: []string{"*"}},
+	}
+	var err error
+	if s.ring, err = task.NewKeyring(s.content); err != nil {
+		t.Fatal(err)
+	}
+	s.shop, s.everyone = s.keyOf(t, s.ring.SenderKeyText(&s.content.Senders[0])), s.keyOf(t, s.ring.Inbound().KeyText())
+	runBuffered(t, func(c *settings) { c.InboundSealer = s.ring.Inbound() }, func(b *buffered) {
+		s.buffered = b
+		if _, err := b.CreateLambda(b.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "pay"}}); err != nil {
+			t.Fatal(err)
+		}
+		test(s)
+	})
+}
+
+func (s *sending) keyOf(t *testing.T, text string) *task.InboundSealer {
+	t.Helper()
+	sealer, err := task.ParseInboundKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealer
+}
+
+// by returns a task under an id that a sender issued.
+func (s *sending) by(sealer *task.InboundSealer, lambda string) *kinesinv1.BufferedTask {
+	s.t.Helper()
+	t := s.q1(time.Hour, func(t *kinesinv1.BufferedTask, k *task.InboundToken) {
+		k.Lambda, t.Item.Lambda = lambda, lambda
+		var err error
+		if t.Id, err = sealer.Seal(*k); err != nil {
+			s.t.Fatal(err)
+		}
+	})
+	return t
+}
+
+func (s *sending) send(sealer *task.InboundSealer, tasks ...*kinesinv1.BufferedTask) {
+	s.t.Helper()
+	body, err := envelope.Seal(sealer, tasks, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.putBody(body)
+}
+
+func TestASenderSendsToItsLambdas(t *testing.T) {
+	runSending(t, func(s *sending) {
+		one, other := s.by(s.shop, "mail"), s.by(s.everyone, "pay")
+		s.send(s.shop, one)
+		s.send(s.everyone, other)
+		s.consume()
+		s.advance(5 * time.Second)
+		if s.state(one.Id) != "scheduled" || s.state(other.Id) != "scheduled" || len(s.left) != 0 || s.memory.Len() != 0 {
+			t.Errorf("%s, %s, %v", s.state(one.Id), s.state(other.Id), s.left)
+		}
+	})
+}
+
+// What a sender may not send stays in the queue, is counted by its own reason, and takes no room of what was
+// rejected.
+func TestASenderOutsideItsLambdas(t *testing.T) {
+	for name, c := range map[string]struct {
+		why  string
+		send func(s *sending) *kinesinv1.BufferedTask // a task that must not be stored
+	}{
+		"another lambda": {"sender_lambda", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "pay")
+			s.send(s.shop, one)
+			return one
+		}},
+		"with one of its own": {"sender_lambda", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "mail")
+			s.send(s.shop, one, s.by(s.shop, "pay"))
+			return one
+		}},
+		"an id of another lambda": {"sender_lambda", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "pay")
+			one.Item.Lambda = "mail"
+			s.send(s.shop, one)
+			return one
+		}},
+		"the id of another sender": {"sender_lambda", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.everyone, "mail")
+			s.send(s.shop, one)
+			return one
+		}},
+		"an id of a server": {"sender_lambda", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "mail")
+			one.Id = s.Sealer.Seal(task.Token{ID: task.NewID(s.clock.Now(), 1, 2), Due: start.Add(time.Hour), Partition: task.Partition{Lambda: s.lambda.Ref}})
+			s.send(s.shop, one)
+			return one
+		}},
+		"a revoked sender": {"revoked_sender", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "mail")
+			s.send(s.shop, one)
+			s.content.Senders[0].Revoked = true
+			return one
+		}},
+		"a sender that is gone": {"unsealed", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "mail")
+			s.send(s.shop, one)
+			s.content.Senders = s.content.Senders[1:]
+			return one
+		}},
+		"a key that verifies ids only": {"rotated_key", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "mail")
+			s.send(s.shop, one)
+			s.content.Keys[1].IDsOnly = true
+			s.content.Keys = append(s.content.Keys, task.Key{Number: 3, Secret: bytes.Repeat([]byte{3}, task.TokenKeyBytes)})
+			s.content.Seals = 3
+			return one
+		}},
+		"a key that was removed": {"rotated_key", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.everyone, "mail")
+			s.send(s.everyone, one)
+			s.content.Keys[1].Number, s.content.Seals = 3, 3
+			return one
+		}},
+		"the first key, removed": {"rotated_key", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.q1(time.Hour, nil)
+			s.send(s.seal, one)
+			s.content.Keys = s.content.Keys[1:]
+			return one
+		}},
+		"the sender's key, as for all": {"unsealed", func(s *sending) *kinesinv1.BufferedTask {
+			forged := s.keyOf(s.t, "2."+s.shop.KeyText()[len("2.shop."):])
+			one := s.by(forged, "mail")
+			s.send(forged, one)
+			return one
+		}},
+		"the sender's key, as another's": {"unsealed", func(s *sending) *kinesinv1.BufferedTask {
+			forged := s.keyOf(s.t, "2.vendor."+s.shop.KeyText()[len("2.shop."):])
+			one := s.by(forged, "pay")
+			s.send(forged, one)
+			return one
+		}},
+	} {
+		runSending(t, func(s *sending) {
+			bad := c.send(s)
+			if err := s.ring.Set(s.content); err != nil {
+				t.Fatal(err)
+			}
+			s.consume()
+			s.advance(45 * time.Second)
+			if s.left[c.why] != 2 || len(s.left) != 1 || s.unsealed != 2 || s.memory.Len() != 1 || s.consumed != 0 || s.troubles != 0 {
+				t.Errorf("%s: left %v, %d told of, %d messages, %d consumed", name, s.left, s.unsealed, s.memory.Len(), s.consumed)
+			}
+			if len(s.rejected()) != 0 || len(s.aside) != 0 {
+				t.Errorf("%s: rejected %v", name, s.rejected())
+			}
+			if got := s.state(bad.Id); got == "scheduled" {
+				t.Errorf("%s: stored", name)
+			}
+		})
+	}
+}
+
+// What a server puts into the buffer is sealed by the newest key, and read after the next rotation.
+func TestTheBufferThroughARotation(t *testing.T) {
+	runSending(t, func(s *sending) {
+		id := s.accepted(in(time.Hour))[0]
+		if s.memory.Len() != 1 {
+			t.Fatalf("%d messages", s.memory.Len())
+		}
+		s.content.Keys = append(s.content.Keys, task.Key{Number: 3, Secret: bytes.Repeat([]byte{3}, task.TokenKeyBytes)})
+		s.content.Seals = 3
+		if err := s.ring.Set(s.content); err != nil {
+			t.Fatal(err)
+		}
+		s.consume()
+		s.advance(5 * time.Second)
+		if got := s.state(id); got != "scheduled" || len(s.left) != 0 {
+			t.Errorf("%s, %v", got, s.left)
+		}
+	})
+}
