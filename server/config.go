@@ -62,6 +62,9 @@ type Config struct {
 	// LeasesOnly makes a worker lost only when its lease ends, even if its process on this machine is seen to
 	// have ended.
 	LeasesOnly bool
+	// LambdasMax bounds the lambdas of the installation, LambdaPartitionsMax the partitions of one of them
+	// (its shards times its priorities), and PartitionsMax those of all together. What exists is kept.
+	LambdasMax, LambdaPartitionsMax, PartitionsMax int
 	// NoGrow never adds shards to a lambda by itself.
 	NoGrow bool
 	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its queue, without a
@@ -103,6 +106,10 @@ const (
 	DataDirDefault  = "./kinesin-data"
 	ListenDefault   = "127.0.0.1:7070"
 	DrainMaxDefault = 10 * time.Second
+
+	LambdasMaxDefault          = 1000
+	LambdaPartitionsMaxDefault = 1024
+	PartitionsMaxDefault       = 10_000
 )
 
 func (c Config) withDefaults() Config {
@@ -111,6 +118,9 @@ func (c Config) withDefaults() Config {
 	c.Store = cmp.Or(c.Store, StorePebble)
 	c.Queue = cmp.Or(c.Queue, QueueMemory)
 	c.DrainMax = cmp.Or(c.DrainMax, DrainMaxDefault)
+	c.LambdasMax = cmp.Or(c.LambdasMax, LambdasMaxDefault)
+	c.LambdaPartitionsMax = cmp.Or(c.LambdaPartitionsMax, LambdaPartitionsMaxDefault)
+	c.PartitionsMax = cmp.Or(c.PartitionsMax, PartitionsMaxDefault)
 	c.Membership = c.membershipOrDefault()
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
@@ -148,6 +158,10 @@ func (c Config) Validate() error {
 	}
 	if c.Horizon < 0 || c.Window < 0 || c.DrainMax < 0 {
 		errs = append(errs, errors.New("horizon, window and drain limit cannot be negative"))
+	}
+	if c.LambdasMax < 0 || c.LambdaPartitionsMax < 0 || c.PartitionsMax < 0 {
+		errs = append(errs, fmt.Errorf("at most %d lambdas, %d partitions of each and %d in all: want 1 or more",
+			c.LambdasMax, c.LambdaPartitionsMax, c.PartitionsMax))
 	}
 	errs = append(errs, c.checkDrivers(), c.checkMembership(), c.checkAWS())
 	if err := errors.Join(errs...); err != nil {
