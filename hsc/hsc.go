@@ -87,8 +87,8 @@ type Config struct {
 	Clock     clock.Clock
 	Log       *slog.Logger
 	Hooks     Hooks
-	// Ended is called when one or more tasks reached their end. It may be nil.
-	Ended func()
+	// Ended is called with tasks that reached their end. It may be nil.
+	Ended func(ids []task.ID)
 
 	// WatchProcess watches worker processes on this machine. nil: none is watched.
 	WatchProcess WatchProcess

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Defaults of Config.
@@ -59,7 +60,7 @@ type Hooks struct {
 	// Unsealed: a message was not sealed with the inbound key. It stays in the buffer.
 	Unsealed func(ctx context.Context, err error)
 	// Ended: tasks ended that were still in the buffer.
-	Ended func()
+	Ended func(ids []task.ID)
 }
 
 // Ingest consumes the buffer. It is safe for concurrent use.
