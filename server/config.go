@@ -65,6 +65,9 @@ type Config struct {
 	// LambdasMax bounds the lambdas of the installation, LambdaPartitionsMax the partitions of one of them
 	// (its shards times its priorities), and PartitionsMax those of all together. What exists is kept.
 	LambdasMax, LambdaPartitionsMax, PartitionsMax int
+	// ConnectionsPerAddress bounds the connections of one address, or one /64 of IPv6: half of all that the
+	// process may have.
+	ConnectionsPerAddress int
 	// NoGrow never adds shards to a lambda by itself.
 	NoGrow bool
 	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its queue, without a
@@ -162,6 +165,9 @@ func (c Config) Validate() error {
 	if c.LambdasMax < 0 || c.LambdaPartitionsMax < 0 || c.PartitionsMax < 0 {
 		errs = append(errs, fmt.Errorf("at most %d lambdas, %d partitions of each and %d in all: want 1 or more",
 			c.LambdasMax, c.LambdaPartitionsMax, c.PartitionsMax))
+	}
+	if c.ConnectionsPerAddress < 0 {
+		errs = append(errs, fmt.Errorf("%d connections per address: want 1 or more", c.ConnectionsPerAddress))
 	}
 	errs = append(errs, c.checkDrivers(), c.checkMembership(), c.checkAWS())
 	if err := errors.Join(errs...); err != nil {

@@ -93,7 +93,8 @@ func (s *serveFlags) addBounds(f *pflag.FlagSet) {
 	f.Var(intValue{n: &s.LambdasMax, min: 1}, "lambdas-max", "how many `LAMBDAS` there may be; those that exist are kept")
 	f.Var(intValue{n: &s.LambdaPartitionsMax, min: 1}, "lambda-partitions-max", "how many `PARTITIONS` a lambda may have: its shards times its priorities")
 	f.Var(intValue{n: &s.PartitionsMax, min: 1}, "partitions-max", "how many `PARTITIONS` all lambdas together may have")
-	settings(f, "lambdas-max", "lambda-partitions-max", "partitions-max")
+	f.IntVar(&s.ConnectionsPerAddress, "connections-per-address", 0, "how many `CONNECTIONS` one address may have; half of all when not set")
+	settings(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
 }
 
 // addAuth adds the flags for tokens and TLS.
