@@ -53,6 +53,9 @@ func isStream(procedure string) bool {
 }
 
 func (b *bodies) serve(w http.ResponseWriter, r *http.Request) {
+	if isStream(r.URL.Path) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // fails only where there is no connection
+	}
 	if r.Body == nil || r.Body == http.NoBody || isStream(r.URL.Path) {
 		b.next.ServeHTTP(w, r)
 		return

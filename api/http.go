@@ -8,7 +8,12 @@ import (
 
 // Settings of the HTTP connections of both sides.
 const (
-	headerTimeout  = 10 * time.Second
+	headerTimeout = 10 * time.Second
+	// answerWithin is how long a call may take from its header to the end of its answer: it may wait for room
+	// and then for its body, and Wait for a minute. Streams have no such bound.
+	answerWithin = 3 * time.Minute
+	// stuckAfter is how long a connection may take nothing of what is sent to it.
+	stuckAfter     = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
 	dialTimeout    = 3 * time.Second
 	pingAfter      = 5 * time.Second // of silence on an HTTP/2 connection
@@ -29,10 +34,10 @@ func NewServer(handler http.Handler) *http.Server {
 	protocols.SetHTTP2(true) // negotiated by TLS
 	protocols.SetUnencryptedHTTP2(true)
 	http2 := http2Config()
-	http2.MaxConcurrentStreams = streamsMax
+	http2.MaxConcurrentStreams, http2.WriteByteTimeout = streamsMax, stuckAfter
 	return &http.Server{
 		Handler: handler, Protocols: &protocols, HTTP2: http2,
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: answerWithin,
 	}
 }
 

@@ -49,7 +49,7 @@ type DelivererConfig struct {
 	Clock    clock.Clock
 	Log      *slog.Logger
 	Hooks    DelivererHooks
-	Ended    func() // called when a task is on its lambda's queue; may be nil
+	Ended    func(ids []task.ID) // called with tasks that are on their lambda's queue; may be nil
 	// Together is the most that a task is sent late so that it shares a request with others: most of what a
 	// delivery costs is its requests. 0: each task is sent when it is due.
 	Together time.Duration

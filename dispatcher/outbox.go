@@ -163,7 +163,11 @@ func (d *Deliverer) settle(deliveries []*delivery, results []error) (sent []*del
 		}
 	}
 	if len(sent) > 0 && d.Ended != nil {
-		d.Ended()
+		ids := make([]task.ID, len(sent))
+		for i, one := range sent {
+			ids[i] = one.order.Task.ID
+		}
+		d.Ended(ids)
 	}
 	return sent
 }

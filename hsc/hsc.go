@@ -87,8 +87,8 @@ type Config struct {
 	Clock     clock.Clock
 	Log       *slog.Logger
 	Hooks     Hooks
-	// Ended is called when one or more tasks reached their end. It may be nil.
-	Ended func()
+	// Ended is called with tasks that reached their end. It may be nil.
+	Ended func(ids []task.ID)
 
 	// Caller returns the identity that makes a call, whose are the leases that it registers: claims,
 	// heartbeats, results and the end of a lease of another identity are refused. nil: all calls are of one.

@@ -67,7 +67,7 @@ func (f *fixture) idle(groups ...*kinesinv1.SlotGroup) *remote {
 func TestAMatchedTaskReachesTheWorker(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		ended, matched, claimed := 0, 0, 0
-		f.svc.Ended = func() { ended++ }
+		f.svc.Ended = func([]task.ID) { ended++ }
 		f.svc.Hooks.Matched = func(*catalog.Entry, *task.Task) { matched++ }
 		f.svc.Hooks.Claimed = func(*catalog.Entry, *task.Task) { claimed++ }
 		w := f.idle(slots(2, "mail"))

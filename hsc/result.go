@@ -291,17 +291,19 @@ func (s *Service) conclude(sess *session, reports []report) {
 	}
 	suspect := sess.suspect.id
 	sess.mu.Unlock()
-	ended := false
+	var ended []task.ID
 	for i := range reports {
 		r := &reports[i]
-		ended = ended || r.stored && r.next.State.IsEnd()
+		if r.stored && r.next.State.IsEnd() {
+			ended = append(ended, r.id)
+		}
 		if r.id == suspect && r.event.Kind == task.Finish && !r.isUnavailable() && !r.stillOwned(sess.worker) {
 			s.suspectDone(sess, r.id)
 		}
 		s.callHooks(r)
 	}
-	if ended && s.Ended != nil {
-		s.Ended()
+	if len(ended) > 0 && s.Ended != nil {
+		s.Ended(ended)
 	}
 }
 

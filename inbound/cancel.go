@@ -224,7 +224,11 @@ func (in *Inbound) removeWakeup(ctx context.Context, t *task.Task) error {
 
 // ended tells waiting calls and the scheduler that tasks have ended.
 func (in *Inbound) ended(rows []task.Task) {
-	in.Ended()
+	ids := make([]task.ID, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].ID
+	}
+	in.Ended(ids)
 	in.Scheduler.Done(rows)
 }
 

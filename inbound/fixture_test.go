@@ -124,10 +124,12 @@ type fixture struct {
 	seal   *task.Sealer
 	rows   *watched
 
+	beforeSend func() // called when the scheduler is told that a message goes to its queue; may be nil
+
 	mu       sync.Mutex
 	added    []task.ID
 	awake    []task.ID
-	sent     []task.ID // those that the scheduler was told are on their queue
+	sent     []task.ID // those that the scheduler was told go to their queue
 	done     []task.ID // those that it was told have ended
 	stopped  []task.ID
 	accepted int
@@ -290,6 +292,9 @@ func (w *watched) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 func (f *fixture) Added(t *task.Task) { f.note(func() { f.added = append(f.added, t.ID) }) }
 func (f *fixture) Awake(t *task.Task) { f.note(func() { f.awake = append(f.awake, t.ID) }) }
 func (f *fixture) Enqueued(t *task.Task) {
+	if f.beforeSend != nil {
+		f.beforeSend()
+	}
 	f.note(func() { f.sent = append(f.sent, t.ID) })
 }
 

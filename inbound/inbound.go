@@ -74,7 +74,7 @@ type Inbound struct {
 	Config
 
 	sender    *bufferSender // nil without a buffer
-	ends      endSignal
+	waits     waits
 	draining  chan struct{}
 	drainOnce sync.Once
 }
@@ -110,8 +110,8 @@ func (in *Inbound) isDraining() bool {
 	}
 }
 
-// Ended tells waiting calls that some task has ended. It costs next to nothing when no call waits.
-func (in *Inbound) Ended() { in.ends.tell() }
+// Ended tells waiting calls that tasks have ended. It costs next to nothing when no call waits.
+func (in *Inbound) Ended(ids []task.ID) { in.waits.tell(ids) }
 
 // internalOnce returns a function that calls the hook with the first internal error of a call.
 func (in *Inbound) internalOnce(ctx context.Context, procedure string) func(p *kinesinv1.Problem, err error) {

@@ -45,10 +45,17 @@ func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []
 	return nil
 }
 
+func checkIDs(ids []string) error {
+	if len(ids) == 0 || len(ids) > IDsMax {
+		return refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
+	}
+	return nil
+}
+
 // lookUp finds a task for each id; one with a zero ID where there is none.
 func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error) {
-	if len(ids) == 0 || len(ids) > IDsMax {
-		return nil, refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
+	if err := checkIDs(ids); err != nil {
+		return nil, err
 	}
 	if err := in.refreshFor(ctx, ids); err != nil {
 		return nil, refusal.Wire(err)
@@ -81,14 +88,18 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 func (in *Inbound) viewAll(ids []string, rows []task.Task) []*kinesinv1.GetResult {
 	results := make([]*kinesinv1.GetResult, len(rows))
 	for i := range rows {
-		if rows[i].ID.IsZero() {
-			results[i] = &kinesinv1.GetResult{Problem: noSuchTask()}
-		} else {
-			results[i] = &kinesinv1.GetResult{Task: in.view(&rows[i])}
-			results[i].Task.Id = ids[i]
-		}
+		results[i] = in.viewOf(ids[i], &rows[i])
 	}
 	return results
+}
+
+func (in *Inbound) viewOf(id string, row *task.Task) *kinesinv1.GetResult {
+	if row.ID.IsZero() {
+		return &kinesinv1.GetResult{Problem: noSuchTask()}
+	}
+	v := in.view(row)
+	v.Id = id
+	return &kinesinv1.GetResult{Task: v}
 }
 
 func noSuchTask() *kinesinv1.Problem {

@@ -319,7 +319,7 @@ func TestWaitAnswersWhenAllHaveEnded(t *testing.T) {
 		for _, id := range []string{one, two} {
 			f.claim(id)
 			f.finish(id, task.OutcomeSuccess)
-			f.Ended()
+			f.Ended([]task.ID{f.idOf(id)})
 		}
 		f.wantAnswer(done, 20*time.Millisecond, "success", "", "success")
 	})
@@ -388,20 +388,56 @@ func TestWaitReadsNoMoreThanItMust(t *testing.T) {
 		f.rows.mu.Lock()
 		f.rows.reads = 0
 		f.rows.mu.Unlock()
-		for range 500 { // others end all the time
-			f.Ended()
+		for i := range 500 { // others end all the time, and those that had ended are told again
+			f.Ended([]task.ID{task.NewID(start, 1, uint64(i)), f.idOf(ids[1+i%8])})
 			f.during(2*time.Millisecond, func() {})
 		}
-		if f.rows.reads > 250 {
+		if f.rows.reads > 100*2 {
 			t.Errorf("read %d rows in a second for one task that lives", f.rows.reads)
 		}
 		f.wantAnswer(done, 10*time.Second, "scheduled", "success")
 	})
 }
 
+// Each end wakes the calls that wait for it, and these read that task alone.
+func TestWaitsForManyTasksReadWhatEnds(t *testing.T) {
+	run(t, func(f *fixture) {
+		var ids []string
+		for range 200 {
+			ids = append(ids, f.accept(in(time.Hour)))
+		}
+		soon := f.accept(in(0))
+		f.claim(soon)
+		var calls []<-chan waited
+		for range 10 {
+			calls = append(calls, f.wait(inbound.WaitMax, append(slices.Clone(ids), soon)...))
+		}
+		alone := f.wait(inbound.WaitMax, soon)
+		f.during(0, func() {})
+		f.rows.mu.Lock()
+		f.rows.reads = 0
+		f.rows.mu.Unlock()
+		f.finish(soon, task.OutcomeSuccess)
+		f.Ended([]task.ID{f.idOf(soon)})
+		f.wantAnswer(alone, 20*time.Millisecond, "success")
+		f.rows.mu.Lock()
+		if f.rows.reads > 2*(10+1) {
+			t.Errorf("read %d rows for one end that 11 calls wait for", f.rows.reads)
+		}
+		f.rows.mu.Unlock()
+		f.during(0, f.Drain)
+		for _, done := range calls {
+			w := <-done
+			if w.err != nil || w.response.Results[0].Task.GetState() != "scheduled" || w.response.Results[200].Task.GetState() != "success" {
+				t.Fatalf("%v, %v", w.response.Results[200], w.err)
+			}
+		}
+	})
+}
+
 func BenchmarkEndedWhenNobodyWaits(b *testing.B) {
 	in := inbound.New(inbound.Config{})
 	for b.Loop() {
-		in.Ended()
+		in.Ended(nil)
 	}
 }

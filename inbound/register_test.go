@@ -129,6 +129,22 @@ func TestRegistrationsBecomeLambdas(t *testing.T) {
 	})
 }
 
+// A registration beyond a bound is refused, once, and taken when there is room.
+func TestARegistrationBeyondABoundIsRefused(t *testing.T) {
+	runRegister(t, func(f *registering) {
+		f.Catalog.Bounds.Lambdas = 1 // there is mail
+		f.put("bills", `{"format":1}`)
+		f.time.Advance(time.Minute)
+		if len(f.errs) != 1 || !strings.Contains(f.errs[0].Error(), "--lambdas-max") {
+			t.Errorf("%v", f.errs)
+		}
+		f.wantTold("bills refused")
+		f.Catalog.Bounds.Lambdas = 2
+		f.time.Advance(time.Minute)
+		f.wantTold("bills created")
+	})
+}
+
 func TestAChangeByACallStaysUntilTheRegistrationChanges(t *testing.T) {
 	runRegister(t, func(f *registering) {
 		f.put("mail", `{"format":1,"shards":2}`)

@@ -140,6 +140,22 @@ func TestWhatIsDueSoonGoesToItsQueueAtOnce(t *testing.T) {
 	})
 }
 
+// A worker may have the message, and report a failure, before Send returns.
+func TestTheSchedulerHearsOfAMessageBeforeAWorkerDoes(t *testing.T) {
+	run(t, func(f *fixture) {
+		heard := 0
+		f.beforeSend = func() {
+			if heard++; f.messages() != 0 {
+				t.Error("the message was sent first")
+			}
+		}
+		f.accept(in(0))
+		if heard != 1 || f.messages() != 1 {
+			t.Errorf("heard of %d, %d messages", heard, f.messages())
+		}
+	})
+}
+
 func TestAQueueThatIsNotNearlyEmptyTakesNoShortCut(t *testing.T) {
 	run(t, func(f *fixture) {
 		items := make([]*item, 12)
@@ -159,7 +175,7 @@ func TestAMessageThatCannotBeSentIsLeftToTheWakeUp(t *testing.T) {
 		run(t, func(f *fixture) {
 			f.line.FailNext(queuetest.SendWrite, 1, fault)
 			id := f.accept(in(time.Second))
-			if row := f.row(id); row.State != task.Enqueued || !slices.Equal(f.awake, []task.ID{row.ID}) || len(f.sent) != 0 {
+			if row := f.row(id); row.State != task.Enqueued || !slices.Equal(f.awake, []task.ID{row.ID}) || !slices.Equal(f.sent, f.awake) {
 				t.Errorf("%s, hints %v, sent %v", row.State, f.awake, f.sent)
 			}
 		})

@@ -3,8 +3,7 @@ package inbound
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -13,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// WaitLookEveryDefault bounds how often a Wait reads its tasks again, and waitLookMax how long it trusts that
-// nothing ended, since a task may end in another process.
+// WaitLookEveryDefault bounds how often a Wait reads tasks that it was told have ended, and waitLookMax how
+// long it trusts that it was told of all, since a task may end in another process.
 const (
 	WaitLookEveryDefault = 10 * time.Millisecond
 	waitLookMax          = time.Second
@@ -26,104 +25,106 @@ func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*k
 	if wait < 0 || wait > WaitMax {
 		return nil, refusal.Invalid("wait of %v: a call waits 0s to %v", wait, WaitMax)
 	}
-	timeout := in.Clock.NewTimer(wait)
-	defer timeout.Stop()
-	w := newWaiter(in, request.Ids)
-	for last := wait == 0; ; {
-		ended := in.ends.wait()
-		if err := w.look(ctx); err != nil {
+	if err := checkIDs(request.Ids); err != nil {
+		return nil, err
+	}
+	w := in.newWaiter(request.Ids)
+	if wait > 0 {
+		if err := in.waits.enter(&w.waitCall); err != nil {
 			return nil, err
 		}
-		if len(w.live) == 0 || last {
+		defer in.waits.leave(&w.waitCall)
+	}
+	timeout, again := in.Clock.NewTimer(wait), in.Clock.NewTimer(in.waits.pause())
+	defer timeout.Stop()
+	defer again.Stop()
+	for some, last := w.allLive(), wait == 0; ; {
+		if err := w.look(ctx, some, last); err != nil {
+			return nil, err
+		}
+		if w.living == 0 || last {
 			return w.response, nil
 		}
 		var err error
-		if last, err = in.waitForEnd(ctx, ended, timeout); err != nil {
+		if some, last, err = w.next(ctx, timeout, again); err != nil {
 			return nil, fmt.Errorf("wait: %w", err)
 		}
 	}
 }
 
-// waitForEnd waits until another look is worth it; last says that it is the last one.
-func (in *Inbound) waitForEnd(ctx context.Context, ended <-chan struct{}, timeout clock.Timer) (last bool, err error) {
-	again := in.Clock.NewTimer(waitLookMax)
-	defer again.Stop()
-	select {
-	case <-ended:
-		return false, clock.Sleep(ctx, in.Clock, in.WaitLookEvery)
-	case <-again.C():
-		return false, nil
-	case <-timeout.C():
-	case <-in.draining:
-	case <-ctx.Done():
-		return true, context.Cause(ctx)
-	}
-	return true, nil
-}
-
-// waiter is the state of a Wait. It reads only live tasks again.
+// waiter is the state of a Wait.
 type waiter struct {
 	*Inbound
+	waitCall
+
 	ids      []string
-	live     []int // indexes of ids
+	live     []bool // of ids
+	living   int
 	response *kinesinv1.GetResponse
 }
 
-func newWaiter(in *Inbound, ids []string) *waiter {
-	w := &waiter{Inbound: in, ids: ids, live: make([]int, len(ids)), response: &kinesinv1.GetResponse{}}
-	for i := range ids {
-		w.live[i] = i
-	}
+func (in *Inbound) newWaiter(ids []string) *waiter {
+	w := &waiter{Inbound: in, ids: ids, live: make([]bool, len(ids)), living: len(ids), response: &kinesinv1.GetResponse{}}
 	w.response.Results = make([]*kinesinv1.GetResult, len(ids))
+	w.init(len(ids))
+	for i, id := range ids {
+		w.live[i] = true
+		if token, err := in.open(id); err == nil {
+			w.add(token.ID, i)
+		}
+	}
 	return w
 }
 
-func (w *waiter) look(ctx context.Context) error {
-	ids := pick(w.ids, w.live)
+// allLive returns the indexes of the ids whose tasks may live.
+func (w *waiter) allLive() []int {
+	all := make([]int, 0, w.living)
+	for i, lives := range w.live {
+		if lives {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// next waits until another look at some tasks is worth it; last says that it is the last one, at all.
+func (w *waiter) next(ctx context.Context, timeout, again clock.Timer) (some []int, last bool, err error) {
+	select {
+	case <-w.told:
+		err = clock.Sleep(ctx, w.Clock, w.WaitLookEvery) // others may end with it
+		ended := slices.DeleteFunc(w.waits.take(&w.waitCall), func(i int) bool { return !w.live[i] })
+		return ended, false, err
+	case <-again.C():
+		again.Reset(w.waits.pause())
+		return w.allLive(), false, nil
+	case <-timeout.C():
+	case <-w.draining:
+	case <-ctx.Done():
+		return nil, true, context.Cause(ctx)
+	}
+	return w.allLive(), true, nil
+}
+
+// look reads some tasks, and answers for those that have ended; the last time for all.
+func (w *waiter) look(ctx context.Context, some []int, last bool) error {
+	if len(some) == 0 {
+		return nil
+	}
+	ids := pick(w.ids, some)
 	rows, err := w.lookUp(ctx, ids)
 	if err != nil {
 		return err
 	}
-	results := w.viewAll(ids, rows)
-	live := w.live[:0]
-	for k, i := range w.live {
-		w.response.Results[i] = results[k]
-		if !rows[k].ID.IsZero() && !rows[k].State.IsEnd() {
-			live = append(live, i)
+	for k, i := range some {
+		lives := !rows[k].ID.IsZero() && !rows[k].State.IsEnd()
+		if !w.live[i] || lives && !last {
+			continue
+		}
+		w.response.Results[i] = w.viewOf(ids[k], &rows[k])
+		if !lives {
+			w.live[i] = false
+			w.living--
 		}
 	}
-	w.live = live
 	return nil
-}
-
-// endSignal lets calls wait for the end of any task. Telling is free while no call waits.
-type endSignal struct {
-	waiting atomic.Bool // whether next is to be closed
-
-	mu   sync.Mutex // guards next and orders changes of waiting
-	next chan struct{}
-}
-
-// wait returns a channel that is closed at the next tell. A caller that waits first and then reads the store
-// misses no end, because an end is stored before it is told.
-func (e *endSignal) wait() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.waiting.Load() {
-		e.next = make(chan struct{})
-		e.waiting.Store(true)
-	}
-	return e.next
-}
-
-func (e *endSignal) tell() {
-	if !e.waiting.Load() {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.waiting.Load() {
-		e.waiting.Store(false)
-		close(e.next)
-	}
 }

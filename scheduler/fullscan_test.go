@@ -355,6 +355,32 @@ func TestALateHintSendsNothingTwice(t *testing.T) {
 	})
 }
 
+// A task in flight snoozes for no time, so that it wakes where its wake-up row is, and the high-water mark is
+// not there yet. The scan that gets there passes over the rows of tasks in flight, so the hint must tell it.
+func TestASnoozeBehindTheHighWaterMarkIsFired(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.look = 64
+		for range 2 * w.look {
+			w.waiting(high, -time.Second)
+		}
+		w.sent.depthMax = 0
+		s := w.settled()
+		now := w.clock.Now()
+		one := w.awake(high, 0, func(t *task.Task) { t.State, t.Enqueues, t.Wake = task.Enqueued, 1, t.Due.Add(task.EnqueueTimeout) })
+		s.Enqueued(&one)
+		w.advance(0)
+		one.State, one.Attempt, one.Wake, one.Seq = task.Scheduled, 1, one.WakeRow.At, one.Seq+1
+		w.apply(store.Change(one, false, false)...)
+		s.Awake(&one)
+		w.advance(0)
+		w.sent.mu.Lock()
+		w.sent.depthMax = depth
+		w.sent.mu.Unlock()
+		w.advance(window)
+		w.wantDispatched(&one, now, time.Second)
+	})
+}
+
 // Tens of thousands of tasks of one partition run for hours: a read-ahead does not read them.
 func TestWhatRunsForHoursIsNotReadWithEveryReadAhead(t *testing.T) {
 	inWorld(t, depth, func(w *world) {

@@ -108,7 +108,9 @@ func (s *Scheduler) Added(t *task.Task) {
 // row is, or before that, if FiresWithin said so.
 func (s *Scheduler) Awake(t *task.Task) {
 	if l := s.loopOf(t.Partition); l != nil {
-		if t.Wake != t.WakeRow.At || l.buffer.covers(t.Wake) {
+		// A scan passes over the wake-up row of a task that an earlier hint has put in flight, so the loop is
+		// told of what is due soon also where a read-ahead is still to come.
+		if t.Wake != t.WakeRow.At || t.Wake <= s.Clock.Now().Add(s.Window) || l.buffer.covers(t.Wake) {
 			l.hint(t, hintAwake)
 		}
 		return

@@ -70,6 +70,12 @@ type Config struct {
 	// LeasesOnly makes a worker lost only when its lease ends, even if its process on this machine is seen to
 	// have ended.
 	LeasesOnly bool
+	// LambdasMax bounds the lambdas of the installation, LambdaPartitionsMax the partitions of one of them
+	// (its shards times its priorities), and PartitionsMax those of all together. What exists is kept.
+	LambdasMax, LambdaPartitionsMax, PartitionsMax int
+	// ConnectionsPerAddress bounds the connections of one address, or one /64 of IPv6: half of all that the
+	// process may have.
+	ConnectionsPerAddress int
 	// NoGrow never adds shards to a lambda by itself.
 	NoGrow bool
 	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its queue, without a
@@ -111,6 +117,10 @@ const (
 	DataDirDefault  = "./kinesin-data"
 	ListenDefault   = "127.0.0.1:7070"
 	DrainMaxDefault = 10 * time.Second
+
+	LambdasMaxDefault          = 1000
+	LambdaPartitionsMaxDefault = 1024
+	PartitionsMaxDefault       = 10_000
 )
 
 func (c Config) withDefaults() Config {
@@ -119,6 +129,9 @@ func (c Config) withDefaults() Config {
 	c.Store = cmp.Or(c.Store, StorePebble)
 	c.Queue = cmp.Or(c.Queue, QueueMemory)
 	c.DrainMax = cmp.Or(c.DrainMax, DrainMaxDefault)
+	c.LambdasMax = cmp.Or(c.LambdasMax, LambdasMaxDefault)
+	c.LambdaPartitionsMax = cmp.Or(c.LambdaPartitionsMax, LambdaPartitionsMaxDefault)
+	c.PartitionsMax = cmp.Or(c.PartitionsMax, PartitionsMaxDefault)
 	c.Membership = c.membershipOrDefault()
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
@@ -156,6 +169,13 @@ func (c Config) Validate() error {
 	}
 	if c.Horizon < 0 || c.Window < 0 || c.DrainMax < 0 {
 		errs = append(errs, errors.New("horizon, window and drain limit cannot be negative"))
+	}
+	if c.LambdasMax < 0 || c.LambdaPartitionsMax < 0 || c.PartitionsMax < 0 {
+		errs = append(errs, fmt.Errorf("at most %d lambdas, %d partitions of each and %d in all: want 1 or more",
+			c.LambdasMax, c.LambdaPartitionsMax, c.PartitionsMax))
+	}
+	if c.ConnectionsPerAddress < 0 {
+		errs = append(errs, fmt.Errorf("%d connections per address: want 1 or more", c.ConnectionsPerAddress))
 	}
 	errs = append(errs, c.checkDrivers(), c.checkMembership(), c.checkAWS())
 	if err := errors.Join(errs...); err != nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,11 +48,16 @@ func (c *clientConn) Read(b []byte) (int, error) {
 
 func newCrowd(t *testing.T, secure bool) *crowd {
 	t.Helper()
+	return newCrowdOf(t, secure, 3, 100)
+}
+
+func newCrowdOf(t *testing.T, secure bool, most, perAddress int) *crowd {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crowd{t: t, l: limitConnections(listener, 3, slog.New(slog.DiscardHandler)), url: "http://" + listener.Addr().String(), holds: make(chan struct{})}
+	c := &crowd{t: t, l: limitConnections(listener, most, perAddress, slog.New(slog.DiscardHandler)), url: "http://" + listener.Addr().String(), holds: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/hold", func(_ http.ResponseWriter, r *http.Request) {
@@ -157,6 +163,88 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 				t.Errorf("%d connections, want 3 at most", n)
 			}
 		})
+	}
+}
+
+// TestOneAddressLeavesRoomForOthers fills the room of one address with calls in flight: its next connection
+// is closed, a client of another address is served, and when a connection is idle it makes way.
+func TestOneAddressLeavesRoomForOthers(t *testing.T) {
+	c := newCrowdOf(t, false, 6, 3)
+	results := make(chan error, 3)
+	for range 3 {
+		h := c.client(api.NewCallTransport)
+		go func() { results <- c.get(h, "/hold") }()
+	}
+	for deadline := time.Now().Add(hangs); c.held.Load() < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the calls never came")
+		}
+	}
+	if err := c.get(c.client(api.NewCallTransport), "/"); err == nil {
+		t.Error("a fourth connection of one address was served")
+	}
+	other := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	tr := api.NewCallTransport()
+	tr.DialContext = other.DialContext
+	t.Cleanup(tr.CloseIdleConnections)
+	if err := c.get(&http.Client{Transport: tr, Timeout: hangs}, "/"); err != nil {
+		t.Errorf("another address: %v", err)
+	}
+	close(c.holds)
+	for range 3 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(2 * idleMin) // real time, since connections are real
+	if err := c.get(c.client(api.NewCallTransport), "/"); err != nil {
+		t.Errorf("in the place of an idle one: %v", err)
+	}
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	if n := c.l.addresses[netip.MustParsePrefix("127.0.0.1/32")].open; n > 3 {
+		t.Errorf("%d connections of one address", n)
+	}
+}
+
+func TestAddressesOfConnections(t *testing.T) {
+	for addr, want := range map[string]string{
+		"10.1.2.3:4": "10.1.2.3/32", "[::ffff:10.1.2.3]:4": "10.1.2.3/32", "[2001:db8:1:2:3::4]:5": "2001:db8:1:2::/64", "[fe80::1%eth0]:5": "fe80::/64",
+	} {
+		if got := addressOf(addressed{text: addr}); got.String() != want {
+			t.Errorf("%s counts for %s, want %s", addr, got, want)
+		}
+	}
+	if got := addressOf(addressed{text: "@"}); got.IsValid() {
+		t.Errorf("no address counts for %s", got)
+	}
+}
+
+// addressed is a connection from an address.
+type addressed struct {
+	net.Conn
+
+	text string
+}
+
+func (a addressed) RemoteAddr() net.Addr { return a }
+func (addressed) Network() string        { return "tcp" }
+func (a addressed) String() string       { return a.text }
+
+// TestWhatPeersCauseIsNoError: whoever finds the port could fill the log.
+func TestWhatPeersCauseIsNoError(t *testing.T) {
+	var text strings.Builder
+	l := httpLog(slog.New(slog.NewTextHandler(&text, nil)))
+	l.Printf("timeout waiting for SETTINGS frames from %v", "10.0.0.1:5")
+	l.Printf("timeout waiting for PING response")
+	l.Printf("http2: server: error reading preface from client %v: %v", "10.0.0.1:5", io.EOF)
+	l.Printf("http: TLS handshake error from %v: EOF", "10.0.0.1:5")
+	if text.Len() != 0 {
+		t.Error(text.String())
+	}
+	l.Printf("http: panic serving %v", "10.0.0.1:5")
+	if !strings.Contains(text.String(), "level=ERROR") {
+		t.Errorf("a panic is logged as %q", text.String())
 	}
 }
 

@@ -112,6 +112,7 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
 		DeliverDirect: s.config.DeliverDirect, NoMatch: s.config.NoMatch, NoGrow: s.config.NoGrow, LeasesOnly: s.config.LeasesOnly,
 		InboundRate: s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
+		Bounds: catalog.Bounds{Lambdas: s.config.LambdasMax, LambdaPartitions: s.config.LambdaPartitionsMax, Partitions: s.config.PartitionsMax},
 	}
 	if s.config.Store == StoreDynamoDB {
 		c.Window = cmp.Or(c.Window, windowRemote)

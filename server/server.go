@@ -3,6 +3,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (s *Server) listen(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("%w on %s: %w", ErrListen, s.config.Listen, err)
 	}
-	s.listener = limitConnections(listener, s.files.connections, s.config.Log)
+	s.listener = limitConnections(listener, s.files.connections, s.perAddress(), s.config.Log)
 	if s.config.isAuthenticated() {
 		return nil
 	}
@@ -105,6 +106,11 @@ func (s *Server) listen(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("%w: %w", ErrConfig, beyondLoopback(s.config.Listen)), s.listener.Close())
 	}
 	return nil
+}
+
+// perAddress returns how many connections one address may have: by default half of all.
+func (s *Server) perAddress() int {
+	return cmp.Or(s.config.ConnectionsPerAddress, max(s.files.connections/2, 1))
 }
 
 // Addr returns the address the server listens on.

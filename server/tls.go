@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"log"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/kinesin-io/kinesin/internal/access/policy"
@@ -44,8 +45,14 @@ func withClients(c *tls.Config, p *policy.Policy) *tls.Config {
 	return own
 }
 
-// httpLog logs the errors of package net/http. Failed handshakes are debug messages, since anybody who finds
-// the port can cause them.
+// causedByPeers begins the errors of package net/http that anybody who finds the port can cause.
+var causedByPeers = []string{
+	"http: TLS handshake error", "http2: server: error reading preface", "timeout waiting for SETTINGS frames",
+	"timeout waiting for PING response", "http2: server connection error", "http2: server closing client connection",
+	"http2: received GOAWAY",
+}
+
+// httpLog logs the errors of package net/http; those that peers cause are debug messages.
 func httpLog(l *slog.Logger) *log.Logger { return log.New(httpLogWriter{l}, "", 0) }
 
 type httpLogWriter struct{ log *slog.Logger }
@@ -53,7 +60,7 @@ type httpLogWriter struct{ log *slog.Logger }
 // Write logs one message.
 func (w httpLogWriter) Write(p []byte) (int, error) {
 	text, level := strings.TrimSpace(string(p)), slog.LevelError
-	if strings.HasPrefix(text, "http: TLS handshake error") {
+	if slices.ContainsFunc(causedByPeers, func(begin string) bool { return strings.HasPrefix(text, begin) }) {
 		level = slog.LevelDebug
 	}
 	w.log.LogAttrs(context.Background(), level, "http server", slog.String("message", text))

@@ -79,7 +79,11 @@ func (in *Ingest) settleDeleted(ctx context.Context, b *intake.Batch, arrivals [
 		}
 	}
 	if in.Hooks.Ended != nil {
-		in.Hooks.Ended()
+		ids := make([]task.ID, len(drops))
+		for k := range drops {
+			ids[k] = drops[k].Task.ID
+		}
+		in.Hooks.Ended(ids)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Defaults of Config.
@@ -66,7 +67,7 @@ type Hooks struct {
 	// Unsealed: no inbound key vouches for a message. It stays in the buffer for one of Lefts.
 	Unsealed func(ctx context.Context, why string, err error)
 	// Ended: tasks ended that were still in the buffer.
-	Ended func()
+	Ended func(ids []task.ID)
 }
 
 // Ingest consumes the buffer. It is safe for concurrent use.

@@ -178,11 +178,12 @@ func (b *Batch) Announce(ctx context.Context) {
 	if len(messages) == 0 {
 		return
 	}
+	for i := range messages { // before a worker can have one, so that the scheduler hears of its retry after this
+		b.Scheduler.Enqueued(&messages[i].Task)
+	}
 	for i, err := range b.Queue.Send(ctx, messages) {
 		if err != nil { // the task is enqueued; its wake-up sends it again
 			b.Scheduler.Awake(&messages[i].Task)
-		} else {
-			b.Scheduler.Enqueued(&messages[i].Task)
 		}
 	}
 }

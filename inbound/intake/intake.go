@@ -72,8 +72,8 @@ type Scheduler interface {
 	Added(t *task.Task)
 	// Awake says that a task row waits for its wake-up: one with a key, or one whose message was not sent.
 	Awake(t *task.Task)
-	// Enqueued says that a task was stored as enqueued and its message sent, or that it was stored as
-	// claimed.
+	// Enqueued says that a task was stored as enqueued and its message is about to be sent, or that it was
+	// stored as claimed.
 	Enqueued(t *task.Task)
 	// Done says that tasks have ended, so that the wake-up rows that they name are leftover rows.
 	Done(rows []task.Task)

@@ -72,6 +72,8 @@ type Catalog struct {
 	// ShardsDefault is how many shards a new lambda has if its creator does not say; 0: task.ShardsDefault.
 	// It is set before any call.
 	ShardsDefault uint16
+	// Bounds are set before any call too.
+	Bounds Bounds
 
 	rows  Rows
 	clock clock.Clock
@@ -83,6 +85,7 @@ type Catalog struct {
 	isRunning atomic.Bool
 	lastTry   atomic.Int64 // when Run last began to refresh, in monotonic time
 
+	changing chan struct{} // holds a token while a lambda is created or changed
 	finding  chan struct{} // holds a token while one Find reads; guards nextFind
 	nextFind time.Duration // monotonic time from which on the next Find may read
 
@@ -96,6 +99,8 @@ type snapshot struct {
 	byName map[string]*Entry
 	byRef  map[uint32]*Entry
 	sorted []*Entry
+
+	partitions int // of all lambdas
 }
 
 // Entry is one lambda and the version of its row.
@@ -119,7 +124,10 @@ type Entry struct {
 
 // New returns an empty catalog; Refresh or Run fills it.
 func New(rows Rows, c clock.Clock, log *slog.Logger) *Catalog {
-	cat := &Catalog{rows: rows, clock: c, log: log, nextFind: clock.Mono(c), finding: make(chan struct{}, 1), changed: make(chan struct{})}
+	cat := &Catalog{
+		rows: rows, clock: c, log: log, nextFind: clock.Mono(c),
+		changing: make(chan struct{}, 1), finding: make(chan struct{}, 1), changed: make(chan struct{}),
+	}
 	cat.known.Store(&snapshot{})
 	return cat
 }
@@ -172,6 +180,7 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 		next.byName[entry.Name] = entry
 		next.byRef[entry.Ref] = entry
 		next.sorted = append(next.sorted, entry)
+		next.partitions += partitionsOf(&entry.Lambda)
 	}
 	slices.SortFunc(next.sorted, func(a, b *Entry) int { return strings.Compare(a.Name, b.Name) })
 	c.publish(next, number)
@@ -268,8 +277,9 @@ func (c *Catalog) All() []*Entry { return c.known.Load().sorted }
 
 // Partitions lists the partitions of all lambdas.
 func (c *Catalog) Partitions() []task.Partition {
-	var all []task.Partition
-	for _, entry := range c.All() {
+	known := c.known.Load()
+	all := make([]task.Partition, 0, known.partitions)
+	for _, entry := range known.sorted {
 		all = append(all, entry.Partitions()...)
 	}
 	return all

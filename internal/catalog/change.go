@@ -27,6 +27,11 @@ func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, e
 }
 
 func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string) (entry *Entry, existed bool, err error) {
+	done, err := c.inTurn(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer done()
 	for range 2 { // another process may create it in between
 		if err := c.Refresh(ctx); err != nil {
 			return nil, false, err
@@ -37,6 +42,9 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, registration str
 		}
 		if entry := c.known.Load().byName[want.Name]; entry != nil {
 			return entry, true, sameSettings(entry.Lambda, want)
+		}
+		if err := c.CheckBounds(want); err != nil {
+			return nil, false, err
 		}
 		want.Ref, want.Created = c.freeRef(), c.clock.Now()
 		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Registration: registration})
@@ -97,6 +105,11 @@ func (c *Catalog) Update(ctx context.Context, name string, change func(*task.Lam
 }
 
 func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) error) (*Entry, error) {
+	done, err := c.inTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	for range casTriesMax {
 		if err := c.Refresh(ctx); err != nil {
 			return nil, err
@@ -112,6 +125,9 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 			return nil, err
 		}
 		if err := next.Validate(); err != nil {
+			return nil, err
+		}
+		if err := c.CheckBounds(next.Lambda); err != nil {
 			return nil, err
 		}
 		if next.Registration == entry.Registration && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {

@@ -39,10 +39,10 @@ func (n *Node) matchers(c *Config) (dispatcher.Matcher, intake.Matcher) {
 		matching[intake.Slot]{n, func(s *hsc.Slot) intake.Slot { return s }}
 }
 
-// ended wakes the calls on this server that wait for a task to end.
-func (n *Node) ended() {
+// ended wakes the calls on this server that wait for one of these tasks to end.
+func (n *Node) ended(ids []task.ID) {
 	if n.inbound != nil {
-		n.inbound.Ended()
+		n.inbound.Ended(ids)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	processes "github.com/kinesin-io/kinesin/internal/process"
@@ -51,8 +52,9 @@ type Config struct {
 	// Group names the fleet among the processes over the store, if Over tells fleets apart.
 	Group string
 
-	PayloadBytesMax int           // 0: the store's default
-	ShardsDefault   uint16        // of a new lambda; 0: task's default
+	PayloadBytesMax int    // 0: the store's default
+	ShardsDefault   uint16 // of a new lambda; 0: task's default
+	Bounds          catalog.Bounds
 	Horizon         time.Duration // 0: inbound's default
 	Near            time.Duration // 0: inbound's default
 	Window          time.Duration // 0: scheduler's default

@@ -188,7 +188,9 @@ func (g *grower) share(ctx context.Context, loads map[task.Partition]keyLoad) er
 
 // near reports whether a shard of a lambda is near its limit, and returns its load.
 func (g *grower) near(l *catalog.Entry, loads map[task.Partition]keyLoad) (load keyLoad, near bool) {
-	if l.Deleting || l.Shards >= shardsGrownMax || g.clock.Now() < l.ShardsFrom().Add(growPause) {
+	more := l.Lambda
+	more.Shards = grown(l)
+	if l.Deleting || l.Shards >= shardsGrownMax || g.clock.Now() < l.ShardsFrom().Add(growPause) || g.catalog.CheckBounds(more) != nil {
 		return keyLoad{}, false
 	}
 	for priority := range l.Priorities {
@@ -200,9 +202,12 @@ func (g *grower) near(l *catalog.Entry, loads map[task.Partition]keyLoad) (load 
 	return keyLoad{}, false
 }
 
+// grown returns how many shards a lambda has after it has grown.
+func grown(l *catalog.Entry) uint16 { return min(2*l.Shards, shardsGrownMax) }
+
 // grow doubles the shards of a lambda, unless another process was faster.
 func (g *grower) grow(ctx context.Context, l *catalog.Entry, load keyLoad) error {
-	count, grew := min(2*l.Shards, shardsGrownMax), false
+	count, grew := grown(l), false
 	entry, err := g.catalog.Update(ctx, l.Name, func(now *task.Lambda) error {
 		if grew = now.Ref == l.Ref && now.Shards == l.Shards && !now.Deleting; !grew {
 			return nil

@@ -180,6 +180,14 @@ func TestGrowthsAreApart(t *testing.T) {
 	})
 }
 
+// TestGrowthStopsAtABound has room for the shards of one more growth.
+func TestGrowthStopsAtABound(t *testing.T) {
+	inField(t, 1, task.Lambda{Shards: 1}, always(400, true), func(f *field) {
+		f.catalog.Bounds = catalog.Bounds{LambdaPartitions: 2 * len(task.Lambda{}.WithDefaults().Priorities)}
+		f.want(2*time.Hour, 2)
+	})
+}
+
 // TestABurstAndARestartDoNotGrow has more writes than a key takes for one minute, and replaces a process by
 // another.
 func TestABurstAndARestartDoNotGrow(t *testing.T) {

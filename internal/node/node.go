@@ -90,7 +90,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	})
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
-	n.catalog.ShardsDefault = c.ShardsDefault
+	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err

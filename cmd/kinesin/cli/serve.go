@@ -86,10 +86,21 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&s.watch, "watch-workers", true, "take back the tasks of a worker process on this machine as soon as it has ended; false: when its lease is over (Linux)")
 	settings(f, "data", "listen", "roles", "payload-max", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
+	s.addBounds(f)
 	s.addAuth(f)
 	s.addMembership(f)
 	s.addAWS(f)
 	s.log.add(f)
+}
+
+// addBounds adds the flags that bound what callers can make a server keep.
+func (s *serveFlags) addBounds(f *pflag.FlagSet) {
+	s.LambdasMax, s.LambdaPartitionsMax, s.PartitionsMax = server.LambdasMaxDefault, server.LambdaPartitionsMaxDefault, server.PartitionsMaxDefault
+	f.Var(intValue{n: &s.LambdasMax, min: 1}, "lambdas-max", "how many `LAMBDAS` there may be; those that exist are kept")
+	f.Var(intValue{n: &s.LambdaPartitionsMax, min: 1}, "lambda-partitions-max", "how many `PARTITIONS` a lambda may have: its shards times its priorities")
+	f.Var(intValue{n: &s.PartitionsMax, min: 1}, "partitions-max", "how many `PARTITIONS` all lambdas together may have")
+	f.IntVar(&s.ConnectionsPerAddress, "connections-per-address", 0, "how many `CONNECTIONS` one address may have; half of all when not set")
+	settings(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
 }
 
 // addAuth adds the flags for tokens and TLS.

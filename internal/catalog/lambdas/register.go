@@ -194,6 +194,9 @@ func (r *registrar) compareAll(registrations []catalog.Registration) []candidate
 				c.err = want.Fits(entry) // before SQS is asked, round after round
 			}
 		}
+		if c.err == nil && !c.isApplied {
+			c.err = r.Catalog.CheckBounds(want.Lambda)
+		}
 		all[i] = c
 	}
 	return all

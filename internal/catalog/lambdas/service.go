@@ -50,6 +50,9 @@ func (svc *Service) provision(ctx context.Context, l task.Lambda) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
+	if err := svc.Catalog.CheckBounds(l); err != nil {
+		return err
+	}
 	if err := svc.Queue.CheckLambda(l); err != nil {
 		return err
 	}

@@ -1,0 +1,141 @@
+package inbound
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// What the waits of a process take together.
+const (
+	// waitCallsMax is how many calls wait at a time, waitIDsMax for how many tasks.
+	waitCallsMax, waitIDsMax = 10_000, 100_000
+	// waitReadsPerSecond is how many tasks all calls together read again in a second to find ends that nobody
+	// told of.
+	waitReadsPerSecond = 5000
+)
+
+// waits are the calls that wait for the ends of tasks. A call that enters first and then reads the store
+// misses no end, because an end is stored before it is told. Telling is free while no call waits.
+type waits struct {
+	ids atomic.Int64 // that calls wait for
+
+	mu    sync.Mutex // guards what stands here, and the nodes of all calls
+	calls int
+	of    map[task.ID]*waitNode // the first of each list
+}
+
+// waitCall is one call that waits. Told has an element when there may be something to take.
+type waitCall struct {
+	told  chan struct{}
+	nodes []waitNode
+	ended []*waitNode // since the last take; guarded by waits.mu
+}
+
+// waitNode is a task for which a call waits, in the list of all that wait for it.
+type waitNode struct {
+	next, prev *waitNode
+	call       *waitCall
+	id         task.ID
+	at         int  // in the call's ids
+	told       bool // it is in call.ended
+}
+
+func (c *waitCall) init(most int) {
+	c.told, c.nodes = make(chan struct{}, 1), make([]waitNode, 0, most)
+}
+
+// add adds a task to wait for, before the call enters.
+func (c *waitCall) add(id task.ID, at int) {
+	c.nodes = append(c.nodes, waitNode{call: c, id: id, at: at})
+}
+
+// enter has a call told of the ends of its tasks, until it leaves.
+func (w *waits) enter(c *waitCall) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.calls >= waitCallsMax {
+		return api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls wait for tasks on this server, and no more may; wait again later, or for more tasks in one call", w.calls)
+	}
+	if waited := int(w.ids.Load()); waited+len(c.nodes) > waitIDsMax {
+		return api.Errorf(kinesinv1.Reason_REASON_FULL, "calls on this server wait for %d tasks, and with the %d of this one it would be more than %d; wait again later, or for fewer tasks",
+			waited, len(c.nodes), waitIDsMax)
+	}
+	w.calls++
+	w.ids.Add(int64(len(c.nodes)))
+	if w.of == nil {
+		w.of = map[task.ID]*waitNode{}
+	}
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		if n.next = w.of[n.id]; n.next != nil {
+			n.next.prev = n
+		}
+		w.of[n.id] = n
+	}
+	return nil
+}
+
+func (w *waits) leave(c *waitCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls--
+	w.ids.Add(-int64(len(c.nodes)))
+	for i := range c.nodes {
+		n := &c.nodes[i]
+		if n.next != nil {
+			n.next.prev = n.prev
+		}
+		switch {
+		case n.prev != nil:
+			n.prev.next = n.next
+		case n.next != nil:
+			w.of[n.id] = n.next
+		default:
+			delete(w.of, n.id)
+		}
+	}
+}
+
+// tell wakes the calls that wait for tasks.
+func (w *waits) tell(ids []task.ID) {
+	if w.ids.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		for n := w.of[id]; n != nil; n = n.next {
+			if n.told {
+				continue
+			}
+			n.told = true
+			n.call.ended = append(n.call.ended, n)
+			select {
+			case n.call.told <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// take returns which of the call's ids it was told of since the last time.
+func (w *waits) take(c *waitCall) (ended []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ended = make([]int, len(c.ended))
+	for k, n := range c.ended {
+		ended[k], n.told = n.at, false
+	}
+	c.ended = c.ended[:0]
+	return ended
+}
+
+// pause returns after how long a call reads all its tasks again: the more tasks calls wait for, the later.
+func (w *waits) pause() time.Duration {
+	return max(waitLookMax, time.Duration(w.ids.Load())*time.Second/waitReadsPerSecond)
+}

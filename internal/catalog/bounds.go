@@ -1,0 +1,56 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Bounds are how much an installation may have; 0: no bound. They refuse what is added. What exists is kept,
+// so that a server starts whatever was created under other bounds. Processes that create lambdas at the same
+// moment do not know of each other, and may each pass a bound by what the others add.
+type Bounds struct {
+	Lambdas          int
+	LambdaPartitions int // of one lambda: its shards times its priorities
+	Partitions       int // of all lambdas together
+}
+
+// CheckBounds refuses, with task.ErrInvalid, a lambda that would bring the installation above a bound, or
+// further above it: a new one, or one with more shards than it has. Unset fields have their defaults.
+func (c *Catalog) CheckBounds(want task.Lambda) error {
+	want = c.WithDefaults(want)
+	known, b := c.known.Load(), &c.Bounds
+	partitions, has := partitionsOf(&want), 0
+	if have := known.byName[want.Name]; have != nil {
+		has = partitionsOf(&have.Lambda)
+	} else if b.Lambdas > 0 && len(known.sorted) >= b.Lambdas {
+		return fmt.Errorf("%w lambda %s: there are %d lambdas, and this installation may have %d (serve --lambdas-max); delete one that is not needed",
+			task.ErrInvalid, want.Name, len(known.sorted), b.Lambdas)
+	}
+	if partitions <= has {
+		return nil
+	}
+	if b.LambdaPartitions > 0 && partitions > b.LambdaPartitions {
+		return fmt.Errorf("%w lambda %s: %d shards for each of %d priorities are %d partitions, and a lambda may have %d (serve --lambda-partitions-max)",
+			task.ErrInvalid, want.Name, want.Shards, len(want.Priorities), partitions, b.LambdaPartitions)
+	}
+	if b.Partitions > 0 && known.partitions-has+partitions > b.Partitions {
+		return fmt.Errorf("%w lambda %s: with its %d partitions (%d shards for each of %d priorities) all lambdas would have %d, and may have %d together (serve --partitions-max)",
+			task.ErrInvalid, want.Name, partitions, want.Shards, len(want.Priorities), known.partitions-has+partitions, b.Partitions)
+	}
+	return nil
+}
+
+func partitionsOf(l *task.Lambda) int { return len(l.Priorities) * int(l.Shards) }
+
+// inTurn waits until no other change of this process is under way, so that the bounds hold for calls at the
+// same moment; done ends the turn.
+func (c *Catalog) inTurn(ctx context.Context) (done func(), err error) {
+	select {
+	case c.changing <- struct{}{}:
+		return func() { <-c.changing }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
