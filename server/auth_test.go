@@ -251,7 +251,7 @@ func TestTokensThatCannotBeUsed(t *testing.T) {
 		{"no file", Config{AuthTokenFile: filepath.Join(t.TempDir(), "nowhere")}, []string{"nowhere", "no such file"}},
 		{"a directory", Config{AuthTokenFile: t.TempDir()}, []string{"no regular file"}},
 		{"empty", Config{AuthTokenFile: tokenFile(t)}, []string{"no token", "openssl rand -hex 32"}},
-		{"short", Config{AuthTokenFile: tokenFile(t, goodToken, "abc")}, []string{"line 2", "3 characters", "want 32 to 512"}},
+		{"short", Config{AuthTokenFile: tokenFile(t, goodToken, "abc")}, []string{"line 2", "3 characters", "want 32 to 8192"}},
 		{"large", Config{AuthTokenFile: tokenFile(t, strings.Repeat("x", token.FileBytesMax+1))}, []string{"longer than 65536 bytes"}},
 		{"half of TLS", Config{TLSCertFile: cert}, []string{"--tls-key-file", "both"}},
 		{"the other half", Config{TLSKeyFile: key}, []string{"--tls-cert-file", "both"}},

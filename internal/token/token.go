@@ -17,8 +17,8 @@ import (
 
 // Limits of a file of tokens.
 const (
-	CharsMin     = 32 // of a token, so that it cannot be guessed
-	CharsMax     = 512
+	CharsMin     = 32   // of a token, so that it cannot be guessed
+	CharsMax     = 8192 // as long as the JWT of an issuer with many claims
 	TokensMax    = 64
 	FileBytesMax = 64 << 10
 )

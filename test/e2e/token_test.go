@@ -129,7 +129,7 @@ func TestDoorsThatDoNotOpen(t *testing.T) {
 		{[]string{"--listen", "0.0.0.0:0"}, []string{"beyond loopback", "--auth-token-file"}},
 		{[]string{"--listen", "0.0.0.0:0", "--tls-cert-file", a.CertFile, "--tls-key-file", a.KeyFile}, []string{"beyond loopback", "--auth-token-file"}},
 		{[]string{"--auth-token-file", missing}, []string{missing, "no such file"}},
-		{[]string{"--auth-token-file", newFile(t, tokenA, "changeme")}, []string{"line 2", "8 characters", "32 to 512"}},
+		{[]string{"--auth-token-file", newFile(t, tokenA, "changeme")}, []string{"line 2", "8 characters", "32 to 8192"}},
 		{[]string{"--auth-token-file", newFile(t)}, []string{"no token"}},
 		{[]string{"--auth-token-file", newFile(t, strings.Repeat(tokenA+"\n", 65))}, []string{"more than 64 tokens"}},
 		{[]string{"--auth-token-file", newFile(t, strings.Repeat("x", 65<<10))}, []string{"longer than 65536 bytes"}},
