@@ -215,7 +215,7 @@ func TestEverything(t *testing.T) {
 	for name, want := range map[string]string{
 		"KINESIN_WINDOW": "10s", "KINESIN_DELIVER_DIRECT": "0s", "KINESIN_DRAIN": "30s", "KINESIN_LOG_LEVEL": "debug", "KINESIN_LOG_FORMAT": "text",
 		"AWS_REGION": "us-east-1", "AWS_ENDPOINT_URL_DYNAMODB": "http://dynamodb:8000", "AWS_ENDPOINT_URL_SQS": "http://sqs:9324", "KINESIN_MEMBERSHIP": "store",
-		"KINESIN_TLS_CERT_FILE": "/etc/kinesin/tls/tls.crt", "KINESIN_TLS_KEY_FILE": "/etc/kinesin/tls/tls.key",
+		"KINESIN_TLS_CERT_FILE": "/etc/kinesin/tls/tls.crt", "KINESIN_TLS_KEY_FILE": "/etc/kinesin/tls/tls.key", "KINESIN_POLICY": "/etc/kinesin/auth/policy.yaml",
 	} {
 		if got := env(d, name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
