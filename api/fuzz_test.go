@@ -74,9 +74,9 @@ func filled(m protoreflect.Message) protoreflect.Message {
 }
 
 // allocatedMax is what decoding a request may allocate: as much as the elements that its lists may have, and
-// a multiple of its bytes.
+// a multiple of its bytes. An element counts with what its list allocated while it grew.
 func allocatedMax(m protoreflect.MessageType, bytes, factor int) uint64 {
-	const fixed, element = 32 << 10, 320
+	const fixed, element = 32 << 10, 448
 	elements := min(listsOf(m.Descriptor()).most, bytes)
 	return uint64(fixed + element*elements + factor*bytes)
 }

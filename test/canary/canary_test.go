@@ -158,7 +158,7 @@ func newSite(t *testing.T, codec sdk.PayloadCodec) *site {
 	done := make(chan error, 1)
 	go func() { done <- s.node.Run(ctx) }()
 	h := httptest.NewUnstartedServer(nil)
-	h.Config = api.NewServer(s.node.Handler())
+	h.Config = api.NewServer(node.Trusting(s.node.Handler()))
 	h.Start()
 	s.url = h.URL
 	if s.client, err = sdk.NewClient(h.URL, sdk.WithPayloadCodec(codec), sdk.WithLogger(log)); err != nil {
