@@ -106,7 +106,9 @@ func (f *fixture) running() *keyring.Ring {
 	go func() { done <- r.Run(ctx) }()
 	f.Cleanup(func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			f.Error(err)
+		}
 	})
 	return r
 }
@@ -180,6 +182,7 @@ func opens(r *keyring.Ring, id string) bool {
 // only after the overlap.
 func TestServersAgreeThroughARotation(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		a, b := f.running(), f.running()
 		old, keyed := task.Task{ID: task.NewID(clock.Real().Now(), 1, 2), Due: 1e9}, task.Task{ID: token.ID, Created: clock.Real().Now(), Due: 1e9}
 		oldID, keyedID := a.IDs().SealTask(&old), b.IDs().SealTask(&keyed)
@@ -229,6 +232,7 @@ func TestServersAgreeThroughARotation(t *testing.T) {
 // few reads.
 func TestAnUnknownKeyIsLookedUp(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		a, behind := f.open(), f.open()
 		f.rotate(a)
 		time.Sleep(keyring.Overlap)
@@ -261,6 +265,7 @@ func TestAnUnknownKeyIsLookedUp(t *testing.T) {
 
 func TestOfSeveralRotationsAtOnceOneWins(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		rings := []*keyring.Ring{f.open(), f.open(), f.open()}
 		var wg sync.WaitGroup
 		var won, refused atomic.Int32
@@ -293,6 +298,7 @@ func TestOfSeveralRotationsAtOnceOneWins(t *testing.T) {
 // A retired key verifies messages for a while and ids for long; then a rotation removes it.
 func TestRetirement(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		r := f.open()
 		id, body, page := r.IDs().Seal(token), r.Inbound().SealMessage([]byte("m")), r.Pages().Seal("l", []byte("{}"))
 		f.rotate(r)
@@ -344,6 +350,7 @@ func TestRetirement(t *testing.T) {
 
 func TestARingIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		r := f.open()
 		for n := range keyring.KeysMax - 1 {
 			if k := f.rotate(r).Key; int(k.Number) != n+2 {
@@ -394,6 +401,7 @@ func TestADamagedRing(t *testing.T) {
 		"too many":     {`{"form":1,"keys":[` + strings.Repeat(key(1, 0)+",", keyring.KeysMax) + key(2, 0) + `]}`, store.ErrCorrupt},
 	} {
 		inBubble(t, func(t *testing.T, f *fixture) {
+			t.Helper()
 			r := f.open()
 			f.rotate(r)
 			time.Sleep(keyring.Overlap)
@@ -421,6 +429,7 @@ func TestADamagedRing(t *testing.T) {
 
 func TestARingThatIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		r := f.open()
 		f.rotate(r)
 		id := r.IDs().Seal(token)
@@ -432,6 +441,7 @@ func TestARingThatIsGone(t *testing.T) {
 		}
 	})
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		short := store.Control{Kind: "secret", Name: "public-ids", Version: 1, Value: []byte("short")}
 		if err := f.rows.Store.PutControl(t.Context(), short); err != nil {
 			t.Fatal(err)
@@ -445,6 +455,7 @@ func TestARingThatIsGone(t *testing.T) {
 // While the store does not answer, the keys that are known stay in use, and time still changes which seals.
 func TestAnOutageOfTheStore(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		r := f.running()
 		f.rotate(r)
 		f.rows.fail(store.ErrUnreachable)
@@ -460,6 +471,7 @@ func TestAnOutageOfTheStore(t *testing.T) {
 // Of several processes that start first all use one secret.
 func TestTheFirstStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		var first *keyring.Ring
 		f.rows.put = func() { first = f.open() }
 		second := f.open()
@@ -496,6 +508,7 @@ func (f *fixture) sealer(key string) *task.InboundSealer {
 
 func TestSenders(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		a, b := f.running(), f.running()
 		key := f.add(a, "shop", "mail-*", "invoice", "invoice")
 		body := f.sealer(key).SealMessage([]byte("m"))
@@ -585,6 +598,7 @@ func TestSenders(t *testing.T) {
 // A revoked sender is kept as long as its ids are verified, so that its name is nobody else's until then.
 func TestARevokedSenderGoesInTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		r := f.open()
 		key := f.add(r, "shop", "mail")
 		id, err := f.sealer(key).Seal(task.InboundToken{ID: task.ID{1}, Due: 5000, Lambda: "mail"})
@@ -621,6 +635,7 @@ func TestADamagedSender(t *testing.T) {
 		"pattern":   func(o map[string]any) string { o["lambdas"] = []string{"a b"}; return "" },
 	} {
 		inBubble(t, func(t *testing.T, f *fixture) {
+			t.Helper()
 			r := f.open()
 			shop, other := f.sealer(f.add(r, "shop", "mail")), f.sealer(f.add(r, "other", "mail"))
 			var o map[string]any
@@ -657,6 +672,7 @@ func TestADamagedSender(t *testing.T) {
 
 func TestSendersAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		r := f.open()
 		f.add(r, "first", "mail")
 		value := string(f.row("sender/first").Value)
@@ -670,6 +686,7 @@ func TestSendersAreBounded(t *testing.T) {
 
 func TestNoSendersWithoutAnInboundQueue(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
+		t.Helper()
 		c := f.config()
 		c.Inbound = false
 		r, err := keyring.Open(t.Context(), c)

@@ -211,7 +211,8 @@ func (s *site) live(codec sdk.PayloadCodec) {
 	broken.Handle(w, handler)
 	strict.Handle(w, func(context.Context, *sdk.Task[struct {
 		Card time.Time `json:"card"`
-	}]) error {
+	}],
+	) error {
 		return nil
 	})
 	for _, name := range []string{flaky.Name(), broken.Name(), strict.Name()} {
@@ -226,8 +227,13 @@ func (s *site) live(codec sdk.PayloadCodec) {
 	long := strings.Repeat("-", 2000) // has a payload row
 	var ended, waiting []sdk.ID
 	for i, item := range []sdk.Item{
-		{Lambda: "flaky"}, {Lambda: "flaky", Key: "k"}, {Lambda: "broken", In: 50 * time.Millisecond}, {Lambda: "flaky", In: 1500 * time.Millisecond},
-		{Lambda: "strict"}, {Lambda: "flaky", In: time.Hour}, {Lambda: "flaky", In: time.Hour, Key: "later"},
+		{Lambda: "flaky"},
+		{Lambda: "flaky", Key: "k"},
+		{Lambda: "broken", In: 50 * time.Millisecond},
+		{Lambda: "flaky", In: 1500 * time.Millisecond},
+		{Lambda: "strict"},
+		{Lambda: "flaky", In: time.Hour},
+		{Lambda: "flaky", In: time.Hour, Key: "later"},
 	} {
 		for _, rest := range []string{"", long} {
 			item.Payload = fmt.Appendf(nil, `{"card":%q,"rest":%q}`, mark, rest)
@@ -302,7 +308,9 @@ func (s *site) refused(ctx context.Context) {
 	s.Helper()
 	large := []byte(strings.Repeat(mark, 300<<10/len(mark)))
 	for _, item := range []sdk.Item{
-		{Lambda: "nobody", Payload: []byte(mark)}, {Lambda: "flaky", Payload: large}, {Lambda: "flaky", Payload: []byte(mark), Priority: "none"},
+		{Lambda: "nobody", Payload: []byte(mark)},
+		{Lambda: "flaky", Payload: large},
+		{Lambda: "flaky", Payload: []byte(mark), Priority: "none"},
 		{Lambda: "flaky", Payload: []byte(mark), Key: "k"},
 	} {
 		_, err := s.client.Schedule(ctx, item)
@@ -357,9 +365,12 @@ func (s *site) look(inStore bool) {
 		text []byte
 		want bool
 	}{
-		{"files of the store", s.files(), inStore}, {"messages of lambdas", s.queues.tasks.bytes(), inStore},
+		{"files of the store", s.files(), inStore},
+		{"messages of lambdas", s.queues.tasks.bytes(), inStore},
 		{"messages of the inbound buffer", s.queues.inbound.bytes(), inStore},
-		{"log", s.logs.bytes(), false}, {"errors", s.errors.bytes(), false}, {"metrics", s.metrics(), false},
+		{"log", s.logs.bytes(), false},
+		{"errors", s.errors.bytes(), false},
+		{"metrics", s.metrics(), false},
 	} {
 		switch {
 		case len(place.text) == 0:
