@@ -88,6 +88,31 @@ func TestASenderSendsToItsLambdas(t *testing.T) {
 	})
 }
 
+// A sender chooses the id of the task of somebody else, which is the key of its row, for a task of its own
+// lambda.
+func TestASenderCannotTakeTheIDOfAnothersTask(t *testing.T) {
+	runSending(t, func(s *sending) {
+		theirs, own := s.by(s.everyone, "pay"), s.by(s.shop, "mail")
+		of, err := s.everyone.Open(theirs.Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own.Id, err = s.shop.Seal(task.InboundToken{ID: of.ID, Due: of.Due, Lambda: "mail", Priority: of.Priority}); err != nil {
+			t.Fatal(err)
+		}
+		s.send(s.everyone, theirs)
+		s.send(s.shop, own)
+		s.consume()
+		s.advance(5 * time.Second)
+		if r, err := s.Cancel(s.ctx, &kinesinv1.CancelRequest{Ids: []string{own.Id}}); err != nil || r.Results[0].Problem != nil {
+			t.Fatal(r, err)
+		}
+		if s.state(own.Id) != "cancelled" || s.state(theirs.Id) != "scheduled" {
+			t.Errorf("its own is %s, the other %s", s.state(own.Id), s.state(theirs.Id))
+		}
+	})
+}
+
 // What a sender may not send stays in the queue, is counted by its own reason, and takes no room of what was
 // rejected.
 func TestASenderOutsideItsLambdas(t *testing.T) {

@@ -41,6 +41,9 @@ func (in *Intake) OpenInbound(id string) (task.Token, *catalog.Entry, error) {
 	if err != nil {
 		return task.Token{}, nil, err
 	}
+	if q.Sender != "" {
+		q.ID = q.ID.OwnedBy(q.Sender)
+	}
 	l, err := in.Catalog.Lambda(q.Lambda)
 	if err != nil {
 		return task.Token{}, nil, err

@@ -2,10 +2,7 @@ package guard
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-
-	"github.com/google/uuid"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -57,20 +54,14 @@ func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kin
 	return s.next.Schedule(ctx, r)
 }
 
-// ownRequestID returns a request id with its time, and with random bits that no other identity can choose.
-// One that is no UUID stays as it is, to be refused.
+// ownRequestID returns the request id as it counts for an identity. One that is no UUID stays as it is, to be
+// refused.
 func ownRequestID(identity string, id []byte) []byte {
-	if len(id) != len(uuid.UUID{}) {
+	if len(id) != len(task.ID{}) {
 		return id
 	}
-	h := sha256.New()
-	h.Write(id)
-	h.Write([]byte(identity))
-	own := h.Sum(nil)[:len(id)]
-	copy(own, id[:6])
-	own[6] = id[6]&0xf0 | own[6]&0x0f // version
-	own[8] = id[8]&0xc0 | own[8]&0x3f // variant
-	return own
+	own := task.ID(id).OwnedBy(identity)
+	return own[:]
 }
 
 // nameIn names what a verb is missing on: a lambda, or one collection of it.
