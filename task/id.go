@@ -32,9 +32,9 @@ func NewID(now Instant, a, b uint64) (id ID) {
 	return id.versioned(7)
 }
 
-// OwnedBy returns the id that a caller who may not schedule everywhere gets when it chooses this one: with the
-// same time and version, and with random bits that no other caller can choose. An id that a caller chooses is
-// the key of a row, and could otherwise be that of the task of somebody else.
+// OwnedBy returns the id that a caller who may not schedule everywhere gets when it chooses this one: with
+// the same time and version, and with random bits that no other caller can choose. An id that a caller
+// chooses is the key of a row, and could otherwise be that of the task of somebody else.
 func (id ID) OwnedBy(caller string) ID {
 	own := IDOf(id[:], []byte(caller))
 	copy(own[:6], id[:6])
