@@ -46,6 +46,9 @@ func (s *Service) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) 
 	if err != nil {
 		return nil, err
 	}
+	if err := s.stillExecutes(ctx, sess); err != nil {
+		return nil, err
+	}
 	named := attemptsOf(r.GetRunning())
 	response := &kinesinv1.HeartbeatResponse{}
 	if err := s.review(ctx, sess, named, response); err != nil {

@@ -2,6 +2,7 @@ package hsc
 
 import (
 	"context"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -43,6 +44,20 @@ func (s *Service) checkOwner(ctx context.Context, l *lease.Lease) error {
 	if caller := s.Caller(ctx); caller != l.Owner {
 		return api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED,
 			"permission denied: %s has no grant to execute as worker %s, which another identity registered: register a worker of your own", caller, l.Worker)
+	}
+	return nil
+}
+
+// stillExecutes refuses to renew the lease of a worker whose identity may no longer run what the worker
+// registered for.
+func (s *Service) stillExecutes(ctx context.Context, sess *session) error {
+	if s.Execute == nil || sess.terms.Lambdas == "" {
+		return nil
+	}
+	for _, lambda := range strings.Split(sess.terms.Lambdas, ",") {
+		if err := s.Execute(ctx, lambda); err != nil {
+			return err
+		}
 	}
 	return nil
 }

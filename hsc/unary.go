@@ -38,6 +38,11 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if err != nil {
 		return nil, err
 	}
+	if len(groups) == 0 && s.Execute != nil {
+		if err := s.Execute(ctx, ""); err != nil {
+			return nil, err
+		}
+	}
 	length, err := lease.CheckLength(task.Micros(r.GetLeaseMicros()))
 	if err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/internal/token"
+	"github.com/kinesin-io/kinesin/sdk"
 )
 
 // secretOf returns the token of an identity of a test's policy.
@@ -327,7 +328,7 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 // An identity that may schedule for one lambda names a task of another in its request id, so that it gets an
 // id of its own lambda for it.
 func TestAnIDOfOnesOwnLambdaForAnothersTask(t *testing.T) {
-	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "evil": {"schedule:own", "read:own", "read-payload:own", "cancel:own"}})})
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "evil": {"schedule:*", "read:own", "read-payload:own", "cancel:own"}})})
 	for _, lambda := range []string{"own", "victim"} {
 		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, fmt.Sprintf(`{"lambda":{"name":%q}}`, lambda))
 	}
@@ -355,6 +356,67 @@ func TestAnIDOfOnesOwnLambdaForAnothersTask(t *testing.T) {
 	}
 	if answer, _ := r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q]}`, of.Results[0].ID)); !strings.Contains(answer, `"state":"scheduled"`) {
 		t.Errorf("the task of the victim: %s", answer)
+	}
+}
+
+// A payload is encrypted for the id of its task, which the client chooses, and which the server keeps.
+func TestPayloadsOfCallersThatMayNotDoEverything(t *testing.T) {
+	path := policyFile(t, map[string][]string{"root": {"*:*"}, "shop": {"schedule:mail:c7", "read:mail:c7", "read-payload:mail:c7"}})
+	r := serve(t, Config{PolicyFile: path})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	codec, err := sdk.NewAESGCMCodec(sdk.PayloadKey{ID: "k", Secret: bytes.Repeat([]byte("k"), 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := sdk.NewClient(r.url, sdk.WithTokenFile(tokenFile(t, secretOf("shop"))), sdk.WithPayloadCodec(codec))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	result, err := client.Schedule(t.Context(), sdk.Item{Lambda: "mail", Collection: "c7", Payload: []byte("secret"), In: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.Get(t.Context(), result.ID, sdk.WithPayload())
+	if err != nil || string(got.Payload) != "secret" {
+		t.Errorf("%q, %v", got.Payload, err)
+	}
+}
+
+func TestALeaseEndsWithItsGrant(t *testing.T) {
+	grants := map[string][]string{"root": {"*:*"}, "worker": {"execute:mail"}, "prometheus": {"metrics"}}
+	path := policyFile(t, grants)
+	r := serve(t, Config{PolicyFile: path})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	if answer, code := r.callAs("prometheus", kinesinv1connect.WorkerServiceRegisterProcedure, `{"name":"w"}`); code != "permission_denied" {
+		t.Errorf("a lease for no lambda: %s %s", code, answer)
+	}
+	answer, code := r.callAs("worker", kinesinv1connect.WorkerServiceRegisterProcedure, `{"groups":[{"lambdas":["mail"],"slots":1}]}`)
+	var lease struct{ Worker string }
+	if err := json.Unmarshal([]byte(answer), &lease); err != nil || code != "" {
+		t.Fatal(answer)
+	}
+	beat := func() string {
+		_, code := r.callAs("worker", kinesinv1connect.WorkerServiceHeartbeatProcedure, fmt.Sprintf(`{"worker":%q}`, lease.Worker))
+		return code
+	}
+	if code := beat(); code != "" {
+		t.Fatal(code)
+	}
+	grants["worker"] = []string{"read:mail"}
+	writeFile(t, path, policyText(grants))
+	r.until("the grant is gone", func() bool { return beat() == "permission_denied" })
+}
+
+func TestPagesOfAuditRecordsAreBounded(t *testing.T) {
+	r := serve(t, Config{})
+	for body, want := range map[string]string{
+		`{"untilMicros":"9223372036854775807"}`: "", `{"sinceMicros":"9223372036854775807"}`: "", `{"sinceMicros":"-9223372036854775808"}`: "",
+		`{"after":"audit-00010101/x/0"}`: "", `{"after":"audit-99990101/x/0"}`: "", `{"after":"x"}`: "invalid_argument", `{"limit":1001}`: "invalid_argument", `{"limit":-1}`: "invalid_argument",
+	} {
+		if answer, code := r.callAs("", kinesinv1connect.AccessServiceListAuditProcedure, body); code != want {
+			t.Errorf("%s: %s %s", body, code, answer)
+		}
 	}
 }
 

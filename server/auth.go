@@ -27,6 +27,9 @@ import (
 // revoked, has expired or has other grants now ends it: within 5 s, with the age of what is known of tokens.
 const identifyEvery = 2 * time.Second
 
+// identifyFailuresMax is how often in a row that may fail before the call ends.
+const identifyFailuresMax = 3
+
 // Reasons for a refusal, for the caller to read.
 const (
 	refusedNone    = "this call has no token"
@@ -137,10 +140,10 @@ func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, 
 		return access.Identity{}, &refusalError{because: becauseForm, text: refusedForm}
 	case present:
 		return g.byToken(ctx, sent)
-	case g.policy != nil && r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
-		id, found := g.policy.Get().ByCertificate(r.TLS.PeerCertificates[0])
-		if !found {
-			return access.Identity{}, &refusalError{because: becauseCert, text: "the policy has no identity with a name of the client certificate of this call"}
+	case g.policy != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
+		id, err := g.policy.Get().ByCertificate(r.TLS.PeerCertificates)
+		if err != nil {
+			return access.Identity{}, &refusalError{because: becauseCert, text: err.Error()}
 		}
 		return id, nil
 	case g.areAsked():
@@ -190,15 +193,22 @@ func (g *gate) watch(r *http.Request, id access.Identity) (ctx context.Context, 
 		return r.Context(), func() {}
 	}
 	ctx, end := context.WithCancelCause(r.Context())
+	failures := 0
 	var timer atomic.Pointer[time.Timer]
 	timer.Store(time.AfterFunc(identifyEvery, func() {
 		now, err := g.identify(ctx, r)
+		if failures++; err == nil {
+			failures = 0
+		}
 		var refused *refusalError
 		switch {
 		case ctx.Err() != nil:
 			return
 		case errors.As(err, &refused):
 			end(unauthenticated(refused.text))
+			return
+		case failures >= identifyFailuresMax:
+			end(api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the token of this call cannot be checked for now; call again"))
 			return
 		case err == nil && !now.Equal(id):
 			end(api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "what %s may do has changed; call again", id.Name))
@@ -271,7 +281,7 @@ func (s *Server) rereadPolicy(ctx context.Context) func(error) {
 			failures.Set(1)
 		}
 		if s.node != nil && s.node.Audit() != nil {
-			s.node.Audit().NoteOften(audit.Record{Identity: "server", From: "local", Action: "policy.reload", Target: s.config.PolicyFile, Outcome: outcome})
+			s.node.Audit().NoteOften(audit.Record{Identity: access.ServerName, From: "local", Action: "policy.reload", Target: s.config.PolicyFile, Outcome: outcome})
 		}
 	}
 }

@@ -32,6 +32,19 @@ func NewID(now Instant, a, b uint64) (id ID) {
 	return id.versioned(7)
 }
 
+// boundBytes is how much of a bound id says what it is bound to: enough that it fits the id of no other task by
+// chance, and so little that ids of one millisecond stay distinct by 50 random bits.
+const boundBytes = 3
+
+// BoundTo returns the id with its last bytes derived from the others, a lambda and a collection. A caller who
+// needs to know the id beforehand, to encrypt the payload for it, chooses such a one: OwnedBy changes the others.
+func (id ID) BoundTo(lambda, collection string) ID {
+	rest := len(id) - boundBytes
+	sum := IDOf(id[:rest], []byte(lambda), []byte{0}, []byte(collection))
+	copy(id[rest:], sum[rest:])
+	return id
+}
+
 // OwnedBy returns the id that a caller who may not schedule everywhere gets when it chooses this one: with
 // the same time and version, and with random bits that no other caller can choose. An id that a caller
 // chooses is the key of a row, and could otherwise be that of the task of somebody else.

@@ -164,3 +164,20 @@ func TestInstants(t *testing.T) {
 		t.Error("never is not the zero time")
 	}
 }
+
+func TestWhoseAnIDIs(t *testing.T) {
+	id := NewID(FromMillis(1_800_000_000_000), 1, 2)
+	own := id.OwnedBy("a")
+	made, is := own.Made()
+	if was, _ := id.Made(); own == id || own == id.OwnedBy("b") || own != id.OwnedBy("a") || !is || made != was {
+		t.Errorf("%s became %s", id, own)
+	}
+	bound := id.BoundTo("mail", "c")
+	if at, is := bound.Made(); !is || at != made || bound != bound.BoundTo("mail", "c") || bound == bound.BoundTo("mail", "") ||
+		bound == bound.BoundTo("mai", "c") || bound == bound.BoundTo("mailc", "") {
+		t.Errorf("%s became %s", id, bound)
+	}
+	if IDOf([]byte("x")).BoundTo("a", "").IsDerived() != true {
+		t.Error("the version is gone")
+	}
+}

@@ -41,7 +41,7 @@ func (in *Intake) OpenInbound(id string) (task.Token, *catalog.Entry, error) {
 	if err != nil {
 		return task.Token{}, nil, err
 	}
-	if q.Sender != "" {
+	if q.Sender != "" && q.ID != q.ID.BoundTo(q.Lambda, "") {
 		q.ID = q.ID.OwnedBy(q.Sender)
 	}
 	l, err := in.Catalog.Lambda(q.Lambda)

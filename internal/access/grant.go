@@ -3,6 +3,7 @@ package access
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -111,6 +112,11 @@ func (g Grants) AllowSome(v Verb, lambda string) bool {
 	return false
 }
 
+// Have reports whether the verb may be used on some lambda.
+func (g Grants) Have(v Verb) bool {
+	return slices.ContainsFunc(g, func(one Grant) bool { return one.has(v) })
+}
+
 // AllowAll reports whether the verb may be used on all lambdas, those of tomorrow included.
 func (g Grants) AllowAll(v Verb) bool {
 	for _, one := range g {
@@ -120,6 +126,9 @@ func (g Grants) AllowAll(v Verb) bool {
 	}
 	return false
 }
+
+// AllowEverything reports whether every verb may be used on all lambdas.
+func (g Grants) AllowEverything() bool { return g.covers(Grant{anyVerb, Any, Any}) }
 
 // Missing returns the first of these grants that g does not include; ok: there is none.
 func (g Grants) Missing(of Grants) (missing Grant, ok bool) {

@@ -13,6 +13,7 @@ import (
 const (
 	AnonymousName = "anonymous"  // calls without a token, on a server that asks for none
 	TokenFileName = "token-file" // tokens of the file that serve is given
+	ServerName    = "server"     // the server itself, in audit records
 )
 
 // NameBytesMax bounds the name of an identity.
@@ -23,7 +24,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]*$`)
 // CheckName checks the name of an identity that is to be made.
 func CheckName(name string) error {
 	switch {
-	case name == AnonymousName || name == TokenFileName:
+	case name == AnonymousName || name == TokenFileName || name == ServerName:
 		return fmt.Errorf("identity %q: the name is taken by Kinesin itself", name)
 	case len(name) == 0 || len(name) > NameBytesMax || !nameForm.MatchString(name):
 		return fmt.Errorf("identity %q: want 1 to %d characters of A-Z, a-z, 0-9 and ._@-, the first a letter or digit", name, NameBytesMax)

@@ -104,17 +104,18 @@ func TestWhatIsDoneOftenBecomesOneRecord(t *testing.T) {
 	if len(all) != 2 || all[0].Count+all[1].Count != 1001 {
 		t.Errorf("%+v", all)
 	}
-	for i := range 1000 {
+	for i := range 1000 { // of nobody, and of one whose token was revoked
 		l.NoteOften(Record{From: fmt.Sprint(i), Action: "call", Target: fmt.Sprint("/", i), Outcome: Unauthenticated})
+		l.NoteOften(Record{Identity: "gone", From: fmt.Sprint(i), Action: "call", Target: fmt.Sprint("/", i), Outcome: Unauthenticated})
 	}
 	all = f.all(l)
 	rest := slices.IndexFunc(all, func(r Record) bool { return r.Target == others })
-	if len(all) != 2+strangersMax+1 || rest < 0 || all[rest].Count != 1000-strangersMax {
+	if len(all) != 2+2*(refusalsMax+1) || rest < 0 || all[rest].Count != 1000-refusalsMax {
 		t.Errorf("of strangers: %+v", all[2:])
 	}
 	written := len(all)
 	for i := range mergedMax + 7 {
-		l.NoteOften(Record{Identity: "shop", Action: "call", Target: fmt.Sprint(i), Outcome: Unauthenticated})
+		l.NoteOften(Record{Identity: "shop", Action: "call", Target: fmt.Sprint(i), Outcome: OK})
 	}
 	l.Flush(t.Context())
 	if n := len(f.all(l)); n != written+mergedMax || f.lost != 7 {

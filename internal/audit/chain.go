@@ -64,7 +64,7 @@ func (l *Log) readHead(ctx context.Context) error {
 		begin = l.oldest()
 	}
 	for r, err := range l.between(ctx, begin, max(begin, l.Clock.Now()).Add(24*time.Hour)) {
-		if err != nil {
+		if err != nil && !errors.Is(err, store.ErrCorrupt) { // Verify tells of what is damaged
 			return err
 		}
 		if r.Seq > l.head.Seq {
@@ -111,15 +111,15 @@ func (l *Log) Verify(ctx context.Context) (Verification, error) {
 		return Verification{}, ErrNotChained
 	}
 	l.Flush(ctx)
-	l.writing <- struct{}{}
-	defer func() { <-l.writing }()
-	if l.headRow.Version == 0 {
-		if err := l.readHead(ctx); err != nil {
-			return Verification{}, err
-		}
+	head, until, err := l.end(ctx)
+	if err != nil {
+		return Verification{}, err
 	}
 	var v Verification
-	for r, err := range l.between(ctx, l.oldest(), max(l.Clock.Now(), l.rowAt)) {
+	for r, err := range l.between(ctx, l.oldest(), until) {
+		if err == nil && r.Seq > head.Seq && r.Seq == v.Last+1 { // written since
+			break
+		}
 		if err != nil && !errors.Is(err, store.ErrCorrupt) {
 			return v, err
 		}
@@ -128,10 +128,26 @@ func (l *Log) Verify(ctx context.Context) (Verification, error) {
 			return v, nil
 		}
 	}
-	if v.Last != l.head.Seq || !bytes.Equal(v.Head, l.head.Hash) {
-		v.Problem = fmt.Sprintf("the chain ends with record %d, and %d was written last", v.Last, l.head.Seq)
+	if v.Last != head.Seq || !bytes.Equal(v.Head, head.Hash) {
+		v.Problem = fmt.Sprintf("the chain ends with record %d, and %d was written last", v.Last, head.Seq)
 	}
 	return v, nil
+}
+
+// end returns the last record that was written, and the day of its row.
+func (l *Log) end(ctx context.Context) (head Record, at task.Instant, err error) {
+	select {
+	case l.writing <- struct{}{}:
+		defer func() { <-l.writing }()
+	case <-ctx.Done():
+		return head, 0, context.Cause(ctx)
+	}
+	if l.headRow.Version == 0 {
+		if err := l.readHead(ctx); err != nil {
+			return head, 0, err
+		}
+	}
+	return l.head, max(l.Clock.Now(), l.rowAt), nil
 }
 
 // next checks that a record follows.

@@ -36,7 +36,9 @@ func parseCursor(text string) (cursor, error) {
 // List returns up to limit records from since until before until, oldest first, that come after a cursor; an
 // empty one means from the beginning. next is the cursor for the records that follow; empty: there are none.
 func (l *Log) List(ctx context.Context, since, until task.Instant, after string, limit int) (records []Record, next string, err error) {
-	from := cursor{kind: kindOf(max(since, l.oldest()))}
+	until = min(until, l.Clock.Now().Add(24*time.Hour)) // those of a clock that was set back included
+	since = min(max(since, l.oldest()), until)
+	from := cursor{kind: kindOf(since)}
 	if after != "" {
 		if from, err = parseCursor(after); err != nil {
 			return nil, "", err
@@ -99,7 +101,7 @@ func (l *Log) between(ctx context.Context, begin, end task.Instant) iter.Seq2[Re
 func (l *Log) places(ctx context.Context, from cursor, until task.Instant, failed *error) iter.Seq2[cursor, Record] {
 	return func(yield func(cursor, Record) bool) {
 		day, _ := time.Parse(kindForm, from.kind)
-		for _, kind := range daysBetween(task.InstantOf(day), until) {
+		for _, kind := range daysBetween(min(max(task.InstantOf(day), l.oldest()), until), until) {
 			rows, err := l.Rows.Controls(ctx, kind)
 			if err != nil {
 				*failed = fmt.Errorf("read audit records: %w", err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,11 +29,14 @@ const (
 	sweepDays = 31
 	// mergeEvery is for how long acts that programs do often become one record.
 	mergeEvery = 10 * time.Second
-	// mergedMax bounds the records that are merged at a time, and the records of a row.
-	mergedMax = 256
-	// strangersMax bounds those of them that are of calls of nobody, which anyone can make: all others are
-	// one record.
-	strangersMax = 8
+	// mergedMax bounds the records that are merged at a time, rowRecordsMax those of a row.
+	mergedMax     = 1024
+	rowRecordsMax = 64
+	// refusalsMax bounds those of them that are of refused calls of one identity, or of nobody: whoever makes
+	// them chooses their targets. All others are one record.
+	refusalsMax = 8
+	// identitiesMax bounds the identities whose refusals are told apart.
+	identitiesMax = 64
 	// writeMax bounds the write of a record, for which its act waits.
 	writeMax = 5 * time.Second
 	// textBytesMax bounds a text of a record, such as the names of a call.
@@ -76,15 +80,15 @@ type Log struct {
 	head    Record        // of the chain: Seq and Hash; of Seq 0 before it is read
 	headRow store.Control
 
-	mu        sync.Mutex
-	merged    map[act]*Record // not written yet
-	strangers int             // of them, those of calls of nobody, and more
-	left      int             // acts that found no room since the last flush
+	mu       sync.Mutex
+	merged   map[act]*Record // not written yet
+	refusals map[string]int  // of them, by identity, without those that stand for others
+	left     int             // acts that found no room since the last flush
 }
 
 const (
 	nobody = "-"      // the identity of a call that showed none
-	others = "others" // stands for addresses and targets
+	others = "others" // stands for addresses, actions and targets
 )
 
 // act is what records that are merged have in common.
@@ -94,7 +98,7 @@ type act struct{ identity, from, action, target, outcome string }
 func New(c Config) *Log {
 	c.Keep = cmp.Or(c.Keep, KeepDefault)
 	return &Log{
-		Config: c, process: fmt.Sprintf("%08x", uint32(c.Clock.Uint64())), writing: make(chan struct{}, 1), merged: map[act]*Record{},
+		Config: c, process: fmt.Sprintf("%08x", uint32(c.Clock.Uint64())), writing: make(chan struct{}, 1), merged: map[act]*Record{}, refusals: map[string]int{},
 	}
 }
 
@@ -122,10 +126,15 @@ func (l *Log) NoteOften(r Record) {
 	key := act{r.Identity, r.From, r.Action, r.Target, r.Outcome}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.Identity == nobody && l.merged[key] == nil {
-		if l.strangers++; l.strangers > strangersMax {
-			r.From, r.Target = others, others
-			key.from, key.target = others, others
+	if r.Outcome != OK && l.merged[key] == nil {
+		if n := l.refusals[r.Identity]; n < refusalsMax && (n > 0 || len(l.refusals) < identitiesMax) {
+			l.refusals[r.Identity]++
+		} else {
+			r.From, r.Action, r.Target = others, others, others
+			if n == 0 {
+				r.Identity = others
+			}
+			key = act{r.Identity, r.From, r.Action, r.Target, r.Outcome}
 		}
 	}
 	switch known := l.merged[key]; {
@@ -157,7 +166,7 @@ func (l *Log) complete(r *Record) {
 func (l *Log) Flush(ctx context.Context) {
 	l.mu.Lock()
 	merged, left := l.merged, l.left
-	l.merged, l.left, l.strangers = map[act]*Record{}, 0, 0
+	l.merged, l.left, l.refusals = map[act]*Record{}, 0, map[string]int{}
 	l.mu.Unlock()
 	if left > 0 {
 		l.Log.WarnContext(ctx, "too many different acts for the audit log", slog.Int("not_recorded", left))
@@ -171,8 +180,10 @@ func (l *Log) Flush(ctx context.Context) {
 		records = append(records, *r)
 	}
 	sortByTime(records)
-	if err := l.write(ctx, records); err != nil {
-		l.lost(ctx, records, err)
+	for part := range slices.Chunk(records, rowRecordsMax) {
+		if err := l.write(ctx, part); err != nil {
+			l.lost(ctx, part, err)
+		}
 	}
 }
 

@@ -81,16 +81,16 @@ func (s lambdas) UpdateLambda(ctx context.Context, r *kinesinv1.UpdateLambdaRequ
 	return response, err
 }
 
-// DeleteLambda needs admin on the lambda. A deletion that takes several calls is recorded when it is
-// complete.
+// DeleteLambda needs admin on the lambda. Of a deletion that takes several calls each is recorded that dropped
+// tasks, and the last.
 func (s lambdas) DeleteLambda(ctx context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
 	if err := s.allow(ctx, actDeleteLambda, access.Admin, r.GetName()); err != nil {
 		return nil, err
 	}
 	before := s.current(ctx, r.GetName())
 	response, err := s.next.DeleteLambda(ctx, r)
-	if err != nil || !response.GetMore() {
-		s.note(ctx, audit.Record{Action: actDeleteLambda, Target: r.GetName(), Before: before}, err)
+	if err != nil || !response.GetMore() || response.GetDropped() > 0 {
+		s.note(ctx, audit.Record{Action: actDeleteLambda, Target: r.GetName(), Before: before, After: s.settings(response)}, err)
 	}
 	return response, err
 }

@@ -23,9 +23,15 @@ const (
 	actBackup         = "backup"
 )
 
-// Execute refuses a worker that may not run the tasks of a lambda. The WorkerService asks it for each lambda
-// that a call names, since it alone reads the messages of a stream.
+// Execute refuses a worker that may not run the tasks of a lambda; without one, of any lambda. The
+// WorkerService asks it for each lambda that a call names, since it alone reads the messages of a stream.
 func (g *Guard) Execute(ctx context.Context, lambda string) error {
+	c := access.From(ctx)
+	if allowed := c.Grants.Have(access.Execute); lambda == "" && !allowed {
+		return g.deny(c, actExecute, access.Execute, "")
+	} else if lambda == "" {
+		return nil
+	}
 	return g.allow(ctx, actExecute, access.Execute, lambda)
 }
 

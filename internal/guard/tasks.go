@@ -33,10 +33,13 @@ func (g *Guard) Tasks(next kinesinv1connect.TaskServiceHandler) kinesinv1connect
 }
 
 // Schedule needs schedule on the collection of each item. A request id becomes the id of the task, and so
-// could name the task of another lambda. Therefore that of a caller who may not schedule everywhere counts
-// for this caller alone.
+// could name the task of somebody else. Therefore that of a caller who may not do everything counts for this
+// caller alone, unless it is bound to the lambda and collection.
 func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 	c := access.From(ctx)
+	if c.Grants.AllowEverything() {
+		return s.next.Schedule(ctx, r)
+	}
 	if !c.Grants.AllowAll(access.Schedule) {
 		lambda, collection := "", ""
 		for i, item := range r.GetItems() { // most calls have items of one lambda and collection
@@ -47,21 +50,26 @@ func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kin
 				return nil, s.deny(c, actSchedule, access.Schedule, nameIn(c, access.Schedule, lambda, collection))
 			}
 		}
-		for _, item := range r.GetItems() {
-			item.RequestId = ownRequestID(c.Name, item.GetRequestId())
-		}
+	}
+	for _, item := range r.GetItems() {
+		item.RequestId = ownRequestID(c.Name, item)
 	}
 	return s.next.Schedule(ctx, r)
 }
 
-// ownRequestID returns the request id as it counts for an identity. One that is no UUID stays as it is, to be
-// refused.
-func ownRequestID(identity string, id []byte) []byte {
-	if len(id) != len(task.ID{}) {
-		return id
+// ownRequestID returns the request id of an item as it counts for an identity. One that is no UUID stays as it
+// is, to be refused.
+func ownRequestID(identity string, item *kinesinv1.ScheduleItem) []byte {
+	sent := item.GetRequestId()
+	if len(sent) != len(task.ID{}) {
+		return sent
 	}
-	own := task.ID(id).OwnedBy(identity)
-	return own[:]
+	id := task.ID(sent)
+	if id == id.BoundTo(item.GetLambda(), item.GetCollection()) {
+		return sent
+	}
+	id = id.OwnedBy(identity)
+	return id[:]
 }
 
 // nameIn names what a verb is missing on: a lambda, or one collection of it.
@@ -142,7 +150,7 @@ func (s tasks) visible(ctx context.Context, response *kinesinv1.GetResponse, v a
 	for _, result := range response.GetResults() {
 		if t := result.GetTask(); t != nil && !c.Grants.AllowIn(v, t.GetLambda(), t.GetCollection()) {
 			result.Task = nil
-			result.Problem = api.ProblemOf(denied(c, v, nameIn(c, v, t.GetLambda(), t.GetCollection())))
+			result.Problem = api.ProblemOf(s.deny(c, "task."+string(v), v, nameIn(c, v, t.GetLambda(), t.GetCollection())))
 		}
 	}
 	return response

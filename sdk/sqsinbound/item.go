@@ -35,6 +35,9 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 		return nil, 0, err
 	}
 	made := task.NewID(now, c.clock.Uint64(), c.clock.Uint64())
+	if c.codec != nil {
+		made = made.BoundTo(item.Lambda, "")
+	}
 	id, err := c.sealer.Seal(task.InboundToken{ID: made, Due: due, Lambda: item.Lambda, Priority: item.Priority})
 	if err != nil {
 		return nil, 0, invalid("%v", err)

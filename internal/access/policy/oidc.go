@@ -26,6 +26,8 @@ const (
 	issuerTimeout = 5 * time.Second
 	// discoverEvery is how often, at most, an issuer that did not answer is asked for its keys' address.
 	discoverEvery = 10 * time.Second
+	// keysFor is for how long keys are used that an issuer may have withdrawn.
+	keysFor = 10 * time.Minute
 	// earlyMax is how far a token's not-before time may be ahead of the server's clock.
 	earlyMax = time.Minute
 )
@@ -49,7 +51,7 @@ type Verifier struct {
 type issuerKeys struct {
 	of       issuer
 	verifier *oidc.IDTokenVerifier // nil: not discovered yet
-	tryAt    time.Duration         // in monotonic time
+	tryAt    time.Duration         // in monotonic time; of a verifier: when it is made anew
 	failure  error
 }
 
@@ -142,19 +144,27 @@ func (v *Verifier) verifierOf(ctx context.Context, of *issuer) (*oidc.IDTokenVer
 		v.verifies[of.URL] = keys
 	}
 	now := clock.Mono(v.clock)
-	if keys.verifier != nil || now < keys.tryAt {
+	if now < keys.tryAt {
 		defer v.mu.Unlock()
 		return keys.verifier, keys.failure
 	}
 	keys.tryAt = now + discoverEvery
-	keys.failure = fmt.Errorf("%w yet: try again", ErrIssuer) // for calls meanwhile
+	if keys.verifier == nil {
+		keys.failure = fmt.Errorf("%w yet: try again", ErrIssuer) // for calls meanwhile
+	}
 	v.mu.Unlock()
 
 	verifier, err := v.discover(ctx, of)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	keys.verifier, keys.failure = verifier, err
-	return verifier, err
+	switch {
+	case err == nil:
+		keys.verifier, keys.failure = verifier, nil
+		keys.tryAt = now + keysFor
+	case keys.verifier == nil:
+		keys.failure = err
+	}
+	return keys.verifier, keys.failure
 }
 
 func sameIssuer(a, b *issuer) bool {

@@ -298,18 +298,29 @@ func (p *Policy) ByToken(token string) (access.Identity, bool) {
 // Roots returns the certificates of those who sign client certificates; nil if no identity has one.
 func (p *Policy) Roots() *x509.CertPool { return p.roots }
 
-// ByCertificate returns the identity of a client certificate, whose signature the caller has verified: that
-// of one of its URIs, or of one of its DNS names.
-func (p *Policy) ByCertificate(c *x509.Certificate) (access.Identity, bool) {
-	for _, uri := range c.URIs {
+// ByCertificate returns the identity of the certificates of a client, its own first: that of one of its URIs,
+// or of one of its DNS names. They are verified each time, because a connection may outlive them.
+func (p *Policy) ByCertificate(chain []*x509.Certificate) (access.Identity, error) {
+	if p.roots == nil || len(chain) == 0 {
+		return access.Identity{}, errors.New("the policy takes no client certificates")
+	}
+	own, others := chain[0], x509.NewCertPool()
+	for _, c := range chain[1:] {
+		others.AddCert(c)
+	}
+	_, err := own.Verify(x509.VerifyOptions{Roots: p.roots, Intermediates: others, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	if err != nil {
+		return access.Identity{}, fmt.Errorf("the client certificate of this call is not accepted: %w", err)
+	}
+	for _, uri := range own.URIs {
 		if name, found := p.uris[uri.String()]; found {
-			return p.identities[name], true
+			return p.identities[name], nil
 		}
 	}
-	for _, dns := range c.DNSNames {
+	for _, dns := range own.DNSNames {
 		if name, found := p.dns[dns]; found {
-			return p.identities[name], true
+			return p.identities[name], nil
 		}
 	}
-	return access.Identity{}, false
+	return access.Identity{}, errors.New("the policy has no identity with a name of the client certificate of this call")
 }

@@ -1,8 +1,8 @@
 package policy
 
 import (
+	"crypto/tls"
 	"crypto/x509"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -120,36 +120,40 @@ func TestARefusedFileLeavesThePolicyInForce(t *testing.T) {
 }
 
 func TestByCertificate(t *testing.T) {
-	p, err := Parse([]byte("client_ca_file: " + tlstest.New(t).File + `
+	ours, others := tlstest.New(t), tlstest.New(t)
+	p, err := Parse([]byte("client_ca_file: " + ours.File + `
 identities:
   - name: biller
     certificate: {uri: "spiffe://example.org/billing"}
-  - name: host
-    certificate: {dns: worker.example.org}
 `))
 	if err != nil || p.Roots() == nil {
 		t.Fatal(err)
 	}
-	uri := func(text string) []*url.URL {
-		u, err := url.Parse(text)
+	of := func(raw [][]byte) []*x509.Certificate {
+		c, err := x509.ParseCertificate(raw[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		return []*url.URL{u}
+		return []*x509.Certificate{c}
+	}
+	server, err := tls.LoadX509KeyPair(ours.CertFile, ours.KeyFile)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		cert x509.Certificate
-		want string
+		chain []*x509.Certificate
+		says  string
 	}{
-		"uri":               {x509.Certificate{URIs: uri("spiffe://example.org/billing")}, "biller"},
-		"dns":               {x509.Certificate{DNSNames: []string{"other", "worker.example.org"}}, "host"},
-		"another uri":       {x509.Certificate{URIs: uri("spiffe://example.org/billing/x")}, ""},
-		"a dns name as uri": {x509.Certificate{URIs: uri("worker.example.org")}, ""},
-		"none":              {x509.Certificate{}, ""},
+		"its own":            {of(ours.Client("spiffe://example.org/billing").Certificate), ""},
+		"another name":       {of(ours.Client("spiffe://example.org/billing/x").Certificate), "no identity"},
+		"signed by another":  {of(others.Client("spiffe://example.org/billing").Certificate), "unknown authority"},
+		"expired":            {of(ours.Expired("spiffe://example.org/billing").Certificate), "expired"},
+		"that of the server": {of(server.Certificate), "no identity"},
+		"none":               {nil, "takes no client certificates"},
 	} {
-		id, found := p.ByCertificate(&c.cert)
-		if id.Name != c.want || found != (c.want != "") {
-			t.Errorf("%s: %+v, %v", name, id, found)
+		id, err := p.ByCertificate(c.chain)
+		if (err == nil) != (c.says == "") || (err == nil) != (id.Name == "biller") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %+v, %v", name, id, err)
 		}
 	}
 }
