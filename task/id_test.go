@@ -166,7 +166,7 @@ func TestInstants(t *testing.T) {
 }
 
 func TestWhoseAnIDIs(t *testing.T) {
-	id := NewID(FromMillis(1_800_000_000_000), 1, 2)
+	id := task.NewID(task.FromMillis(1_800_000_000_000), 1, 2)
 	own := id.OwnedBy("a")
 	made, is := own.Made()
 	if was, _ := id.Made(); own == id || own == id.OwnedBy("b") || own != id.OwnedBy("a") || !is || made != was {
@@ -177,7 +177,7 @@ func TestWhoseAnIDIs(t *testing.T) {
 		bound == bound.BoundTo("mai", "c") || bound == bound.BoundTo("mailc", "") {
 		t.Errorf("%s became %s", id, bound)
 	}
-	if IDOf([]byte("x")).BoundTo("a", "").IsDerived() != true {
+	if task.IDOf([]byte("x")).BoundTo("a", "").IsDerived() != true {
 		t.Error("the version is gone")
 	}
 }

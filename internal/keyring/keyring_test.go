@@ -77,10 +77,10 @@ type fixture struct {
 	rows *rows
 }
 
-func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
+func inBubble(t *testing.T, test func(f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(t, &fixture{t, &rows{Store: store.New(mem.New(), store.Config{Clock: clock.Real()})}})
+		test(&fixture{t, &rows{Store: store.New(mem.New(), store.Config{Clock: clock.Real()})}})
 	})
 }
 
@@ -181,8 +181,7 @@ func opens(r *keyring.Ring, id string) bool {
 // Ids and messages by either of two servers are opened by both, all through a rotation, and the new key seals
 // only after the overlap.
 func TestServersAgreeThroughARotation(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		a, b := f.running(), f.running()
 		old, keyed := task.Task{ID: task.NewID(clock.Real().Now(), 1, 2), Due: 1e9}, task.Task{ID: token.ID, Created: clock.Real().Now(), Due: 1e9}
 		oldID, keyedID := a.IDs().SealTask(&old), b.IDs().SealTask(&keyed)
@@ -193,36 +192,36 @@ func TestServersAgreeThroughARotation(t *testing.T) {
 			if step == 40 {
 				rotated = time.Now()
 				if k := f.rotate(b).Key; k.Number != 2 || k.State != keyring.StateWaiting {
-					t.Fatalf("%v", k)
+					f.Fatalf("%v", k)
 				}
 			}
 			for i, r := range []*keyring.Ring{a, b} {
 				id := r.IDs().Seal(token)
 				isNew := strings.HasPrefix(id, "k2")
 				if since := time.Since(rotated); isNew && (rotated.IsZero() || since < keyring.Overlap) || !isNew && !rotated.IsZero() && since > keyring.Overlap+keyring.ReadEvery {
-					t.Fatalf("%d sealed %s %v after the rotation", i, id, since)
+					f.Fatalf("%d sealed %s %v after the rotation", i, id, since)
 				}
 				ids, bodies = append(ids, id), append(bodies, r.Inbound().SealMessage([]byte("m")))
 			}
 			for i, r := range []*keyring.Ring{a, b} {
 				if r.IDs().SealTask(&old) != oldID || r.IDs().SealTask(&keyed) != keyedID {
-					t.Fatalf("%d gives a task another id", i)
+					f.Fatalf("%d gives a task another id", i)
 				}
 				for n := max(0, len(ids)-20); n < len(ids); n++ {
 					if _, _, err := r.Inbound().OpenMessage(bodies[n]); err != nil || !opens(r, ids[n]) {
-						t.Fatalf("%d does not open id or message %d: %v", i, n, err)
+						f.Fatalf("%d does not open id or message %d: %v", i, n, err)
 					}
 				}
 			}
 			time.Sleep(5 * time.Second)
 		}
 		if got := f.states(a); got != "1 retired, 2 sealing" {
-			t.Errorf("%s", got)
+			f.Errorf("%s", got)
 		}
 		fresh := f.open()
 		for n, id := range ids {
 			if !opens(fresh, id) {
-				t.Fatalf("a server that starts later does not open id %d", n)
+				f.Fatalf("a server that starts later does not open id %d", n)
 			}
 		}
 	})
@@ -231,16 +230,15 @@ func TestServersAgreeThroughARotation(t *testing.T) {
 // A server that has not read the ring for long reads it for a key that it does not know; forged numbers cost
 // few reads.
 func TestAnUnknownKeyIsLookedUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		a, behind := f.open(), f.open()
 		f.rotate(a)
 		time.Sleep(keyring.Overlap)
-		if err := a.Read(t.Context()); err != nil {
-			t.Fatal(err)
+		if err := a.Read(f.Context()); err != nil {
+			f.Fatal(err)
 		}
 		if id := a.IDs().Seal(token); !strings.HasPrefix(id, "k2") || !opens(behind, id) {
-			t.Errorf("%s is not opened", id)
+			f.Errorf("%s is not opened", id)
 		}
 		time.Sleep(time.Minute)
 		raw := make([]byte, 43)
@@ -249,56 +247,54 @@ func TestAnUnknownKeyIsLookedUp(t *testing.T) {
 		before := f.rows.reads.Load()
 		for range 1000 {
 			if _, err := behind.IDs().Open(forged); !errors.Is(err, task.ErrBadID) {
-				t.Fatal(err)
+				f.Fatal(err)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		if reads := f.rows.reads.Load() - before; reads == 0 || reads > 11 {
-			t.Errorf("%d reads in 10 s", reads)
+			f.Errorf("%d reads in 10 s", reads)
 		}
 		f.rows.fail(store.ErrUnreachable)
 		if _, err := behind.IDs().Open(forged); !errors.Is(err, task.ErrBadID) {
-			t.Error(err)
+			f.Error(err)
 		}
 	})
 }
 
 func TestOfSeveralRotationsAtOnceOneWins(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		rings := []*keyring.Ring{f.open(), f.open(), f.open()}
 		var wg sync.WaitGroup
 		var won, refused atomic.Int32
 		for i := range 12 {
 			wg.Go(func() {
-				_, err := rings[i%3].RotateKeys(t.Context(), &kinesinv1.RotateKeysRequest{})
+				_, err := rings[i%3].RotateKeys(f.Context(), &kinesinv1.RotateKeysRequest{})
 				if err == nil {
 					won.Add(1)
 					return
 				}
 				refused.Add(1)
-				wantRefusal(t, err, kinesinv1.Reason_REASON_EXISTS, "key 2 was added at 2000-01-01T00:00:00Z and seals from 2000-01-01T00:15:00Z on")
+				wantRefusal(f.T, err, kinesinv1.Reason_REASON_EXISTS, "key 2 was added at 2000-01-01T00:00:00Z and seals from 2000-01-01T00:15:00Z on")
 			})
 		}
 		wg.Wait()
 		if won.Load() != 1 || refused.Load() != 11 {
-			t.Errorf("%d won, %d were refused", won.Load(), refused.Load())
+			f.Errorf("%d won, %d were refused", won.Load(), refused.Load())
 		}
 		time.Sleep(keyring.Overlap)
 		// The other one comes between the read and the write.
 		f.rows.put = func() { f.rotate(rings[1]) }
-		_, err := rings[0].RotateKeys(t.Context(), &kinesinv1.RotateKeysRequest{})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_EXISTS, "key 3 was added")
+		_, err := rings[0].RotateKeys(f.Context(), &kinesinv1.RotateKeysRequest{})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_EXISTS, "key 3 was added")
 		if got := f.states(rings[2]); got != "1 retired, 2 sealing, 3 waiting" {
-			t.Errorf("%s", got)
+			f.Errorf("%s", got)
 		}
 	})
 }
 
 // A retired key verifies messages for a while and ids for long; then a rotation removes it.
 func TestRetirement(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		r := f.open()
 		id, body, page := r.IDs().Seal(token), r.Inbound().SealMessage([]byte("m")), r.Pages().Seal("l", []byte("{}"))
 		f.rotate(r)
@@ -307,17 +303,17 @@ func TestRetirement(t *testing.T) {
 		check := func(at time.Duration, ids bool, message error) {
 			t.Helper()
 			time.Sleep(time.Until(retired.Add(at)))
-			if err := r.Read(t.Context()); err != nil {
-				t.Fatal(err)
+			if err := r.Read(f.Context()); err != nil {
+				f.Fatal(err)
 			}
 			if opens(r, id) != ids {
-				t.Errorf("after %v: id opened: %v", at, !ids)
+				f.Errorf("after %v: id opened: %v", at, !ids)
 			}
 			if _, _, err := r.Inbound().OpenMessage(body); !errors.Is(err, message) {
-				t.Errorf("after %v: %v, want %v", at, err, message)
+				f.Errorf("after %v: %v, want %v", at, err, message)
 			}
 			if _, opened := r.Pages().Open("l", page); opened != (message == nil) {
-				t.Errorf("after %v: page token opened: %v", at, opened)
+				f.Errorf("after %v: page token opened: %v", at, opened)
 			}
 		}
 		check(0, true, nil)
@@ -325,54 +321,53 @@ func TestRetirement(t *testing.T) {
 		check(keyring.MessagesFor, true, task.ErrKeyGone)
 		check(idsFor-time.Second, true, task.ErrKeyGone)
 		if removed := f.rotate(r).Removed; len(removed) != 0 {
-			t.Errorf("removed %v", removed)
+			f.Errorf("removed %v", removed)
 		}
 		check(idsFor+keyring.Overlap, true, task.ErrKeyGone) // nothing is removed but by a rotation
 		if got := f.states(r); got != "1 expired, 2 retired, 3 sealing" {
-			t.Errorf("%s", got)
+			f.Errorf("%s", got)
 		}
 		if removed := f.rotate(r).Removed; !slices.Equal(removed, []uint32{1}) {
-			t.Errorf("removed %v", removed)
+			f.Errorf("removed %v", removed)
 		}
 		check(idsFor+keyring.Overlap, false, task.ErrKeyGone)
-		if _, err := f.rows.Control(t.Context(), "secret", "public-ids"); !errors.Is(err, store.ErrNotFound) {
-			t.Errorf("the first secret is kept: %v", err)
+		if _, err := f.rows.Control(f.Context(), "secret", "public-ids"); !errors.Is(err, store.ErrNotFound) {
+			f.Errorf("the first secret is kept: %v", err)
 		}
 		if again := f.open(); opens(again, id) || !opens(again, r.IDs().Seal(token)) {
-			t.Error("a server that starts later has another ring")
+			f.Error("a server that starts later has another ring")
 		}
 		if k := f.list(r)[0]; time.UnixMicro(k.RetiredMicros).Add(idsFor) != time.UnixMicro(k.VerifiesUntilMicros) ||
 			time.UnixMicro(k.RetiredMicros).Add(keyring.MessagesFor) != time.UnixMicro(k.MessagesUntilMicros) {
-			t.Errorf("%v", k)
+			f.Errorf("%v", k)
 		}
 	})
 }
 
 func TestARingIsBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		r := f.open()
 		for n := range keyring.KeysMax - 1 {
 			if k := f.rotate(r).Key; int(k.Number) != n+2 {
-				t.Fatalf("%v", k)
+				f.Fatalf("%v", k)
 			}
 			time.Sleep(keyring.Overlap)
 		}
 		oldest := f.list(r)[0]
 		until := time.UnixMicro(oldest.VerifiesUntilMicros).UTC()
-		_, err := r.RotateKeys(t.Context(), &kinesinv1.RotateKeysRequest{})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_IN_USE, "128 keys are kept, and no more are: the oldest, key 1, still verifies ids of tasks and may go from "+until.Format(time.RFC3339))
+		_, err := r.RotateKeys(f.Context(), &kinesinv1.RotateKeysRequest{})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_IN_USE, "128 keys are kept, and no more are: the oldest, key 1, still verifies ids of tasks and may go from "+until.Format(time.RFC3339))
 		time.Sleep(time.Until(until))
 		if removed := f.rotate(r).Removed; !slices.Equal(removed, []uint32{1}) {
-			t.Errorf("removed %v", removed)
+			f.Errorf("removed %v", removed)
 		}
 		time.Sleep(idsFor + day)
 		for range 255 - (keyring.KeysMax + 1) {
 			f.rotate(r)
 			time.Sleep(idsFor)
 		}
-		_, err = r.RotateKeys(t.Context(), &kinesinv1.RotateKeysRequest{})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_UNSUPPORTED, "key 255 is the last")
+		_, err = r.RotateKeys(f.Context(), &kinesinv1.RotateKeysRequest{})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_UNSUPPORTED, "key 255 is the last")
 	})
 }
 
@@ -400,90 +395,85 @@ func TestADamagedRing(t *testing.T) {
 		"out of order": {`{"form":1,"keys":[` + key(1, 9) + `,` + key(2, 5) + `]}`, store.ErrCorrupt},
 		"too many":     {`{"form":1,"keys":[` + strings.Repeat(key(1, 0)+",", keyring.KeysMax) + key(2, 0) + `]}`, store.ErrCorrupt},
 	} {
-		inBubble(t, func(t *testing.T, f *fixture) {
-			t.Helper()
+		inBubble(t, func(f *fixture) {
 			r := f.open()
 			f.rotate(r)
 			time.Sleep(keyring.Overlap)
-			if err := r.Read(t.Context()); err != nil {
-				t.Fatal(err)
+			if err := r.Read(f.Context()); err != nil {
+				f.Fatal(err)
 			}
 			id := r.IDs().Seal(token)
 			f.overwrite("keys", c.value)
-			err := r.Read(t.Context())
+			err := r.Read(f.Context())
 			if !errors.Is(err, c.want) || strings.Contains(err.Error(), secret[:10]) {
-				t.Errorf("%s: %v, want %v", name, err, c.want)
+				f.Errorf("%s: %v, want %v", name, err, c.want)
 			}
-			if _, err := r.RotateKeys(t.Context(), &kinesinv1.RotateKeysRequest{}); err == nil {
-				t.Errorf("%s: rotated", name)
+			if _, err := r.RotateKeys(f.Context(), &kinesinv1.RotateKeysRequest{}); err == nil {
+				f.Errorf("%s: rotated", name)
 			}
 			if !opens(r, id) || !opens(r, r.IDs().Seal(token)) {
-				t.Errorf("%s: the running server has lost its keys", name)
+				f.Errorf("%s: the running server has lost its keys", name)
 			}
-			if _, err := keyring.Open(t.Context(), f.config()); !errors.Is(err, c.want) {
-				t.Errorf("%s: a server starts: %v", name, err)
+			if _, err := keyring.Open(f.Context(), f.config()); !errors.Is(err, c.want) {
+				f.Errorf("%s: a server starts: %v", name, err)
 			}
 		})
 	}
 }
 
 func TestARingThatIsGone(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		r := f.open()
 		f.rotate(r)
 		id := r.IDs().Seal(token)
-		if err := f.rows.DeleteControl(t.Context(), f.row("keys")); err != nil {
-			t.Fatal(err)
+		if err := f.rows.DeleteControl(f.Context(), f.row("keys")); err != nil {
+			f.Fatal(err)
 		}
-		if err := r.Read(t.Context()); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"keys" is gone`) || !opens(r, id) {
-			t.Errorf("%v", err)
+		if err := r.Read(f.Context()); !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"keys" is gone`) || !opens(r, id) {
+			f.Errorf("%v", err)
 		}
 	})
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		short := store.Control{Kind: "secret", Name: "public-ids", Version: 1, Value: []byte("short")}
-		if err := f.rows.Store.PutControl(t.Context(), short); err != nil {
-			t.Fatal(err)
+		if err := f.rows.Store.PutControl(f.Context(), short); err != nil {
+			f.Fatal(err)
 		}
-		if _, err := keyring.Open(t.Context(), f.config()); !errors.Is(err, store.ErrCorrupt) {
-			t.Errorf("%v", err)
+		if _, err := keyring.Open(f.Context(), f.config()); !errors.Is(err, store.ErrCorrupt) {
+			f.Errorf("%v", err)
 		}
 	})
 }
 
 // While the store does not answer, the keys that are known stay in use, and time still changes which seals.
 func TestAnOutageOfTheStore(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		r := f.running()
 		f.rotate(r)
 		f.rows.fail(store.ErrUnreachable)
 		time.Sleep(keyring.Overlap + keyring.ReadEvery)
 		if id := r.IDs().Seal(token); !strings.HasPrefix(id, "k2") || !opens(r, id) {
-			t.Errorf("%s", id)
+			f.Errorf("%s", id)
 		}
-		_, err := r.RotateKeys(t.Context(), &kinesinv1.RotateKeysRequest{})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_UNAVAILABLE, "does not answer")
+		_, err := r.RotateKeys(f.Context(), &kinesinv1.RotateKeysRequest{})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_UNAVAILABLE, "does not answer")
 	})
 }
 
 // Of several processes that start first all use one secret.
 func TestTheFirstStart(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		var first *keyring.Ring
 		f.rows.put = func() { first = f.open() }
 		second := f.open()
 		if id := second.IDs().Seal(token); !strings.HasPrefix(id, "k1") || !opens(first, id) || !opens(f.open(), id) {
-			t.Errorf("%s", id)
+			f.Errorf("%s", id)
 		}
 		if got := f.states(second); got != "1 sealing" {
-			t.Errorf("%s", got)
+			f.Errorf("%s", got)
 		}
-		row, err := f.rows.Control(t.Context(), "secret", "public-ids")
+		row, err := f.rows.Control(f.Context(), "secret", "public-ids")
 		if err != nil || !opens(second, task.NewSealer(row.Value).Seal(token)) {
-			t.Errorf("the release before has another secret: %v", err)
+			f.Errorf("the release before has another secret: %v", err)
 		}
 	})
 }
@@ -507,19 +497,18 @@ func (f *fixture) sealer(key string) *task.InboundSealer {
 }
 
 func TestSenders(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		a, b := f.running(), f.running()
 		key := f.add(a, "shop", "mail-*", "invoice", "invoice")
 		body := f.sealer(key).SealMessage([]byte("m"))
 		if _, from, err := b.Inbound().OpenMessage(body); err != nil || from.Name != "shop" || !slices.Equal(from.Lambdas, []string{"invoice", "mail-*"}) {
-			t.Errorf("on another server at once: %v, %v", from, err)
+			f.Errorf("on another server at once: %v, %v", from, err)
 		}
 		if again := f.add(b, "shop", "invoice", "mail-*"); again != key {
-			t.Error("the same sender has another key")
+			f.Error("the same sender has another key")
 		}
 		if again := f.add(b, "shop"); again != key {
-			t.Error("without lambdas it has another key")
+			f.Error("without lambdas it has another key")
 		}
 		var many []string
 		for n := range 101 {
@@ -540,8 +529,8 @@ func TestSenders(t *testing.T) {
 			{"", []string{"*"}, kinesinv1.Reason_REASON_INVALID, "sender name"},
 			{"a.b", []string{"*"}, kinesinv1.Reason_REASON_INVALID, "sender name"},
 		} {
-			_, err := a.AddSender(t.Context(), &kinesinv1.AddSenderRequest{Name: c.name, Lambdas: c.lambdas})
-			wantRefusal(t, err, c.reason, c.say)
+			_, err := a.AddSender(f.Context(), &kinesinv1.AddSenderRequest{Name: c.name, Lambdas: c.lambdas})
+			wantRefusal(f.T, err, c.reason, c.say)
 		}
 
 		// A rotation gives it another key, and the one before is taken for a while.
@@ -551,38 +540,38 @@ func TestSenders(t *testing.T) {
 		later := f.sealer(next).SealMessage([]byte("m"))
 		for _, body := range []string{body, later} {
 			if _, from, err := b.Inbound().OpenMessage(body); err != nil || from.Name != "shop" {
-				t.Errorf("after a rotation: %v, %v", from, err)
+				f.Errorf("after a rotation: %v, %v", from, err)
 			}
 		}
 		if next == key {
-			t.Error("a rotation does not change the key")
+			f.Error("a rotation does not change the key")
 		}
 
 		f.add(a, "other", "*")
-		revoked, err := a.RevokeSender(t.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"})
+		revoked, err := a.RevokeSender(f.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"})
 		if err != nil || revoked.Sender.RevokedMicros == 0 {
-			t.Fatalf("%v, %v", revoked, err)
+			f.Fatalf("%v, %v", revoked, err)
 		}
 		time.Sleep(keyring.ReadEvery + time.Second)
 		for _, r := range []*keyring.Ring{a, b} {
 			for _, body := range []string{body, later} {
 				if _, _, err := r.Inbound().OpenMessage(body); !errors.Is(err, task.ErrSenderRevoked) {
-					t.Errorf("after it was revoked: %v", err)
+					f.Errorf("after it was revoked: %v", err)
 				}
 			}
 		}
-		if again, err := b.RevokeSender(t.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"}); err != nil || again.Sender.RevokedMicros != revoked.Sender.RevokedMicros {
-			t.Errorf("again: %v, %v", again, err)
+		if again, err := b.RevokeSender(f.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"}); err != nil || again.Sender.RevokedMicros != revoked.Sender.RevokedMicros {
+			f.Errorf("again: %v, %v", again, err)
 		}
-		_, err = b.AddSender(t.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"invoice", "mail-*"}})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_EXISTS, "was revoked at")
-		_, err = b.RevokeSender(t.Context(), &kinesinv1.RevokeSenderRequest{Name: "nobody"})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "no sender has that name")
+		_, err = b.AddSender(f.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"invoice", "mail-*"}})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_EXISTS, "was revoked at")
+		_, err = b.RevokeSender(f.Context(), &kinesinv1.RevokeSenderRequest{Name: "nobody"})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_NOT_FOUND, "no sender has that name")
 
 		list := func() (names []string) {
-			response, err := b.ListSenders(t.Context(), &kinesinv1.ListSendersRequest{})
+			response, err := b.ListSenders(f.Context(), &kinesinv1.ListSendersRequest{})
 			if err != nil {
-				t.Fatal(err)
+				f.Fatal(err)
 			}
 			for _, s := range response.Senders {
 				names = append(names, s.Name)
@@ -590,36 +579,35 @@ func TestSenders(t *testing.T) {
 			return names
 		}
 		if names := list(); !slices.Equal(names, []string{"other", "shop"}) {
-			t.Errorf("%v", names)
+			f.Errorf("%v", names)
 		}
 	})
 }
 
 // A revoked sender is kept as long as its ids are verified, so that its name is nobody else's until then.
 func TestARevokedSenderGoesInTheEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		r := f.open()
 		key := f.add(r, "shop", "mail")
 		id, err := f.sealer(key).Seal(task.InboundToken{ID: task.ID{1}, Due: 5000, Lambda: "mail"})
 		if err != nil {
-			t.Fatal(err)
+			f.Fatal(err)
 		}
-		if _, err := r.RevokeSender(t.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"}); err != nil {
-			t.Fatal(err)
+		if _, err := r.RevokeSender(f.Context(), &kinesinv1.RevokeSenderRequest{Name: "shop"}); err != nil {
+			f.Fatal(err)
 		}
 		time.Sleep(idsFor - time.Second)
 		f.add(r, "second", "mail")
 		if _, err := r.Inbound().Open(id); err != nil {
-			t.Errorf("its id: %v", err)
+			f.Errorf("its id: %v", err)
 		}
 		time.Sleep(time.Second)
 		f.add(r, "third", "mail")
 		if _, err := r.Inbound().Open(id); !errors.Is(err, task.ErrBadID) {
-			t.Errorf("its id in the end: %v", err)
+			f.Errorf("its id in the end: %v", err)
 		}
 		if f.add(r, "shop", "mail") == key {
-			t.Error("the next sender of the name has its key")
+			f.Error("the next sender of the name has its key")
 		}
 	})
 }
@@ -634,66 +622,63 @@ func TestADamagedSender(t *testing.T) {
 		"lambdas":   func(o map[string]any) string { o["lambdas"] = []string{}; return "" },
 		"pattern":   func(o map[string]any) string { o["lambdas"] = []string{"a b"}; return "" },
 	} {
-		inBubble(t, func(t *testing.T, f *fixture) {
-			t.Helper()
+		inBubble(t, func(f *fixture) {
 			r := f.open()
 			shop, other := f.sealer(f.add(r, "shop", "mail")), f.sealer(f.add(r, "other", "mail"))
 			var o map[string]any
 			if err := json.Unmarshal(f.row("sender/shop").Value, &o); err != nil {
-				t.Fatal(err)
+				f.Fatal(err)
 			}
 			value := damage(o)
 			if value == "" {
 				raw, err := json.Marshal(o)
 				if err != nil {
-					t.Fatal(err)
+					f.Fatal(err)
 				}
 				value = string(raw)
 			}
 			f.overwrite("sender/shop", value)
-			if err := r.Read(t.Context()); err != nil {
-				t.Fatalf("%s: %v", name, err)
+			if err := r.Read(f.Context()); err != nil {
+				f.Fatalf("%s: %v", name, err)
 			}
 			if _, _, err := r.Inbound().OpenMessage(shop.SealMessage(nil)); !errors.Is(err, task.ErrUnsealed) {
-				t.Errorf("%s: %v", name, err)
+				f.Errorf("%s: %v", name, err)
 			}
 			if _, from, err := r.Inbound().OpenMessage(other.SealMessage([]byte("m"))); err != nil || from.Name != "other" {
-				t.Errorf("%s: the other one: %v", name, err)
+				f.Errorf("%s: the other one: %v", name, err)
 			}
-			if _, err := r.AddSender(t.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"mail"}}); !errors.Is(err, store.ErrCorrupt) {
-				t.Errorf("%s: made again: %v", name, err)
+			if _, err := r.AddSender(f.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"mail"}}); !errors.Is(err, store.ErrCorrupt) {
+				f.Errorf("%s: made again: %v", name, err)
 			}
 			if opened := f.open(); !opens(opened, r.IDs().Seal(token)) {
-				t.Errorf("%s: a server that starts", name)
+				f.Errorf("%s: a server that starts", name)
 			}
 		})
 	}
 }
 
 func TestSendersAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		r := f.open()
 		f.add(r, "first", "mail")
 		value := string(f.row("sender/first").Value)
 		for n := range keyring.SendersMax - 1 {
 			f.overwrite(fmt.Sprintf("sender/s%d", n), value)
 		}
-		_, err := r.AddSender(t.Context(), &kinesinv1.AddSenderRequest{Name: "last", Lambdas: []string{"mail"}})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_IN_USE, "1000 senders")
+		_, err := r.AddSender(f.Context(), &kinesinv1.AddSenderRequest{Name: "last", Lambdas: []string{"mail"}})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_IN_USE, "1000 senders")
 	})
 }
 
 func TestNoSendersWithoutAnInboundQueue(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fixture) {
-		t.Helper()
+	inBubble(t, func(f *fixture) {
 		c := f.config()
 		c.Inbound = false
-		r, err := keyring.Open(t.Context(), c)
+		r, err := keyring.Open(f.Context(), c)
 		if err != nil {
-			t.Fatal(err)
+			f.Fatal(err)
 		}
-		_, err = r.AddSender(t.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"mail"}})
-		wantRefusal(t, err, kinesinv1.Reason_REASON_UNSUPPORTED, "--inbound-queue")
+		_, err = r.AddSender(f.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"mail"}})
+		wantRefusal(f.T, err, kinesinv1.Reason_REASON_UNSUPPORTED, "--inbound-queue")
 	})
 }
