@@ -32,12 +32,13 @@ func NewID(now Instant, a, b uint64) (id ID) {
 	return id.versioned(7)
 }
 
-// boundBytes is how much of a bound id says what it is bound to: enough that it fits the id of no other task by
-// chance, and so little that ids of one millisecond stay distinct by 50 random bits.
+// boundBytes is how much of a bound id says what it is bound to: enough that it fits the id of no other task
+// by chance, and so little that ids of one millisecond stay distinct by 50 random bits.
 const boundBytes = 3
 
 // BoundTo returns the id with its last bytes derived from the others, a lambda and a collection. A caller who
-// needs to know the id beforehand, to encrypt the payload for it, chooses such a one: OwnedBy changes the others.
+// needs to know the id beforehand, to encrypt the payload for it, chooses such a one: OwnedBy changes the
+// others.
 func (id ID) BoundTo(lambda, collection string) ID {
 	rest := len(id) - boundBytes
 	sum := IDOf(id[:rest], []byte(lambda), []byte{0}, []byte(collection))

@@ -81,8 +81,8 @@ func (s lambdas) UpdateLambda(ctx context.Context, r *kinesinv1.UpdateLambdaRequ
 	return response, err
 }
 
-// DeleteLambda needs admin on the lambda. Of a deletion that takes several calls each is recorded that dropped
-// tasks, and the last.
+// DeleteLambda needs admin on the lambda. Of a deletion that takes several calls each is recorded that
+// dropped tasks, and the last.
 func (s lambdas) DeleteLambda(ctx context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
 	if err := s.allow(ctx, actDeleteLambda, access.Admin, r.GetName()); err != nil {
 		return nil, err

@@ -57,8 +57,8 @@ func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kin
 	return s.next.Schedule(ctx, r)
 }
 
-// ownRequestID returns the request id of an item as it counts for an identity. One that is no UUID stays as it
-// is, to be refused.
+// ownRequestID returns the request id of an item as it counts for an identity. One that is no UUID stays as
+// it is, to be refused.
 func ownRequestID(identity string, item *kinesinv1.ScheduleItem) []byte {
 	sent := item.GetRequestId()
 	if len(sent) != len(task.ID{}) {
