@@ -54,7 +54,7 @@ func (s *Service) stillExecutes(ctx context.Context, sess *session) error {
 	if s.Execute == nil || sess.terms.Lambdas == "" {
 		return nil
 	}
-	for _, lambda := range strings.Split(sess.terms.Lambdas, ",") {
+	for lambda := range strings.SplitSeq(sess.terms.Lambdas, ",") {
 		if err := s.Execute(ctx, lambda); err != nil {
 			return err
 		}
