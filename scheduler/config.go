@@ -31,6 +31,8 @@ const (
 	// FlightRowsDefault bounds the tasks in flight that one process remembers, over all its partitions. Tasks
 	// beyond it are checked with the next full scan.
 	FlightRowsDefault = 1 << 18
+	// IdleLoopsDefault is how many loops there are before idle partitions have none.
+	IdleLoopsDefault = 256
 )
 
 // Partitions are handed over without a gap: the next owner first reads a partition ahead (then it is warm)
@@ -172,6 +174,7 @@ type Config struct {
 	Lead          time.Duration // 0: LeadDefault
 	LookaheadRows int           // 0: LookaheadRowsDefault
 	FlightRows    int           // 0: FlightRowsDefault
+	IdleLoops     int           // 0: IdleLoopsDefault; negative: none
 }
 
 // Hooks are called when something happened. A nil hook is not called.
@@ -208,6 +211,9 @@ func (c Config) withDefaults() Config {
 	c.Lead = cmp.Or(c.Lead, LeadDefault)
 	c.LookaheadRows = cmp.Or(c.LookaheadRows, LookaheadRowsDefault)
 	c.FlightRows = cmp.Or(c.FlightRows, FlightRowsDefault)
+	if c.IdleLoops = cmp.Or(c.IdleLoops, IdleLoopsDefault); c.IdleLoops < 0 {
+		c.IdleLoops = 0
+	}
 	if c.Handover == nil {
 		c.Handover = noHandover{}
 	}

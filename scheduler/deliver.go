@@ -76,6 +76,10 @@ func newDeliverMode(l *loop) *deliverMode {
 
 func (d *deliverMode) shift(by time.Duration) { d.retries.shift(by) }
 
+func (d *deliverMode) rests() bool {
+	return d.batches.running == 0 && len(d.waiting) == 0 && d.breaker.failures == 0
+}
+
 // dispatchDue implements mode: it starts batches for what is due within the lead, retries first.
 func (d *deliverMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 	now := d.now()

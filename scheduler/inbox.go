@@ -29,8 +29,18 @@ const (
 
 // inbox holds what other goroutines tell a loop.
 type inbox struct {
-	mu sync.Mutex // guards news
+	mu sync.Mutex // guards what follows
 	news
+	closed bool // the loop has ended, because its partition is idle
+}
+
+// close takes no more news; false if there is some.
+func (in *inbox) close() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n := &in.news
+	in.closed = len(n.hints) == 0 && len(n.done) == 0 && n.missed.IsZero() && !n.checkAll && !n.makeForeign
+	return in.closed
 }
 
 // news is what a loop was told since the last round.
@@ -51,18 +61,23 @@ func (in *inbox) take() news {
 	return all
 }
 
-// add adds a hint. What does not fit is found by the next read-ahead, which begins no later than there.
-func (in *inbox) add(t *task.Task, kind hintKind) {
+// add adds a hint; false if the inbox is closed. What does not fit is found by the next read-ahead, which
+// begins no later than there.
+func (in *inbox) add(t *task.Task, kind hintKind) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if in.closed {
+		return false
+	}
 	if len(in.hints) < hintsMax {
 		in.hints = append(in.hints, hint{*t, kind})
-		return
+		return true
 	}
 	if in.missed.IsZero() || t.WakeRow.At < in.missed {
 		in.missed = t.WakeRow.At
 	}
 	in.checkAll = in.checkAll || kind == hintAwake // what is known of it may be older
+	return true
 }
 
 // addDone adds a finished task.

@@ -34,6 +34,8 @@ type mode interface {
 	next(now task.Instant) (at task.Instant, room <-chan struct{})
 	// shift is called when the wall clock was set.
 	shift(by time.Duration)
+	// rests reports whether nothing is under way that is not in flight.
+	rests() bool
 	// end waits for what is under way, when the partition goes to another process or ctx ended.
 	end(ctx context.Context)
 }
@@ -53,6 +55,8 @@ type loop struct {
 	wall      loopClock
 	failures  int // in a row
 	stop      context.CancelFunc
+	rest      func(ctx context.Context) bool // makes the partition idle, so that the loop ends; nil: it never is
+	restFrom  task.Instant                   // when that is tried next
 
 	wake  chan struct{} // has an element when there may be something to do
 	stats loopStats
@@ -60,6 +64,7 @@ type loop struct {
 }
 
 func (l *loop) run(ctx context.Context) {
+	defer l.stop()
 	defer l.inFlight.clear()
 	defer l.stats.progress.end()
 	defer l.readSlots.withdraw(&l.reader.slot)
@@ -70,13 +75,29 @@ func (l *loop) run(ctx context.Context) {
 			l.pause(ctx, err)
 		case busy:
 			l.failures = 0
+			l.restFrom = l.now().Add(l.Window)
 		default:
 			l.failures = 0
+			if l.rests(ctx) {
+				return
+			}
 			l.idle(ctx)
 		}
 	}
 	l.mode.end(ctx)
 	l.stats.oldestSend.Store(0)
+}
+
+// rests makes the partition idle if there is nothing to do for long, and was not for a while.
+func (l *loop) rests(ctx context.Context) bool {
+	now, r := l.now(), &l.reader
+	early := now < l.restFrom && l.restFrom <= now.Add(ForecastSpan) // the clock may be set back
+	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || r.slot.isOpen() || r.ahead.breaker.failures > 0 ||
+		l.buffer.entries.Len() > 0 || len(l.inFlight.byID) > 0 || !l.mode.rests() {
+		return false
+	}
+	l.restFrom = now.Add(l.Window)
+	return l.rest(ctx)
 }
 
 // round reads and dispatches once. What is known is dispatched even when reading fails.
@@ -127,10 +148,11 @@ func (l *loop) nowWithoutSteps() task.Instant {
 	return l.now().Add(-l.wall.forward)
 }
 
-// hint tells the loop of a row.
-func (l *loop) hint(t *task.Task, kind hintKind) {
-	l.inbox.add(t, kind)
+// hint tells the loop of a row; false if it has ended, because its partition is idle.
+func (l *loop) hint(t *task.Task, kind hintKind) bool {
+	known := l.inbox.add(t, kind)
 	notify(l.wake)
+	return known
 }
 
 // checkAllInFlight has all tasks in flight read again, because the process that changed them last may be
@@ -153,6 +175,9 @@ func (l *loop) makeForeign() {
 // readInbox acts on what the loop was told.
 func (l *loop) readInbox() {
 	news, now := l.inbox.take(), l.now()
+	if len(news.hints) > 0 {
+		l.restFrom = now.Add(l.Window)
+	}
 	if news.makeForeign {
 		l.becomeForeign(now)
 	}

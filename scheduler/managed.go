@@ -38,6 +38,10 @@ type queueRoom struct {
 
 func (m *managedMode) end(context.Context) {}
 
+func (m *managedMode) rests() bool {
+	return len(m.resend)+len(m.leftover) == 0 && m.breaker.failures == 0
+}
+
 func (m *managedMode) shift(time.Duration) {}
 
 // dispatchDue implements mode. Each call that returns is progress: in an outage a round may take long, and is

@@ -12,8 +12,8 @@ import (
 // that hangs in a call to the store or a queue makes none.
 func (s *Scheduler) Stalled() time.Duration {
 	now := clock.Mono(s.Clock)
-	longest := s.progress.stalled(now)
-	for _, l := range *s.loops.Load() {
+	longest := max(s.progress.stalled(now), s.idle.progress.stalled(now))
+	for _, l := range s.loops() {
 		longest = max(longest, l.stats.progress.stalled(now))
 	}
 	return longest
@@ -22,7 +22,7 @@ func (s *Scheduler) Stalled() time.Duration {
 // Unread returns how many partitions could not be read for that long.
 func (s *Scheduler) Unread(since time.Duration) (count int) {
 	now := clock.Mono(s.Clock)
-	for _, l := range *s.loops.Load() {
+	for _, l := range s.loops() {
 		if failed := l.stats.readsFail.Load(); failed != nil && now-*failed >= since {
 			count++
 		}
@@ -34,7 +34,7 @@ func (s *Scheduler) Unread(since time.Duration) (count int) {
 // wait for another try, and those that other processes had acquired when they were last read.
 func (s *Scheduler) Stuck() map[task.Partition]int64 {
 	all := map[task.Partition]int64{}
-	for p, l := range *s.loops.Load() {
+	for p, l := range s.loops() {
 		if n := l.stats.stuck.Load(); n > 0 {
 			all[p] = n
 		}
@@ -50,7 +50,7 @@ func (s *Scheduler) InFlight() int { return s.FlightRows - int(max(s.inFlightLim
 func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
 	now := s.Clock.Now()
 	all := map[task.Partition]task.Instant{}
-	for p, l := range *s.loops.Load() {
+	for p, l := range s.loops() {
 		if oldest := task.Instant(l.stats.oldestSend.Load()); !oldest.IsZero() && oldest < now {
 			all[p] = oldest
 		}
@@ -73,7 +73,7 @@ func (s *Scheduler) Lag() (lag time.Duration) {
 // DueSoon estimates how many tasks of the partitions that are fired here are overdue or due within
 // ForecastSpan. Each partition is counted once a minute. Tasks in flight are not counted.
 func (s *Scheduler) DueSoon() (tasks int64) {
-	for _, l := range *s.loops.Load() {
+	for _, l := range s.loops() {
 		tasks += l.stats.dueSoon.Load()
 	}
 	return tasks

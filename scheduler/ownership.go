@@ -98,7 +98,7 @@ func (s *Scheduler) announceWarm(a *assignment) {
 		return
 	}
 	for ; a.warm < len(a.owned); a.warm++ {
-		if l := s.loopOf(a.owned[a.warm]); l == nil || !l.stats.warm.Load() {
+		if p := s.firedOf(a.owned[a.warm]); p == nil || !p.isWarm(&s.idle) {
 			return
 		}
 	}
@@ -126,20 +126,20 @@ func (s *Scheduler) Assignment() Assignment { return *s.assignment.Load() }
 // checkAllInFlight has all that is in flight read again: only a process that is gone knew what it changed
 // last.
 func (s *Scheduler) checkAllInFlight() {
-	for _, l := range *s.loops.Load() {
+	for _, l := range s.loops() {
 		l.checkAllInFlight()
 	}
 }
 
 // apply starts and stops loops, so that they are those of the assignment.
-func (s *Scheduler) apply(g *loopGroup, a *assignment, released []task.Partition) {
+func (s *Scheduler) apply(a *assignment, released []task.Partition) {
 	now, kept := clock.Mono(s.Clock), map[task.Partition]bool{}
 	for _, p := range released {
 		if l := s.loopOf(p); l != nil && s.Foreign {
 			kept[p] = s.foreign.adopt(now, p, l)
 		}
 	}
-	s.setLoops(g, a.fired(), kept)
+	s.setFired(a.fired(), kept)
 }
 
 // Run fires what is due until ctx ends, following changes of lambdas and ownership.
@@ -148,8 +148,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	g := &loopGroup{ctx: ctx, start: clock.Steady(s.Clock)}
 	defer g.Wait()
-	defer s.loops.Store(&map[task.Partition]*loop{})
+	defer s.fired.Store(&map[task.Partition]*firedPartition{})
 	defer s.foreign.close()
+	defer s.idle.end()
 	defer stop()
 	if s.Downtime != nil {
 		if s.readActivity(ctx, &s.progress) != nil {
@@ -159,13 +160,17 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	s.health.checkPause(s.Clock)
 	g.Go(func() { s.health.watchPauses(ctx, s.Clock) })
+	s.idle.begin(g, s.Clock)
+	if !s.Foreign {
+		g.Go(func() { s.watchIdle(ctx) })
+	}
 	s.foreign.open(func(p task.Partition) *loop { return s.startForeign(g, p) })
-	s.follow(ctx, g)
+	s.follow(ctx)
 	return nil
 }
 
 // follow keeps the loops those of the present assignment, until ctx ends.
-func (s *Scheduler) follow(ctx context.Context, g *loopGroup) {
+func (s *Scheduler) follow(ctx context.Context) {
 	a := &assignment{}
 	var lambdas, owners <-chan struct{}
 	heard := s.Handover.Heard()
@@ -184,7 +189,7 @@ func (s *Scheduler) follow(ctx context.Context, g *loopGroup) {
 			}
 		}
 		if released := s.release(a); changed || len(released) > 0 {
-			s.apply(g, a, released)
+			s.apply(a, released)
 		}
 		if changed && s.Foreign {
 			s.checkAllInFlight()

@@ -23,6 +23,7 @@ func (lasting) Durable() bool { return true }
 // is fired in all others. Then all are read.
 func TestManyPartitionsShareReadSlots(t *testing.T) {
 	inWorld(t, 1<<13, func(w *world) {
+		w.loops = 1000 // so that all partitions have one
 		var all []task.Partition
 		for shard := range uint16(300) {
 			all = append(all, task.Partition{Lambda: 7, Shard: shard})
@@ -81,6 +82,7 @@ func TestManyPartitionsShareReadSlots(t *testing.T) {
 // Reads that fail, however many, leave the others their slots.
 func TestPartitionsThatFailHoldUpNoOthers(t *testing.T) {
 	inWorld(t, 1<<13, func(w *world) {
+		w.loops = 1000 // so that all partitions have one
 		w.parts.all = nil
 		for shard := range uint16(300) {
 			w.parts.all = append(w.parts.all, task.Partition{Lambda: 7, Shard: shard})

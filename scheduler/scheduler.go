@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,11 +11,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Scheduler runs one loop for each partition that it fires.
+// Scheduler runs one loop for each partition that it fires, except for idle ones where there are many.
 type Scheduler struct {
 	*shared
 
-	loops      atomic.Pointer[map[task.Partition]*loop] // replaced by Run and read by all
+	fired      atomic.Pointer[map[task.Partition]*firedPartition] // replaced by Run and read by all
+	idle       idlePartitions
 	foreign    foreignLoops
 	assignment atomic.Pointer[Assignment] // replaced by Run
 	progress   progress                   // of Run
@@ -24,7 +26,8 @@ type Scheduler struct {
 func New(c Config) *Scheduler {
 	s := &Scheduler{shared: newShared(c)}
 	s.assignment.Store(&Assignment{})
-	s.loops.Store(&map[task.Partition]*loop{})
+	s.fired.Store(&map[task.Partition]*firedPartition{})
+	s.idle.changed = make(chan struct{}, 1)
 	return s
 }
 
@@ -64,39 +67,38 @@ func (s *Scheduler) startForeign(g *loopGroup, p task.Partition) *loop {
 	return l
 }
 
-// setLoops starts and stops loops so that there is one for each partition that is fired here. Loops that are
-// kept for foreign partitions go on.
-func (s *Scheduler) setLoops(g *loopGroup, fired []task.Partition, kept map[task.Partition]bool) {
-	old := *s.loops.Load()
-	rows := min(max(s.LookaheadRows/max(len(fired), 1), partitionRowsMin), partitionRowsMax)
-	next := make(map[task.Partition]*loop, len(fired))
-	var fresh []*loop
+// setFired makes the partitions those that are fired here. Loops that are kept for foreign partitions go on.
+func (s *Scheduler) setFired(fired []task.Partition, kept map[task.Partition]bool) {
+	old := *s.fired.Load()
+	next := make(map[task.Partition]*firedPartition, len(fired))
+	var fresh []*firedPartition
 	for _, p := range fired {
-		l := old[p]
-		if l == nil {
-			l = newLoop(s.shared, p, g.start, rows)
-			fresh = append(fresh, l)
+		one := old[p]
+		if one == nil {
+			one = &firedPartition{Partition: p, place: -1}
+			fresh = append(fresh, one)
 		}
-		next[p] = l
+		next[p] = one
 	}
-	s.loops.Store(&next) // before the first read, so that no hint falls in between
-	for p, l := range old {
-		if next[p] == nil && !kept[p] {
-			l.stop()
+	s.idle.mu.Lock()
+	s.idle.rows = min(max(s.LookaheadRows/max(len(fired), 1), partitionRowsMin), partitionRowsMax)
+	s.idle.mu.Unlock()
+	s.fired.Store(&next) // before the first read, so that no hint falls in between
+	for p, one := range old {
+		if next[p] == nil {
+			s.remove(one, kept[p])
 		}
 	}
-	for _, l := range fresh {
-		g.run(l)
+	for _, one := range fresh {
+		s.add(one)
 	}
 }
 
 // Added is the hint that a wake-up row was stored. Hints may come from any goroutine, and for partitions of
 // other processes; a hint of a task that is not due soon costs next to nothing.
 func (s *Scheduler) Added(t *task.Task) {
-	if l := s.loopOf(t.Partition); l != nil {
-		if l.buffer.covers(t.WakeRow.At) {
-			l.hint(t, hintAdded)
-		}
+	if p := s.firedOf(t.Partition); p != nil {
+		s.tell(p, t, hintAdded, t.WakeRow.At, func(l *loop) bool { return l.buffer.covers(t.WakeRow.At) })
 		return
 	}
 	if s.isDueBeforeOwnerReads(t, t.WakeRow.At) {
@@ -107,12 +109,14 @@ func (s *Scheduler) Added(t *task.Task) {
 // Awake is the hint that a stored task row has a wake-up that the scheduler should know: where its wake-up
 // row is, or before that, if FiresWithin said so.
 func (s *Scheduler) Awake(t *task.Task) {
-	if l := s.loopOf(t.Partition); l != nil {
+	if p := s.firedOf(t.Partition); p != nil {
+		at := t.Wake
+		if t.Wake != t.WakeRow.At {
+			at = 0 // only the loop knows of it
+		}
 		// A scan passes over the wake-up row of a task that an earlier hint has put in flight, so the loop is
 		// told of what is due soon also where a read-ahead is still to come.
-		if t.Wake != t.WakeRow.At || t.Wake <= s.Clock.Now().Add(s.Window) || l.buffer.covers(t.Wake) {
-			l.hint(t, hintAwake)
-		}
+		s.tell(p, t, hintAwake, at, func(l *loop) bool { return at <= s.Clock.Now().Add(s.Window) || l.buffer.covers(at) })
 		return
 	}
 	handedOver := t.Wake != t.WakeRow.At && s.foreign.has(t.Partition) // while the row was written
@@ -128,8 +132,8 @@ func (s *Scheduler) isDueBeforeOwnerReads(t *task.Task, at task.Instant) bool {
 
 // Enqueued is the hint that a task was stored as enqueued and its message is on its way.
 func (s *Scheduler) Enqueued(t *task.Task) {
-	if l := s.loopOf(t.Partition); l != nil {
-		l.hint(t, hintSent)
+	if p := s.firedOf(t.Partition); p != nil {
+		s.tell(p, t, hintSent, 0, func(*loop) bool { return true })
 	}
 }
 
@@ -147,23 +151,43 @@ func (s *Scheduler) Done(rows []task.Task) {
 // though no wake-up row is there.
 func (s *Scheduler) FiresWithin(p task.Partition, at task.Instant) bool {
 	now := s.Clock.Now()
-	if s.loopOf(p) != nil {
+	if s.Fires(p) {
 		return at <= now.Add(s.Window) && s.inFlightLimit.left.Load() > 0
 	}
 	return s.Foreign && at <= now.Add(s.Window/2) && s.foreign.accepts(p)
 }
 
-func (s *Scheduler) loopOf(p task.Partition) *loop { return (*s.loops.Load())[p] }
+func (s *Scheduler) firedOf(p task.Partition) *firedPartition { return (*s.fired.Load())[p] }
+
+// loopOf returns the loop of a partition that is fired here; nil when there is none.
+func (s *Scheduler) loopOf(p task.Partition) *loop {
+	if one := s.firedOf(p); one != nil {
+		return one.loop.Load()
+	}
+	return nil
+}
+
+// loops returns the loops of the partitions that are fired here.
+func (s *Scheduler) loops() iter.Seq2[task.Partition, *loop] {
+	return func(yield func(task.Partition, *loop) bool) {
+		for p, one := range *s.fired.Load() {
+			if l := one.loop.Load(); l != nil && !yield(p, l) {
+				return
+			}
+		}
+	}
+}
 
 // Fires reports whether a partition is fired here: as its owner, or until its next owner has taken over.
-func (s *Scheduler) Fires(p task.Partition) bool { return s.loopOf(p) != nil }
+func (s *Scheduler) Fires(p task.Partition) bool { return s.firedOf(p) != nil }
 
 // ClockStepped says that the wall clock was set, and by how much, so that no loop sleeps through it. It may
 // be called from any goroutine, and does no I/O.
 func (s *Scheduler) ClockStepped(by time.Duration) {
 	s.shiftActivity(by)
-	for _, l := range *s.loops.Load() {
+	for _, l := range s.loops() {
 		notify(l.wake)
 	}
+	notify(s.idle.changed)
 	s.foreign.wakeAll()
 }

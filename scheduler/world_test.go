@@ -52,6 +52,7 @@ type world struct {
 	depths scheduler.Queue  // instead of queue
 	look   int              // rows of look-ahead
 	flight int              // tasks in flight that are remembered
+	loops  int              // before idle partitions have none
 	wall   clock.Clock      // of the scheduler, instead of clock
 	log    *slog.Logger     // nil: none
 	ids    uint64
@@ -110,7 +111,7 @@ func (w *world) start() *scheduler.Scheduler {
 	}
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
-		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight,
+		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight, IdleLoops: w.loops,
 		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime,
 	})
 	w.run(s)

@@ -1,0 +1,372 @@
+package scheduler
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A loop takes a goroutine and some 17 KiB, and reads its partition every few seconds. So beyond a number of
+// loops an idle partition has none: one that has no wake-up row within ForecastSpan, and nothing in flight,
+// whose rows are in the schedule too. One goroutine looks at the first row of each of these partitions every
+// few minutes, and before its first row comes that near. A hint of a row that is due sooner starts a loop at
+// once. This is only so where every row is stored by this process, so that there is a hint of it: a partition
+// that others store rows in has to be read every half window.
+
+const (
+	// idleLookAhead is how far ahead the look at an idle partition goes: as far as the next look and its
+	// ForecastSpan can be.
+	idleLookAhead = scansApart + ForecastSpan
+	// idleRetry is when a partition is looked at again that could not be read.
+	idleRetry = 5 * time.Second
+	// never is after all wake-ups.
+	never = task.Instant(math.MaxInt64)
+)
+
+// firedPartition is a partition that is fired here.
+type firedPartition struct {
+	task.Partition
+
+	loop atomic.Pointer[loop] // nil: the partition is idle; changed with idlePartitions.mu held
+	// later is the earliest wake-up that there was a hint of, and no loop was told, since the last look.
+	later atomic.Int64
+
+	// These are guarded by idlePartitions.mu.
+	since  task.Instant // when the partition came here: see fullScan
+	lookAt task.Instant // when it is looked at next, by clock.Steady
+	place  int          // in idlePartitions.looks; -1: nowhere
+	warm   bool         // it was looked at, or a loop has read it
+	gone   bool         // it is not fired here any more
+}
+
+// note notes a wake-up that no loop was told of.
+func (p *firedPartition) note(at task.Instant) {
+	for have := p.later.Load(); int64(at) < have; have = p.later.Load() {
+		if p.later.CompareAndSwap(have, int64(at)) {
+			return
+		}
+	}
+}
+
+// isWarm reports whether all that is due soon in the partition is known.
+func (p *firedPartition) isWarm(i *idlePartitions) bool {
+	if l := p.loop.Load(); l != nil {
+		return l.stats.warm.Load()
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return p.warm
+}
+
+// idlePartitions are the fired partitions without a loop.
+type idlePartitions struct {
+	changed  chan struct{} // has an element when the next look may be sooner
+	progress progress
+
+	mu    sync.Mutex // guards what follows
+	group *loopGroup // nil: Run has not begun, or ends
+	wall  loopClock  // as a loop that was never idle would have it
+	rows  int        // of look-ahead for a loop that is started
+	loops int        // of partitions that are fired here
+	looks lookHeap
+}
+
+// lookHeap has the partitions that are looked at, the next one first.
+type lookHeap []*firedPartition
+
+// Len is part of heap.Interface, as are the other exported methods.
+func (h lookHeap) Len() int           { return len(h) }
+func (h lookHeap) Less(i, k int) bool { return h[i].lookAt < h[k].lookAt }
+
+func (h lookHeap) Swap(i, k int) {
+	h[i], h[k] = h[k], h[i]
+	h[i].place, h[k].place = i, k
+}
+
+// Push appends.
+func (h *lookHeap) Push(x any) {
+	p := x.(*firedPartition) //nolint:errcheck,forcetypeassert // only look pushes
+	p.place = len(*h)
+	*h = append(*h, p)
+}
+
+// Pop removes the last.
+func (h *lookHeap) Pop() any {
+	last := len(*h) - 1
+	p := (*h)[last]
+	(*h)[last], p.place = nil, -1
+	*h = (*h)[:last]
+	return p
+}
+
+// look plans the next look at a partition. Call with mu held.
+func (i *idlePartitions) look(p *firedPartition, at task.Instant) {
+	p.lookAt = at
+	if p.place < 0 {
+		heap.Push(&i.looks, p)
+	} else {
+		heap.Fix(&i.looks, p.place)
+	}
+	if p.place == 0 {
+		notify(i.changed)
+	}
+}
+
+// forget takes a partition out of those that are looked at. Call with mu held.
+func (i *idlePartitions) forget(p *firedPartition) {
+	if p.place >= 0 {
+		heap.Remove(&i.looks, p.place)
+	}
+}
+
+// begin lets partitions have loops, end ends that.
+func (i *idlePartitions) begin(g *loopGroup, c clock.Clock) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.group, i.wall, i.loops, i.looks = g, newLoopClock(c, g.start), 0, nil
+}
+
+func (i *idlePartitions) end() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.group, i.looks = nil, nil
+}
+
+// add adds a partition that is fired here from now on. It has a loop from the start, unless there are many.
+func (s *Scheduler) add(p *firedPartition) {
+	i := &s.idle
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p.place = -1
+	if s.Foreign || i.loops < s.IdleLoops {
+		s.startLoop(p)
+		return
+	}
+	i.look(p, clock.Steady(s.Clock))
+}
+
+// remove ends the loop of a partition that is not fired here any more, unless it is kept.
+func (s *Scheduler) remove(p *firedPartition, kept bool) {
+	i := &s.idle
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p.gone = true
+	i.forget(p)
+	if l := p.loop.Load(); l != nil {
+		i.loops--
+		if !kept {
+			l.stop()
+		}
+	}
+}
+
+// startLoop starts the loop of a partition, maybe because of a hint. Call with idle.mu held.
+func (s *Scheduler) startLoop(p *firedPartition, why ...hint) {
+	i := &s.idle
+	i.forget(p)
+	i.wall.read(s.Clock)
+	l := newLoop(s.shared, p.Partition, i.group.start, i.rows)
+	l.wall = i.wall
+	l.reader.full.since = p.since
+	l.stats.warm.Store(p.warm)
+	if !s.Foreign {
+		l.rest = func(ctx context.Context) bool { return s.rest(ctx, p, l) }
+	}
+	for _, h := range why {
+		l.widen(l.now()) // so that it acts on the hint also while it waits for a read slot
+		l.hint(&h.task, h.kind)
+	}
+	i.loops++
+	p.loop.Store(l)
+	i.group.run(l)
+}
+
+// tell tells the loop of a partition of a row that wakes then. A loop that does not want to know yet, because
+// a read-ahead brings the row, will; an idle partition gets a loop, or is looked at in time.
+func (s *Scheduler) tell(p *firedPartition, t *task.Task, kind hintKind, at task.Instant, wants func(l *loop) bool) {
+	for {
+		switch l := p.loop.Load(); {
+		case l == nil:
+			if s.tellIdle(p, t, kind, at) {
+				return
+			}
+		case wants(l):
+			if l.hint(t, kind) {
+				return
+			}
+		default:
+			if p.note(at); p.loop.Load() == l {
+				return
+			}
+		}
+	}
+}
+
+// tellIdle is tell for an idle partition; false if it has a loop again.
+func (s *Scheduler) tellIdle(p *firedPartition, t *task.Task, kind hintKind, at task.Instant) bool {
+	i := &s.idle
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if p.loop.Load() != nil {
+		return false
+	}
+	if i.group == nil || p.gone {
+		return true
+	}
+	if now := s.Clock.Now(); at > now.Add(ForecastSpan) {
+		if p.note(at); p.place >= 0 { // else it is looked at now
+			i.look(p, min(p.lookAt, s.lookFor(at, now)))
+		}
+		return true
+	}
+	s.startLoop(p, hint{*t, kind})
+	return true
+}
+
+// lookFor returns when to look for a row that wakes then, by clock.Steady.
+func (s *Scheduler) lookFor(at, now task.Instant) task.Instant {
+	return clock.Steady(s.Clock).Add(max(at.Add(-ForecastSpan).Sub(now), 0))
+}
+
+// rest makes a partition idle whose loop has nothing to do, if there are many loops. The loop then ends.
+func (s *Scheduler) rest(ctx context.Context, p *firedPartition, l *loop) bool {
+	i := &s.idle
+	i.mu.Lock()
+	few := i.loops <= s.IdleLoops
+	i.mu.Unlock()
+	if few {
+		return false
+	}
+	p.later.Store(int64(never)) // what is stored from now on is noted, and what was stored before is read
+	first, err := s.firstWakeup(ctx, p.Partition)
+	l.stats.progress.mark(s.Clock)
+	if now := s.Clock.Now(); err != nil || first <= now.Add(ForecastSpan) {
+		if err == nil {
+			l.restFrom = max(l.restFrom, first) // until then it is there
+		}
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.group == nil || p.gone || !l.inbox.close() {
+		return false
+	}
+	i.loops--
+	p.since, p.warm = l.reader.full.since, true
+	p.loop.Store(nil)
+	s.planLook(p, first)
+	return true
+}
+
+// planLook plans the next look at an idle partition whose first row wakes then. Call with idle.mu held.
+func (s *Scheduler) planLook(p *firedPartition, first task.Instant) {
+	first = min(first, task.Instant(p.later.Load()))
+	spread, _ := bits.Mul64(s.Clock.Uint64(), uint64(scanEvery/2))
+	at := clock.Steady(s.Clock).Add(scanEvery - scanEvery/4 + time.Duration(spread))
+	if first < never {
+		at = min(at, s.lookFor(first, s.Clock.Now()))
+	}
+	s.idle.look(p, at)
+}
+
+// firstWakeup returns when the first row of a partition wakes; never if there is none before long.
+func (s *Scheduler) firstWakeup(ctx context.Context, p task.Partition) (task.Instant, error) {
+	rows, err := s.Store.ScanSchedule(ctx, p, store.WakeKey{}, s.Clock.Now().Add(idleLookAhead), 1)
+	if err != nil || len(rows) == 0 {
+		return never, err
+	}
+	return rows[0].WakeRow.At, nil
+}
+
+// watchIdle looks at the idle partitions until ctx ends.
+func (s *Scheduler) watchIdle(ctx context.Context) {
+	i := &s.idle
+	defer i.progress.end()
+	for ctx.Err() == nil {
+		p, wait := s.nextLook()
+		if p == nil {
+			i.progress.end() // there may be nothing to do for long
+			s.awaitLook(ctx, wait)
+			continue
+		}
+		i.progress.mark(s.Clock)
+		first, err := s.firstWakeup(ctx, p.Partition)
+		if ctx.Err() == nil {
+			s.looked(ctx, p, first, err)
+		}
+	}
+}
+
+// awaitLook waits until a look is due; 0: none is planned.
+func (s *Scheduler) awaitLook(ctx context.Context, wait time.Duration) {
+	var due <-chan time.Time
+	if wait > 0 {
+		timer := s.Clock.NewTimer(wait)
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-due:
+	case <-s.idle.changed:
+	case <-ctx.Done():
+	}
+}
+
+// nextLook returns the partition that is to be looked at, or nil and how long it is until then. After a step
+// of the wall clock all are, since it decides what is due soon.
+func (s *Scheduler) nextLook() (p *firedPartition, wait time.Duration) {
+	i := &s.idle
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := clock.Steady(s.Clock)
+	if _, step := i.wall.read(s.Clock); step.Abs() >= clock.StepMin {
+		for _, p := range i.looks {
+			p.lookAt = now // which keeps the heap one
+		}
+	}
+	if len(i.looks) == 0 {
+		return nil, 0
+	}
+	if wait = i.looks[0].lookAt.Sub(now); wait > 0 {
+		return nil, wait
+	}
+	p, _ = heap.Pop(&i.looks).(*firedPartition)
+	p.later.Store(int64(never))
+	return p, 0
+}
+
+// looked acts on what a look at a partition has found. One that cannot be read gets a loop, which tells of
+// it, but not all of them at a time.
+func (s *Scheduler) looked(ctx context.Context, p *firedPartition, first task.Instant, err error) {
+	if err != nil {
+		s.partitionFailed(ctx, p.Partition, err)
+	}
+	i := &s.idle
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := s.Clock.Now()
+	switch {
+	case i.group == nil || p.gone || p.loop.Load() != nil:
+	case err == nil && first <= now.Add(ForecastSpan), err != nil && i.loops < 2*s.IdleLoops:
+		s.startLoop(p)
+	case err != nil:
+		i.look(p, clock.Steady(s.Clock).Add(idleRetry))
+	default:
+		if p.since.IsZero() {
+			p.since = now
+		}
+		if !p.warm {
+			p.warm = true
+			notify(s.warmed)
+		}
+		s.planLook(p, first)
+	}
+}
