@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -79,6 +80,10 @@ func TestTasksOfIdlePartitionsAreOnTime(t *testing.T) {
 func TestAHintDuringALookIsNotLost(t *testing.T) {
 	for _, c := range []struct{ looks, due time.Duration }{
 		{0, time.Second}, {0, 7 * time.Minute}, {lookEvery, 3 * time.Second}, {lookEvery, 20 * time.Minute},
+		// Due a moment after what the look sees, and maybe before the next one.
+		{lookEvery, 301 * time.Second}, {lookEvery, 302 * time.Second}, {lookEvery, 303 * time.Second}, {lookEvery, 304 * time.Second},
+		{lookEvery, 305 * time.Second}, {lookEvery, 306 * time.Second}, {lookEvery, 307 * time.Second}, {lookEvery, 308 * time.Second},
+		{0, 301 * time.Second}, {0, 302 * time.Second}, {0, 303 * time.Second}, {0, 304 * time.Second}, {0, 305 * time.Second},
 	} {
 		inIdleWorld(t, 1, func(w *world) {
 			s := w.start()
@@ -94,6 +99,7 @@ func TestAHintDuringALookIsNotLost(t *testing.T) {
 			var inserted task.Task
 			scans := w.rows.scansOf(w.parts.all[0])
 			w.rows.mu.Lock()
+			w.rows.looks = true
 			w.rows.during = func(p task.Partition) {
 				inserted = w.waiting(p, c.due)
 				s.Added(&inserted)
@@ -121,13 +127,13 @@ func TestARetryKeepsTheLoop(t *testing.T) {
 	inIdleWorld(t, 2, func(w *world) {
 		p := w.parts.all[0]
 		s := w.start()
-		one := w.awake(p, 0, func(t *task.Task) { t.State, t.Enqueues, t.Wake = task.Enqueued, 1, t.Due.Add(task.EnqueueTimeout) })
+		one := w.awake(p, 0, func(t *task.Task) { t.State, t.Enqueues, t.Wake = task.Enqueued, 1, t.Due.Add(20*time.Minute) }) // its row stays there
 		s.Enqueued(&one)
 		w.advance(0)
-		one.State, one.Attempt, one.Wake, one.Seq = task.RetriableFailure, 1, w.clock.Now().Add(8*time.Second), one.Seq+1
+		one.State, one.Attempt, one.Wake, one.Seq = task.RetriableFailure, 1, w.clock.Now().Add(time.Minute), one.Seq+1
 		w.apply(store.Change(one, false, false)...)
 		s.Awake(&one)
-		w.advance(time.Minute)
+		w.advance(2 * time.Minute)
 		w.wantDispatched(&one, one.Wake, 0)
 	})
 }
@@ -153,19 +159,28 @@ func TestIdlePartitionsOfAStoreThatIsAway(t *testing.T) {
 	})
 }
 
+// stepping is a clock whose wall clock can be set, and whose other readings go on.
+type stepping struct{ *settable }
+
+func (s stepping) Read() clock.Readings {
+	mono := s.Clock.Now().Sub(0)
+	return clock.Readings{Mono: mono, Boot: mono, Wall: s.Now()}
+}
+
 // What is due by the wall clock follows its steps, also where nobody is awake.
 func TestAStepOfTheClockIsSeenByIdlePartitions(t *testing.T) {
 	inIdleWorld(t, 3, func(w *world) {
-		wall := &settable{Clock: w.clock} // a step below task.EnqueueTimeoutMax, since the dispatcher keeps w.clock
+		wall := stepping{&settable{Clock: w.clock}}
 		w.wall = wall
-		one := w.waiting(w.parts.all[0], 20*time.Minute)
+		one := w.waiting(w.parts.all[0], 31*time.Minute)
 		s := w.start()
 		w.advance(time.Minute)
-		wall.off.Store(int64(30 * time.Minute))
-		now := w.clock.Now()
-		s.ClockStepped(30 * time.Minute)
-		w.advance(time.Second)
-		w.wantDispatched(&one, now, time.Second)
+		const step = 29*time.Minute + 30*time.Second
+		wall.off.Store(int64(step))
+		due := w.clock.Now().Add(30 * time.Second)
+		s.ClockStepped(step)
+		w.advance(time.Minute)
+		w.wantDispatched(&one, due.Add(-time.Second), time.Second)
 	})
 }
 

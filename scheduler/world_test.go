@@ -286,6 +286,7 @@ type rows struct {
 	mu      sync.Mutex
 	damaged task.ID                // of a task row that cannot be read, if it is read alone
 	during  func(p task.Partition) // between the reading and the answer of ScanSchedule, once
+	looks   bool                   // during is for a look at an idle partition, which reads one row
 	fails   func(p task.Partition) error
 	scans   map[task.Partition]int
 	largest int // rows asked for
@@ -359,7 +360,11 @@ func (r *rows) scanned(p task.Partition, limit int) (func(task.Partition), error
 	r.scans[p]++
 	r.largest = max(r.largest, limit)
 	during := r.during
-	r.during = nil
+	if r.looks && limit > 1 {
+		during = nil
+	} else {
+		r.during = nil
+	}
 	if r.fails != nil {
 		return during, r.fails(p)
 	}
