@@ -79,11 +79,24 @@ func TestTasksOfIdlePartitionsAreOnTime(t *testing.T) {
 // and by a loop that is about to end.
 func TestAHintDuringALookIsNotLost(t *testing.T) {
 	for _, c := range []struct{ looks, due time.Duration }{
-		{0, time.Second}, {0, 7 * time.Minute}, {lookEvery, 3 * time.Second}, {lookEvery, 20 * time.Minute},
+		{0, time.Second},
+		{0, 7 * time.Minute},
+		{lookEvery, 3 * time.Second},
+		{lookEvery, 20 * time.Minute},
 		// Due a moment after what the look sees, and maybe before the next one.
-		{lookEvery, 301 * time.Second}, {lookEvery, 302 * time.Second}, {lookEvery, 303 * time.Second}, {lookEvery, 304 * time.Second},
-		{lookEvery, 305 * time.Second}, {lookEvery, 306 * time.Second}, {lookEvery, 307 * time.Second}, {lookEvery, 308 * time.Second},
-		{0, 301 * time.Second}, {0, 302 * time.Second}, {0, 303 * time.Second}, {0, 304 * time.Second}, {0, 305 * time.Second},
+		{lookEvery, 301 * time.Second},
+		{lookEvery, 302 * time.Second},
+		{lookEvery, 303 * time.Second},
+		{lookEvery, 304 * time.Second},
+		{lookEvery, 305 * time.Second},
+		{lookEvery, 306 * time.Second},
+		{lookEvery, 307 * time.Second},
+		{lookEvery, 308 * time.Second},
+		{0, 301 * time.Second},
+		{0, 302 * time.Second},
+		{0, 303 * time.Second},
+		{0, 304 * time.Second},
+		{0, 305 * time.Second},
 	} {
 		inIdleWorld(t, 1, func(w *world) {
 			s := w.start()
