@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -406,6 +407,35 @@ func TestALeaseEndsWithItsGrant(t *testing.T) {
 	grants["worker"] = []string{"read:mail"}
 	writeFile(t, path, policyText(grants))
 	r.until("the grant is gone", func() bool { return beat() == "permission_denied" })
+}
+
+func TestOneCallerLeavesRoomForTheWaitsOfOthers(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "greedy": {"read:*"}})})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	var ids []string
+	for range 1000 {
+		ids = append(ids, r.later("root", "mail", ""))
+	}
+	list, _ := json.Marshal(ids)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 25 {
+		waiting.Go(func() {
+			client := kinesinv1connect.NewTaskServiceClient(&http.Client{Transport: bearer{secretOf("greedy"), http.DefaultTransport}}, r.url, api.ClientOptions()...)
+			_, _ = client.Wait(ctx, &kinesinv1.WaitRequest{Ids: ids, WaitMicros: 30_000_000})
+		})
+	}
+	wait := func(name string) string {
+		_, code := r.callAs(name, kinesinv1connect.TaskServiceWaitProcedure, `{"ids":`+string(list)+`,"waitMicros":1}`)
+		return code
+	}
+	r.until("no more room", func() bool { return wait("greedy") == "resource_exhausted" })
+	if code := wait("root"); code != "" {
+		t.Errorf("another caller: %s", code)
+	}
+	cancel()
+	waiting.Wait()
+	r.until("room", func() bool { return wait("greedy") == "" })
 }
 
 func TestPagesOfAuditRecordsAreBounded(t *testing.T) {

@@ -22,6 +22,8 @@ type Guard struct {
 	LambdaOf func(ctx context.Context, id string) (string, error)
 	// Audit is nil where nothing is recorded.
 	Audit *audit.Log
+
+	waits waits
 }
 
 // allow refuses a verb on a lambda; in: in one of its collections at least.

@@ -115,11 +115,16 @@ func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kines
 	return response, err
 }
 
-// Wait needs read on each task.
+// Wait needs read on each task. What one caller waits for is bounded.
 func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
 	if err := s.allowIDs(ctx, actRead, access.Read, r.GetIds()); err != nil {
 		return nil, err
 	}
+	end, err := s.waits.begin(access.From(ctx), len(r.GetIds()))
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	response, err := s.next.Wait(ctx, r)
 	return s.visible(ctx, response, access.Read), err
 }
