@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 )
 
-// waitedIDsMax bounds the ids that the calls of one identity from one address wait for, to a quarter of what a
-// process keeps.
+// waitedIDsMax bounds the ids that the calls of one identity from one address wait for, to a quarter of what
+// a process keeps.
 const waitedIDsMax = 25_000
 
 // waiter is whoever waits.
