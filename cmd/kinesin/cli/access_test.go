@@ -39,9 +39,20 @@ func TestTokens(t *testing.T) {
 	s.do("get", id, "--token-file", file).check(t, "a revoked token", 1, "was revoked at")
 	s.do("token", "revoke", "nobody").check(t, "revoke", 1, "nobody")
 	for _, args := range [][]string{
-		{"token", "create"}, {"token", "create", "a", "b", "--grant", "read:*"}, {"token", "create", "a"}, {"token", "create", "a b", "--grant", "read:*"},
-		{"token", "create", "a", "--grant", "raed:*"}, {"token", "create", "a", "--grant", "read:*", "--expires", "1s"}, {"token", "list", "x"},
-		{"token", "revoke"}, {"token"}, {"policy"}, {"policy", "check"}, {"audit", "x"}, {"audit", "--since", "x"}, {"audit", "verify", "x"},
+		{"token", "create"},
+		{"token", "create", "a", "b", "--grant", "read:*"},
+		{"token", "create", "a"},
+		{"token", "create", "a b", "--grant", "read:*"},
+		{"token", "create", "a", "--grant", "raed:*"},
+		{"token", "create", "a", "--grant", "read:*", "--expires", "1s"},
+		{"token", "list", "x"},
+		{"token", "revoke"},
+		{"token"},
+		{"policy"},
+		{"policy", "check"},
+		{"audit", "x"},
+		{"audit", "--since", "x"},
+		{"audit", "verify", "x"},
 	} {
 		s.do(args...).check(t, args, 2)
 	}
