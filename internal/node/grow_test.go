@@ -53,12 +53,18 @@ type field struct {
 
 func inField(t *testing.T, processes int, l task.Lambda, rate func(p task.Partition) (units int, throttled bool), test func(*field)) {
 	t.Helper()
+	inBoundedField(t, catalog.Bounds{}, processes, l, rate, test)
+}
+
+func inBoundedField(t *testing.T, bounds catalog.Bounds, processes int, l task.Lambda, rate func(p task.Partition) (units int, throttled bool), test func(*field)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &field{T: t, metrics: NewMetrics()}
 		f.rate.Store(&rate)
 		rows := storemem.New()
 		f.rows = store.New(rows, store.Config{Clock: clock.Real()})
 		f.catalog = catalog.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler))
+		f.catalog.Bounds = bounds
 		l.Name, l.Ref = "mail", 1
 		made, _, err := f.catalog.Create(t.Context(), l)
 		if err != nil {
@@ -182,10 +188,8 @@ func TestGrowthsAreApart(t *testing.T) {
 
 // TestGrowthStopsAtABound has room for the shards of one more growth.
 func TestGrowthStopsAtABound(t *testing.T) {
-	inField(t, 1, task.Lambda{Shards: 1}, always(400, true), func(f *field) {
-		f.catalog.Bounds = catalog.Bounds{LambdaPartitions: 2 * len(task.Lambda{}.WithDefaults().Priorities)}
-		f.want(2*time.Hour, 2)
-	})
+	bounds := catalog.Bounds{LambdaPartitions: 2 * len(task.Lambda{}.WithDefaults().Priorities)}
+	inBoundedField(t, bounds, 1, task.Lambda{Shards: 1}, always(400, true), func(f *field) { f.want(2*time.Hour, 2) })
 }
 
 // TestABurstAndARestartDoNotGrow has more writes than a key takes for one minute, and replaces a process by
