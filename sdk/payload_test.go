@@ -19,15 +19,15 @@ func payloadKey(id string) sdk.PayloadKey {
 	return sdk.PayloadKey{ID: id, Secret: bytes.Repeat([]byte(id[:1]), 32)}
 }
 
-func aesgcm(t testing.TB, ids ...string) *sdk.AESGCMCodec {
-	t.Helper()
+func aesgcm(tb testing.TB, ids ...string) *sdk.AESGCMCodec {
+	tb.Helper()
 	var keys []sdk.PayloadKey
 	for _, id := range ids {
 		keys = append(keys, payloadKey(id))
 	}
 	c, err := sdk.NewAESGCMCodec(keys...)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }
@@ -44,11 +44,11 @@ var (
 	secret    = []byte(`{"card":"4111 1111 1111 1111"}`)
 )
 
-func encoded(t testing.TB, c sdk.PayloadCodec, p sdk.PayloadContext) []byte {
-	t.Helper()
-	b, err := c.Encode(t.Context(), p, secret)
+func encoded(tb testing.TB, c sdk.PayloadCodec, p sdk.PayloadContext) []byte {
+	tb.Helper()
+	b, err := c.Encode(tb.Context(), p, secret)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b
 }
@@ -57,8 +57,14 @@ func TestAPayloadComesBackForItsTaskOnly(t *testing.T) {
 	t.Parallel()
 	c := aesgcm(t, "a")
 	all := []sdk.PayloadContext{
-		someTask, keyedTask, {Lambda: "mail", Task: [16]byte{2}}, {Lambda: "mai", Task: [16]byte{1}}, {Lambda: "other", Key: "k"},
-		{Lambda: "mail", Key: "kk"}, {Lambda: "mailk", Key: "k"}, {Lambda: "mail", Key: string(make([]byte, 16))}, {Lambda: "mail"},
+		someTask, keyedTask,
+		{Lambda: "mail", Task: [16]byte{2}},
+		{Lambda: "mai", Task: [16]byte{1}},
+		{Lambda: "other", Key: "k"},
+		{Lambda: "mail", Key: "kk"},
+		{Lambda: "mailk", Key: "k"},
+		{Lambda: "mail", Key: string(make([]byte, 16))},
+		{Lambda: "mail"},
 	}
 	for _, p := range all {
 		b := encoded(t, c, p)
@@ -131,13 +137,18 @@ func TestPayloadKeysRotate(t *testing.T) {
 	t.Parallel()
 	old, both, swapped, newest := aesgcm(t, "a"), aesgcm(t, "a", "b"), aesgcm(t, "b", "a"), aesgcm(t, "b")
 	for _, c := range []struct {
-		by, for_ sdk.PayloadCodec
-		missing  string
+		by, reader sdk.PayloadCodec
+		missing    string
 	}{
-		{old, both, ""}, {both, old, ""}, {both, swapped, ""}, {swapped, both, ""}, {swapped, newest, ""},
-		{swapped, old, `"b"`}, {old, newest, `"a"`},
+		{old, both, ""},
+		{both, old, ""},
+		{both, swapped, ""},
+		{swapped, both, ""},
+		{swapped, newest, ""},
+		{swapped, old, `"b"`},
+		{old, newest, `"a"`},
 	} {
-		plain, err := c.for_.Decode(t.Context(), someTask, encoded(t, c.by, someTask))
+		plain, err := c.reader.Decode(t.Context(), someTask, encoded(t, c.by, someTask))
 		switch {
 		case c.missing == "" && (err != nil || !bytes.Equal(plain, secret)):
 			t.Errorf("%q, %v", plain, err)
@@ -183,6 +194,7 @@ type changing struct{ sdk.PayloadCodec }
 type asIs struct{}
 
 func (asIs) Encode(_ context.Context, _ sdk.PayloadContext, b []byte) ([]byte, error) { return b, nil }
+
 func (asIs) Decode(_ context.Context, _ sdk.PayloadContext, b []byte) ([]byte, error) { return b, nil }
 
 type card struct {
@@ -245,12 +257,12 @@ func TestPayloadsAreEncodedBetweenPrograms(t *testing.T) {
 
 func TestATaskWaitsForTheKeyOfItsPayload(t *testing.T) {
 	k, codec, charged := codecRig(t)
-	id, err := charge.Schedule(t.Context(), k.Client(), card{"4111"})
+	id, err := charge.Schedule(t.Context(), k.Client(), card{"4111"}, sdk.In(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	codec.PayloadCodec = aesgcm(t, "b")
-	k.Advance(0)
+	k.Advance(time.Second)
 	info, err := k.Client().Get(t.Context(), id, sdk.WithPayload())
 	if err == nil || info.State != sdk.StateRetriableFailure || info.Payload != nil || len(*charged) != 0 {
 		t.Fatalf("without the key: %+v, %v, the handler got %q", info, err, *charged)

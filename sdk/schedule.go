@@ -97,7 +97,7 @@ type batch struct {
 func newBatch(items []Item, ids [][]byte, results []Result) *batch {
 	b := &batch{items: items, results: results, ids: ids, pending: make([]int, 0, len(items))}
 	for i := range items {
-		if results[i].Err == nil {
+		if results[i].Err == nil { //nolint:gosec // there is a result for each item
 			b.pending = append(b.pending, i)
 		}
 	}
