@@ -89,7 +89,7 @@ func FuzzRequestJSON(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(byte(i), full)
-		for _, text := range []string{"", "{}", "null", `{"unknown":1}`, "[", `{"items":[` + strings.Repeat("{},", 20_000) + "{}]}", `{"ids":["` + strings.Repeat("\\u202e", 100) + `"]}`} {
+		for _, text := range []string{"", "{}", "null", `{"unknown":1}`, "[", `{"items":[` + strings.Repeat("{},", 20_000) + "{}]}", `{"items":[` + strings.Repeat("{},", 9_000) + `{"a":1}]}`, `{"ids":["` + strings.Repeat("\\u202e", 100) + `"]}`} {
 			f.Add(byte(i), []byte(text))
 		}
 		f.Add(byte(i), []byte(strings.Repeat(`{"a":`, 10_000)))
@@ -98,7 +98,7 @@ func FuzzRequestJSON(f *testing.F) {
 		m := kinds[int(kind)%len(kinds)]
 		var decoded proto.Message
 		var err error
-		alloctest.AtMost(t, allocatedMax(m, len(data), 16), func() {
+		alloctest.AtMost(t, 2*allocatedMax(m, len(data), 16), func() { // what is refused is decoded twice, to say why
 			decoded = m.New().Interface()
 			err = jsonCodec{}.Unmarshal(data, decoded)
 		})

@@ -3,18 +3,37 @@ package task
 import (
 	"encoding/base64"
 	"fmt"
-	"strings"
 )
 
-// PeekID returns the task's id in a public id of either form, whoever made it: it has no key, and so cannot
-// tell a forged one. It returns ErrBadID for other forms.
+// PeekID returns the task's id in a public id, whoever made it: it has no key, and so cannot tell a forged
+// one. It returns ErrBadID for forms that it does not know. The id is first in the body; in the form q2 it
+// follows the number of a key and the name of a sender, whose length is in front of it.
 func PeekID(text string) (id ID, err error) {
-	const chars = 22 // of base64, for 16 bytes
-	if len(text) > len(tokenPrefix)+chars && (strings.HasPrefix(text, tokenPrefix) || IsInboundToken(text)) {
-		var raw [17]byte // the last character has bits of the next byte
-		if _, err := base64.RawURLEncoding.Decode(raw[:], []byte(text[len(tokenPrefix):][:chars+1])); err == nil {
-			return ID(raw[:16]), nil
-		}
+	const prefixChars = 2
+	unknown := fmt.Errorf("%w: not one of the forms that this version knows", ErrBadID)
+	if len(text) < prefixChars || len(text) > prefixChars+base64.RawURLEncoding.EncodedLen(publicIDBytesMax) {
+		return ID{}, unknown
 	}
-	return ID{}, fmt.Errorf("%w: not one of the forms that this version knows", ErrBadID)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text[prefixChars:])
+	if err != nil {
+		return ID{}, unknown
+	}
+	at := 0
+	switch text[:prefixChars] {
+	case "k1", "k2", "q1":
+	case "q2":
+		if len(raw) < 2 {
+			return ID{}, unknown
+		}
+		at = 2 + int(raw[1])
+	default:
+		return ID{}, unknown
+	}
+	if len(raw) < at+len(id) {
+		return ID{}, unknown
+	}
+	return ID(raw[at : at+len(id)]), nil
 }
+
+// publicIDBytesMax is above the length of every public id.
+const publicIDBytesMax = 512
