@@ -51,7 +51,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.Leases.OpenFor(ctx, r.GetName(), length, s.caller(ctx), lambdasOf(groups))
+	l, err := s.Leases.Open(ctx, r.GetName(), length, s.caller(ctx), lambdasOf(groups))
 	if err != nil {
 		return nil, s.leaseProblem(ctx, l.Worker, err)
 	}
@@ -135,19 +135,12 @@ func (s *Service) reporter(worker string) (*session, error) {
 	return newSession(&lease.Lease{Worker: worker}), nil
 }
 
-// checkReporter refuses the reports of a caller that is not the owner of the worker's lease. It reads the
-// lease if there is no session here.
+// checkReporter refuses the reports of a caller that is not the owner of the worker's lease.
 func (s *Service) checkReporter(ctx context.Context, sess *session) error {
-	if s.Caller == nil {
-		return nil
-	}
-	if sess.terms.Version > 0 {
-		return s.checkOwner(ctx, &sess.terms)
-	}
-	l, err := s.Leases.Look(ctx, sess.worker)
+	l, err := s.termsOf(ctx, sess.worker)
 	switch {
-	case err != nil:
-		return s.unavailable(ctx, "read a worker lease", err)
+	case err != nil || s.Caller == nil:
+		return err
 	case l.Version == 0:
 		return leaseLost(sess.worker) // nobody can tell whose it was
 	}
@@ -156,17 +149,27 @@ func (s *Service) checkReporter(ctx context.Context, sess *session) error {
 
 // checkLeave refuses to end the lease of another identity.
 func (s *Service) checkLeave(ctx context.Context, worker string) error {
+	l, err := s.termsOf(ctx, worker)
+	if err != nil {
+		return err
+	}
+	return s.checkOwner(ctx, &l)
+}
+
+// termsOf returns a worker's lease as it was registered. It reads the lease if there is no session here, and
+// nothing where all calls are of one identity.
+func (s *Service) termsOf(ctx context.Context, worker string) (lease.Lease, error) {
 	if s.Caller == nil {
-		return nil
+		return lease.Lease{}, nil
 	}
 	if sess := s.lookUp(worker); sess != nil {
-		return s.checkOwner(ctx, &sess.terms)
+		return sess.terms, nil
 	}
 	l, err := s.Leases.Look(ctx, worker)
 	if err != nil {
-		return s.unavailable(ctx, "read a worker lease", err)
+		return lease.Lease{}, s.unavailable(ctx, "read a worker lease", err)
 	}
-	return s.checkOwner(ctx, &l)
+	return l, nil
 }
 
 // Claim waits for tasks and claims them: a long poll.

@@ -180,7 +180,7 @@ func (s stepping) Read() clock.Readings {
 	return clock.Readings{Mono: mono, Boot: mono, Wall: s.Now()}
 }
 
-// What is due by the wall clock follows its steps, also where nobody is awake.
+// Due times follow steps of the wall clock, also where no loop runs.
 func TestAStepOfTheClockIsSeenByIdlePartitions(t *testing.T) {
 	inIdleWorld(t, 3, func(w *world) {
 		wall := stepping{&settable{Clock: w.clock}}

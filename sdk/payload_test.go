@@ -329,7 +329,7 @@ func TestPayloadsThatCannotBeEncoded(t *testing.T) {
 	}
 }
 
-// What is wrong with arguments is stored with the attempt, so it quotes none of them.
+// The error of wrong arguments is stored with the attempt, so it quotes none of them.
 func TestNoErrorQuotesArguments(t *testing.T) {
 	t.Parallel()
 	type order struct {

@@ -53,7 +53,7 @@ const (
 	becauseStore   = "unavailable"
 )
 
-// Tokens finds the identity of a token that was made by an operator.
+// madeTokens finds the tokens that operators made.
 type madeTokens interface {
 	Find(ctx context.Context, secret string) (tokens.Token, error)
 }

@@ -128,7 +128,7 @@ func grants(t *rapid.T, label string) Grants {
 	}), 0, 4).Draw(t, label)
 }
 
-// Who may grant what he has cannot make an identity that may do more than he.
+// An identity that grants only what it has cannot make one that may do more.
 func TestWhatIsIncludedAllowsNoMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		mine, theirs := grants(t, "mine"), grants(t, "theirs")

@@ -118,14 +118,7 @@ func (g Grants) Have(v Verb) bool {
 }
 
 // AllowAll reports whether the verb may be used on all lambdas, those of tomorrow included.
-func (g Grants) AllowAll(v Verb) bool {
-	for _, one := range g {
-		if one.has(v) && one.Lambda == Any && one.Collection == Any {
-			return true
-		}
-	}
-	return false
-}
+func (g Grants) AllowAll(v Verb) bool { return g.covers(Grant{v, Any, Any}) }
 
 // AllowEverything reports whether every verb may be used on all lambdas.
 func (g Grants) AllowEverything() bool { return g.covers(Grant{anyVerb, Any, Any}) }

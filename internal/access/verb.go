@@ -44,9 +44,14 @@ func parseVerb(text string) (Verb, error) {
 	if v == anyVerb || slices.Contains(Verbs(), v) {
 		return v, nil
 	}
+	return "", fmt.Errorf("unknown verb %q: want one of %s, or * for all of them", text, VerbNames())
+}
+
+// VerbNames returns the names of all verbs, for people.
+func VerbNames() string {
 	names := make([]string, len(Verbs()))
-	for i, known := range Verbs() {
-		names[i] = string(known)
+	for i, v := range Verbs() {
+		names[i] = string(v)
 	}
-	return "", fmt.Errorf("unknown verb %q: want one of %s, or * for all of them", text, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }

@@ -26,7 +26,7 @@ type Guard struct {
 	waits waits
 }
 
-// allow refuses a verb on a lambda; in: in one of its collections at least.
+// allow refuses a verb on a lambda unless it is granted in all its collections.
 func (g *Guard) allow(ctx context.Context, action string, v access.Verb, lambda string) error {
 	if c := access.From(ctx); !c.Grants.Allow(v, lambda) {
 		return g.deny(c, action, v, lambda)
@@ -56,10 +56,6 @@ func (g *Guard) allowAll(ctx context.Context, action string, verbs ...access.Ver
 // deny returns the refusal of a verb, and notes it.
 func (g *Guard) deny(c access.Caller, action string, v access.Verb, lambda string) error {
 	g.noteOften(c, audit.Record{Action: action, Target: lambda, Outcome: audit.Denied})
-	return denied(c, v, lambda)
-}
-
-func denied(c access.Caller, v access.Verb, lambda string) error {
 	return api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v", c.Denied(v, lambda))
 }
 

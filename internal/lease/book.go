@@ -60,14 +60,10 @@ func NewLastingBook(rows Rows, c clock.Clock) *Book {
 	return b
 }
 
-// Open begins a lease under a new id made of name and random characters. Length zero means the default; a
-// length outside the limits is task.ErrInvalid.
-func (b *Book) Open(ctx context.Context, name string, length time.Duration) (Lease, error) {
-	return b.OpenFor(ctx, name, length, "", nil)
-}
-
-// OpenFor is Open for a worker of an identity, and for some lambdas; more than LambdasMax mean any.
-func (b *Book) OpenFor(ctx context.Context, name string, length time.Duration, owner string, lambdas []string) (Lease, error) {
+// Open begins a lease under a new id made of name and random characters, for a worker of an identity and for
+// some lambdas; none, or more than LambdasMax, mean any. Length zero means the default; a length outside the
+// limits is task.ErrInvalid.
+func (b *Book) Open(ctx context.Context, name string, length time.Duration, owner string, lambdas []string) (Lease, error) {
 	covered := strings.Join(lambdas, ",")
 	if len(lambdas) > LambdasMax {
 		covered = ""

@@ -187,7 +187,7 @@ func TestQueuePolicies(t *testing.T) {
 				}
 			}
 		}
-		// Who may change the policy is never locked out by it.
+		// The policy never locks out those who may change it.
 		if got, err := p.lets(callers["administrator"], "sqs:SetQueueAttributes", arn); err != nil || !got {
 			t.Errorf("%s can never be opened again: %v", queue, err)
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -56,7 +57,7 @@ func (a *app) printAudit(ctx context.Context, client kinesinv1connect.AccessServ
 		for _, w := range r.GetRecords() {
 			record := auditRecordOf(w)
 			if !a.json() {
-				t.row(timeText(record.At.Time()), record.Identity, orDash(record.From), record.Action, orDash(record.Target), record.Outcome, strconv.Itoa(int(record.Count)))
+				t.row(timeText(record.At.Time()), record.Identity, cmp.Or(record.From, "-"), record.Action, cmp.Or(record.Target, "-"), record.Outcome, strconv.Itoa(int(record.Count)))
 				continue
 			}
 			if err := printJSON(a.Stdout, record); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -87,7 +88,7 @@ func (a *app) tokenCreateCommand() *cobra.Command {
 		Long: `Makes an identity and prints its token, which nobody can show again. Callers send it with --token-file or sdk.WithTokenFile.
 
 A grant is VERB:LAMBDA-PATTERN, or VERB:LAMBDA-PATTERN:COLLECTION-PATTERN; a pattern is a name, or the beginning of names and a star.
-Verbs: ` + verbNames() + `; * for all. One can grant only what one may do oneself.
+Verbs: ` + access.VerbNames() + `; * for all. One can grant only what one may do oneself.
 
 A name exists once: revoke the token of a name before another one is made for it.`,
 		Example: `  kinesin token create mail-team --grant 'schedule:mail-*' --grant 'read:mail-*' >mail.token
@@ -112,14 +113,6 @@ A name exists once: revoke the token of a name before another one is made for it
 		o.Token = r.GetSecret()
 		return a.print(o, "%s", r.GetSecret())
 	})
-}
-
-func verbNames() string {
-	names := make([]string, len(access.Verbs()))
-	for i, v := range access.Verbs() {
-		names[i] = string(v)
-	}
-	return strings.Join(names, ", ")
 }
 
 func (a *app) tokenListCommand() *cobra.Command {
@@ -147,17 +140,10 @@ func (a *app) tokenListCommand() *cobra.Command {
 		t.row("NAME", "STATE", "GRANTS", "CREATED", "BY", "EXPIRES")
 		for i := range all {
 			o := &all[i]
-			t.row(o.Name, o.State, strings.Join(o.Grants, " "), o.Created, o.CreatedBy, orDash(o.Expires))
+			t.row(o.Name, o.State, strings.Join(o.Grants, " "), o.Created, o.CreatedBy, cmp.Or(o.Expires, "-"))
 		}
 		return t.Flush()
 	})
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 func (a *app) tokenRevokeCommand() *cobra.Command {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -263,7 +262,7 @@ func (p *Policy) readRoots(path string) error {
 		return nil
 	}
 	content, err := livefile.Read(path, caFileBytesMax)
-	if errors.Is(err, os.ErrNotExist) || err != nil {
+	if err != nil {
 		return fmt.Errorf("client_ca_file: %w", err)
 	}
 	p.roots = x509.NewCertPool()
@@ -273,7 +272,7 @@ func (p *Policy) readRoots(path string) error {
 	return nil
 }
 
-// Identities returns the names of all identities, sorted.
+// Identities returns all identities, by name.
 func (p *Policy) Identities() []access.Identity {
 	all := make([]access.Identity, 0, len(p.identities))
 	for _, id := range p.identities {
