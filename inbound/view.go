@@ -17,7 +17,8 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
 		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
-		Traceparent: t.Traceparent,
+		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
+		Result: t.Result, ResultBytes: int64(len(t.Result)),
 	}
 	switch {
 	case t.State.IsRunning():

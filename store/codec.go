@@ -65,6 +65,16 @@ const (
 	fieldExpireAt // only outside an end
 	fieldHistory
 	fieldTraceparent
+	fieldTag
+	fieldLife
+	fieldStartBefore
+	fieldResult
+)
+
+// The fields of a tag.
+const (
+	tagName protowire.Number = iota + 1
+	tagValue
 )
 
 // The fields of an entry of the history.
@@ -227,7 +237,26 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 		dst = appendVarint(dst, fieldBackoffMin, uint64(o.BackoffMin))
 		dst = appendVarint(dst, fieldBackoffMax, uint64(o.BackoffMax))
 	}
-	return appendString(dst, fieldTraceparent, t.Traceparent)
+	dst = appendString(dst, fieldTraceparent, t.Traceparent)
+	dst = appendVarint(dst, fieldLife, t.Life)
+	dst = appendVarint(dst, fieldStartBefore, uint64(t.StartBefore))
+	for i := range t.Tags {
+		dst = appendTag(dst, &t.Tags[i])
+	}
+	return dst
+}
+
+func appendTag(dst []byte, tag *task.Tag) []byte {
+	dst = protowire.AppendTag(dst, fieldTag, protowire.BytesType)
+	start := len(dst)
+	dst = appendString(dst, tagName, tag.Name)
+	return insertLength(appendString(dst, tagValue, tag.Value), start)
+}
+
+// insertLength inserts the length of what follows start.
+func insertLength(dst []byte, start int) []byte {
+	var size [binary.MaxVarintLen64]byte
+	return slices.Insert(dst, start, protowire.AppendVarint(size[:0], uint64(len(dst)-start))...)
 }
 
 func appendProgress(dst []byte, t *task.Task) []byte {
@@ -248,7 +277,12 @@ func appendProgress(dst []byte, t *task.Task) []byte {
 	dst = appendVarint(dst, fieldEnqueued, uint64(t.Enqueued))
 	dst = appendVarint(dst, fieldClaimedAt, uint64(t.ClaimedAt))
 	dst = appendVarint(dst, fieldStarted, uint64(t.Started))
-	return appendVarint(dst, fieldFirstStarted, uint64(t.FirstStarted))
+	dst = appendVarint(dst, fieldFirstStarted, uint64(t.FirstStarted))
+	if len(t.Result) > 0 {
+		dst = protowire.AppendTag(dst, fieldResult, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, t.Result)
+	}
+	return dst
 }
 
 // appendAttempt encodes the attempt in place and then inserts its length.
@@ -260,9 +294,7 @@ func appendAttempt(dst []byte, a *task.Attempt) []byte {
 	dst = appendVarint(dst, attemptStart, uint64(a.Start))
 	dst = appendVarint(dst, attemptEnd, uint64(a.End))
 	dst = appendVarint(dst, attemptOutcome, uint64(a.Outcome))
-	dst = appendString(dst, attemptError, a.Error)
-	var size [binary.MaxVarintLen64]byte
-	return slices.Insert(dst, start, protowire.AppendVarint(size[:0], uint64(len(dst)-start))...)
+	return insertLength(appendString(dst, attemptError, a.Error), start)
 }
 
 func appendInstant(dst []byte, i task.Instant) []byte {

@@ -152,6 +152,36 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		return addAttempt(t, f.bytes)
 	case fieldTraceparent:
 		t.Traceparent = string(f.bytes)
+	case fieldTag:
+		return addTag(t, f.bytes)
+	case fieldLife:
+		t.Life = f.number
+	case fieldStartBefore:
+		t.StartBefore = f.instant()
+	case fieldResult:
+		t.Result = slices.Clone(f.bytes)
+	}
+	return nil
+}
+
+func addTag(t *task.Task, b []byte) error {
+	if len(t.Tags) >= task.TagsMax {
+		return fmt.Errorf("%w: more than %d tags in a task row", ErrCorrupt, task.TagsMax)
+	}
+	t.Tags = append(t.Tags, task.Tag{})
+	tag := &t.Tags[len(t.Tags)-1]
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		switch f.id {
+		case tagName:
+			tag.Name = string(f.bytes)
+		case tagValue:
+			tag.Value = string(f.bytes)
+		}
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ type KeyLoad struct {
 
 // Depth is the number of live tasks of a partition in each state. Tasks in Scheduled without a task row are
 // its wake-up rows less its live task rows; tasks in Acquired are counted by their wake-up rows.
-type Depth [task.Delivered + 1]int64
+type Depth [task.Expired + 1]int64
 
 // WakeKey is the key of a wake-up row.
 type WakeKey struct {

@@ -50,12 +50,18 @@ const (
 	RetentionMin  = time.Minute
 	RetentionMax  = 5 * 365 * 24 * time.Hour
 
+	PoisonBoundMin = 2 // a task that lost one worker may be innocent
+	PoisonBoundMax = 1000
+	StartWithinMin = time.Millisecond
+	StartWithinMax = 365 * 24 * time.Hour
+
 	ShardsDefault      = 1
 	MaxAttemptsDefault = 10
 	TimeoutDefault     = 15 * time.Minute
 	BackoffMinDefault  = time.Second
 	BackoffMaxDefault  = 10 * time.Minute
 	RetentionDefault   = 7 * 24 * time.Hour
+	PoisonBoundDefault = 3
 
 	// EndedMin is how long every ended row is kept at least. It is longer than two full scans over its
 	// partition are apart, so that leftover rows are deleted before the row that refuses to start the task
@@ -84,6 +90,13 @@ type Lambda struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	Retention   time.Duration // how long ended rows are kept
+	// KeyRetention is how long a key is held after its task ended as success or delivered; 0: Retention.
+	KeyRetention time.Duration
+	// PoisonBound is how many attempts in a row may be lost with their workers before the task is dead; 0:
+	// PoisonBoundDefault.
+	PoisonBound uint32
+	// StartWithin is how long after its due time a task expires if it never started; 0: never.
+	StartWithin time.Duration
 	Created     Instant
 	Deleting    bool // refuses new tasks while its live tasks are dropped
 
@@ -145,7 +158,10 @@ func (l Lambda) Validate() error {
 		durationBetween("timeout", l.Timeout, TimeoutMin, TimeoutMax),
 		durationBetween("backoff minimum", l.BackoffMin, BackoffFloor, BackoffCeil),
 		durationBetween("backoff maximum", l.BackoffMax, l.BackoffMin, BackoffCeil),
-		durationBetween("retention", l.Retention, RetentionMin, RetentionMax))
+		durationBetween("retention", l.Retention, RetentionMin, RetentionMax),
+		unlessZero(l.KeyRetention, durationBetween("key retention", l.KeyRetention, RetentionMin, RetentionMax)),
+		unlessZero(l.PoisonBound, between("poison bound", int64(l.PoisonBound), PoisonBoundMin, PoisonBoundMax)),
+		unlessZero(l.StartWithin, durationBetween("start within", l.StartWithin, StartWithinMin, StartWithinMax)))
 	return errors.Join(errs...)
 }
 
@@ -206,6 +222,13 @@ func (l *Lambda) PolicyFor(t *Task) Policy {
 		p.BackoffMin, p.BackoffMax = o.BackoffMin, o.BackoffMax
 	}
 	return p
+}
+
+func unlessZero[T comparable](v T, err error) error {
+	if v == *new(T) {
+		return nil
+	}
+	return err
 }
 
 func between(what string, v, lowest, highest int64) error {

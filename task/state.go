@@ -40,13 +40,15 @@ const (
 	// Delivered is an end: the task is on the queue of its deliver lambda. It is stored for tasks with a key
 	// only; for others it is what is reported when they have no row.
 	Delivered
+	// Expired is an end: the task did not start before its StartBefore.
+	Expired
 
 	stateEnd
 )
 
 var stateTexts = [stateEnd]string{
 	"unknown", "accepted", "scheduled", "enqueued", "claimed", "processing", "retriable_failure",
-	"success", "fatal_failure", "dead", "cancelled", "dropped", "", "acquired", "delivered",
+	"success", "fatal_failure", "dead", "cancelled", "dropped", "", "acquired", "delivered", "expired",
 }
 
 // States returns every state that a stored task can have, in the order of their numbers.
@@ -79,7 +81,7 @@ func ParseState(text string) (State, error) {
 }
 
 // IsEnd reports whether the state is final: nothing leaves it.
-func (s State) IsEnd() bool { return s >= Success && s <= Dropped || s == Delivered }
+func (s State) IsEnd() bool { return s >= Success && s <= Dropped || s == Delivered || s == Expired }
 
 // IsStored reports whether a row can be in the state.
 func (s State) IsStored() bool { return s >= Scheduled && s < stateEnd && stateTexts[s] != "" }

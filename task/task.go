@@ -11,6 +11,9 @@ const HistoryMax = 10
 // ErrorBytesMax bounds the error text kept for an attempt.
 const ErrorBytesMax = 1024
 
+// ResultBytesMax bounds the value of a success that is kept with its task, in bytes.
+const ResultBytesMax = 32 << 10
+
 // Task is one unit of work of a lambda, as it is stored. A Task is a value: Apply returns a changed copy,
 // which shares Payload with the original. Nobody may write to Payload.
 type Task struct {
@@ -27,7 +30,12 @@ type Task struct {
 	WakeRow WakeRow
 
 	Collection string
+	Tags       []Tag  // in order of their names, at most TagsMax
 	Key        string // idempotency key, empty for none
+	// Life is the seq with which the task with this key began, and part of its public id: an ended task's key
+	// may be used again, and the ids of the earlier task do not name the later one. Zero without a key, and
+	// in rows of versions that did not know it.
+	Life uint64
 	// Digest identifies lambda, priority, collection and payload of a task with a key, so that the same key
 	// with another payload is detected. Zero without a key.
 	Digest [16]byte
@@ -36,6 +44,9 @@ type Task struct {
 	PayloadSize uint32 // size in bytes, wherever it is stored
 
 	Overrides Overrides // per-task settings; zero means the lambda's
+	// StartBefore is when the task expires if it never started; zero: never.
+	StartBefore Instant
+	Result      []byte // value of a success, at most ResultBytesMax; nil for none
 	// Traceparent is the W3C trace context of the caller that scheduled the task (see CheckTraceparent), or
 	// empty.
 	Traceparent string

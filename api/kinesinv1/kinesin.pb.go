@@ -48,6 +48,7 @@ const (
 	Reason_REASON_UNAUTHENTICATED   Reason = 16 // the call has no token that this server takes
 	Reason_REASON_REGISTERED        Reason = 17 // the lambda is registered; remove its registration to delete it
 	Reason_REASON_PERMISSION_DENIED Reason = 18 // no grant of the caller allows it
+	Reason_REASON_STALE_SEQ         Reason = 19 // the task is not at the seq that the caller saw
 )
 
 // Enum value maps for Reason.
@@ -72,6 +73,7 @@ var (
 		16: "REASON_UNAUTHENTICATED",
 		17: "REASON_REGISTERED",
 		18: "REASON_PERMISSION_DENIED",
+		19: "REASON_STALE_SEQ",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":       0,
@@ -93,6 +95,7 @@ var (
 		"REASON_UNAUTHENTICATED":   16,
 		"REASON_REGISTERED":        17,
 		"REASON_PERMISSION_DENIED": 18,
+		"REASON_STALE_SEQ":         19,
 	}
 )
 
@@ -195,14 +198,18 @@ type ScheduleItem struct {
 	Key         string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"` // idempotency key: same lambda and key, same task
 	Payload     []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// A 16-byte UUIDv7 chosen by the client makes a repeated call harmless. Empty: the server chooses.
-	RequestId        []byte `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	MaxAttempts      uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`        // 0: the lambda's
-	TimeoutMicros    int64  `protobuf:"varint,10,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // 0: the lambda's
-	BackoffMinMicros int64  `protobuf:"varint,11,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
-	BackoffMaxMicros int64  `protobuf:"varint,12,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
-	Traceparent      string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, passed on with the task; empty: none
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	RequestId        []byte            `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	MaxAttempts      uint32            `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`        // 0: the lambda's
+	TimeoutMicros    int64             `protobuf:"varint,10,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // 0: the lambda's
+	BackoffMinMicros int64             `protobuf:"varint,11,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
+	BackoffMaxMicros int64             `protobuf:"varint,12,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
+	Traceparent      string            `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context of the caller, passed on with the task; empty: none
+	OnConflict       string            `protobuf:"bytes,14,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`                                             // when the key is held: "keep" (also empty), "replace" or "reject"
+	Tags             map[string]string `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16
+	// A task that did not start before then ends as expired. 0: as the lambda's start_within_micros says.
+	StartBeforeMicros int64 `protobuf:"varint,16,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ScheduleItem) Reset() {
@@ -326,6 +333,27 @@ func (x *ScheduleItem) GetTraceparent() string {
 	return ""
 }
 
+func (x *ScheduleItem) GetOnConflict() string {
+	if x != nil {
+		return x.OnConflict
+	}
+	return ""
+}
+
+func (x *ScheduleItem) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *ScheduleItem) GetStartBeforeMicros() int64 {
+	if x != nil {
+		return x.StartBeforeMicros
+	}
+	return 0
+}
+
 type ScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Items []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -385,6 +413,8 @@ type ScheduleResult struct {
 	Duplicate     bool                   `protobuf:"varint,2,opt,name=duplicate,proto3" json:"duplicate,omitempty"` // a task has the key (or request id) already; id is its id
 	Problem       *Problem               `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	DueMicros     int64                  `protobuf:"varint,4,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`        // of the task that holds the key
+	Replaced      bool                   `protobuf:"varint,6,opt,name=replaced,proto3" json:"replaced,omitempty"` // the task that holds the key has the payload and time of this item now
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -445,6 +475,20 @@ func (x *ScheduleResult) GetDueMicros() int64 {
 		return x.DueMicros
 	}
 	return 0
+}
+
+func (x *ScheduleResult) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ScheduleResult) GetReplaced() bool {
+	if x != nil {
+		return x.Replaced
+	}
+	return false
 }
 
 type ScheduleResponse struct {
@@ -576,33 +620,37 @@ func (x *Attempt) GetError() string {
 }
 
 type Task struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Lambda          string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	State           string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
-	Priority        string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	Collection      string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
-	Key             string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
-	DueMicros       int64                  `protobuf:"varint,7,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
-	CreatedMicros   int64                  `protobuf:"varint,8,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
-	EnqueuedMicros  int64                  `protobuf:"varint,9,opt,name=enqueued_micros,json=enqueuedMicros,proto3" json:"enqueued_micros,omitempty"`
-	StartedMicros   int64                  `protobuf:"varint,10,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"` // first start
-	EndedMicros     int64                  `protobuf:"varint,11,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
-	NextMicros      int64                  `protobuf:"varint,12,opt,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"` // its next wake-up
-	Attempt         uint32                 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`                         // fencing number of the newest attempt
-	Failures        uint32                 `protobuf:"varint,14,opt,name=failures,proto3" json:"failures,omitempty"`                       // attempts that count against max_attempts
-	MaxAttempts     uint32                 `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	WorkerLost      uint32                 `protobuf:"varint,16,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"` // attempts whose worker was lost; not counted in failures
-	Suspect         bool                   `protobuf:"varint,17,opt,name=suspect,proto3" json:"suspect,omitempty"`
-	CancelRequested bool                   `protobuf:"varint,18,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
-	Worker          string                 `protobuf:"bytes,19,opt,name=worker,proto3" json:"worker,omitempty"`
-	Attempts        []*Attempt             `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
-	Payload         []byte                 `protobuf:"bytes,21,opt,name=payload,proto3" json:"payload,omitempty"` // only with GetRequest.with_payload
-	PayloadBytes    int64                  `protobuf:"varint,22,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
-	Seq             uint64                 `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"`
-	Traceparent     string                 `protobuf:"bytes,24,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Lambda            string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	State             string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Priority          string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Collection        string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
+	Key               string                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
+	DueMicros         int64                  `protobuf:"varint,7,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	CreatedMicros     int64                  `protobuf:"varint,8,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	EnqueuedMicros    int64                  `protobuf:"varint,9,opt,name=enqueued_micros,json=enqueuedMicros,proto3" json:"enqueued_micros,omitempty"`
+	StartedMicros     int64                  `protobuf:"varint,10,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"` // first start
+	EndedMicros       int64                  `protobuf:"varint,11,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
+	NextMicros        int64                  `protobuf:"varint,12,opt,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"` // its next wake-up
+	Attempt           uint32                 `protobuf:"varint,13,opt,name=attempt,proto3" json:"attempt,omitempty"`                         // fencing number of the newest attempt
+	Failures          uint32                 `protobuf:"varint,14,opt,name=failures,proto3" json:"failures,omitempty"`                       // attempts that count against max_attempts
+	MaxAttempts       uint32                 `protobuf:"varint,15,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	WorkerLost        uint32                 `protobuf:"varint,16,opt,name=worker_lost,json=workerLost,proto3" json:"worker_lost,omitempty"` // attempts whose worker was lost; not counted in failures
+	Suspect           bool                   `protobuf:"varint,17,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	CancelRequested   bool                   `protobuf:"varint,18,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
+	Worker            string                 `protobuf:"bytes,19,opt,name=worker,proto3" json:"worker,omitempty"`
+	Attempts          []*Attempt             `protobuf:"bytes,20,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	Payload           []byte                 `protobuf:"bytes,21,opt,name=payload,proto3" json:"payload,omitempty"` // only with GetRequest.with_payload
+	PayloadBytes      int64                  `protobuf:"varint,22,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
+	Seq               uint64                 `protobuf:"varint,23,opt,name=seq,proto3" json:"seq,omitempty"`
+	Traceparent       string                 `protobuf:"bytes,24,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Tags              map[string]string      `protobuf:"bytes,25,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	StartBeforeMicros int64                  `protobuf:"varint,26,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"` // 0: it may start at any time
+	Result            []byte                 `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`                                                   // of a success; empty without the right to read payloads
+	ResultBytes       int64                  `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -803,17 +851,99 @@ func (x *Task) GetTraceparent() string {
 	return ""
 }
 
+func (x *Task) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Task) GetStartBeforeMicros() int64 {
+	if x != nil {
+		return x.StartBeforeMicros
+	}
+	return 0
+}
+
+func (x *Task) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *Task) GetResultBytes() int64 {
+	if x != nil {
+		return x.ResultBytes
+	}
+	return 0
+}
+
+// TaskKey names the newest task with a key.
+type TaskKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskKey) Reset() {
+	*x = TaskKey{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskKey) ProtoMessage() {}
+
+func (x *TaskKey) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskKey.ProtoReflect.Descriptor instead.
+func (*TaskKey) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TaskKey) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *TaskKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
 type GetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
 	WithPayload   bool                   `protobuf:"varint,2,opt,name=with_payload,json=withPayload,proto3" json:"with_payload,omitempty"`
+	Keys          []*TaskKey             `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"` // their results follow those of the ids
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +955,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +968,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{7}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetRequest) GetIds() []string {
@@ -855,6 +985,13 @@ func (x *GetRequest) GetWithPayload() bool {
 	return false
 }
 
+func (x *GetRequest) GetKeys() []*TaskKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
 type GetResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -865,7 +1002,7 @@ type GetResult struct {
 
 func (x *GetResult) Reset() {
 	*x = GetResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1014,7 @@ func (x *GetResult) String() string {
 func (*GetResult) ProtoMessage() {}
 
 func (x *GetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1027,7 @@ func (x *GetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResult.ProtoReflect.Descriptor instead.
 func (*GetResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetResult) GetTask() *Task {
@@ -916,7 +1053,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1065,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1078,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetResponse) GetResults() []*GetResult {
@@ -957,13 +1094,15 @@ type ListRequest struct {
 	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`   // empty: all states
 	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // 0: 100; at most 1000
 	Cursor        []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // of the page before
+	Where         string                 `protobuf:"bytes,5,opt,name=where,proto3" json:"where,omitempty"`   // a filter expression; empty: all. With it, or with order, lambda may be empty
+	Order         string                 `protobuf:"bytes,6,opt,name=order,proto3" json:"order,omitempty"`   // "due", "-ended" (newest end first), or empty: as the store finds them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1114,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1127,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListRequest) GetLambda() string {
@@ -1019,6 +1158,20 @@ func (x *ListRequest) GetCursor() []byte {
 	return nil
 }
 
+func (x *ListRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *ListRequest) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
+}
+
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
@@ -1029,7 +1182,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1194,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1207,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1074,13 +1227,15 @@ func (x *ListResponse) GetNextCursor() []byte {
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Keys          []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`                 // their results follow those of the ids
+	IfSeq         uint64                 `protobuf:"varint,3,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1247,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1260,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelRequest) GetIds() []string {
@@ -1113,6 +1268,20 @@ func (x *CancelRequest) GetIds() []string {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *CancelRequest) GetKeys() []*TaskKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *CancelRequest) GetIfSeq() uint64 {
+	if x != nil {
+		return x.IfSeq
+	}
+	return 0
 }
 
 type CancelResult struct {
@@ -1127,7 +1296,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1139,7 +1308,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1152,7 +1321,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelResult) GetOutcome() string {
@@ -1185,7 +1354,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1366,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1379,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelResponse) GetResults() []*CancelResult {
@@ -1224,13 +1393,14 @@ type WaitRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
 	WaitMicros    int64                  `protobuf:"varint,2,opt,name=wait_micros,json=waitMicros,proto3" json:"wait_micros,omitempty"` // 0: return at once; at most 60 s
+	Keys          []*TaskKey             `protobuf:"bytes,3,rep,name=keys,proto3" json:"keys,omitempty"`                                // their results follow those of the ids
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1412,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1425,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1270,6 +1440,1420 @@ func (x *WaitRequest) GetWaitMicros() int64 {
 		return x.WaitMicros
 	}
 	return 0
+}
+
+func (x *WaitRequest) GetKeys() []*TaskKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+type RescheduleRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Ids   []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Keys  []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"` // their results follow those of the ids
+	// When to start: set at most one of the two; neither means now. The past means now.
+	DueMicros     int64  `protobuf:"varint,3,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	DelayMicros   int64  `protobuf:"varint,4,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"`
+	IfSeq         uint64 `protobuf:"varint,5,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RescheduleRequest) Reset() {
+	*x = RescheduleRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RescheduleRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RescheduleRequest) ProtoMessage() {}
+
+func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
+func (*RescheduleRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *RescheduleRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *RescheduleRequest) GetKeys() []*TaskKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *RescheduleRequest) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+func (x *RescheduleRequest) GetDelayMicros() int64 {
+	if x != nil {
+		return x.DelayMicros
+	}
+	return 0
+}
+
+func (x *RescheduleRequest) GetIfSeq() uint64 {
+	if x != nil {
+		return x.IfSeq
+	}
+	return 0
+}
+
+// TaskUpdate says what to change in a task. A field that is not set does not change.
+type TaskUpdate struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Key               *TaskKey               `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                   // instead of id
+	IfSeq             uint64                 `protobuf:"varint,3,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // only if the task is at this seq; 0: at any
+	Payload           []byte                 `protobuf:"bytes,4,opt,name=payload,proto3,oneof" json:"payload,omitempty"`
+	MaxAttempts       uint32                 `protobuf:"varint,5,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	TimeoutMicros     int64                  `protobuf:"varint,6,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
+	BackoffMinMicros  int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
+	BackoffMaxMicros  int64                  `protobuf:"varint,8,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
+	StartBeforeMicros int64                  `protobuf:"varint,9,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *TaskUpdate) Reset() {
+	*x = TaskUpdate{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskUpdate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskUpdate) ProtoMessage() {}
+
+func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskUpdate.ProtoReflect.Descriptor instead.
+func (*TaskUpdate) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *TaskUpdate) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TaskUpdate) GetKey() *TaskKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *TaskUpdate) GetIfSeq() uint64 {
+	if x != nil {
+		return x.IfSeq
+	}
+	return 0
+}
+
+func (x *TaskUpdate) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *TaskUpdate) GetMaxAttempts() uint32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *TaskUpdate) GetTimeoutMicros() int64 {
+	if x != nil {
+		return x.TimeoutMicros
+	}
+	return 0
+}
+
+func (x *TaskUpdate) GetBackoffMinMicros() int64 {
+	if x != nil {
+		return x.BackoffMinMicros
+	}
+	return 0
+}
+
+func (x *TaskUpdate) GetBackoffMaxMicros() int64 {
+	if x != nil {
+		return x.BackoffMaxMicros
+	}
+	return 0
+}
+
+func (x *TaskUpdate) GetStartBeforeMicros() int64 {
+	if x != nil {
+		return x.StartBeforeMicros
+	}
+	return 0
+}
+
+type UpdateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Updates       []*TaskUpdate          `protobuf:"bytes,1,rep,name=updates,proto3" json:"updates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateRequest) Reset() {
+	*x = UpdateRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateRequest) ProtoMessage() {}
+
+func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
+func (*UpdateRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UpdateRequest) GetUpdates() []*TaskUpdate {
+	if x != nil {
+		return x.Updates
+	}
+	return nil
+}
+
+type RedriveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Keys          []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`                 // their results follow those of the ids
+	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`              // also tasks that ended as success or delivered
+	IfSeq         uint64                 `protobuf:"varint,4,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
+	Payload       []byte                 `protobuf:"bytes,5,opt,name=payload,proto3,oneof" json:"payload,omitempty"`     // of a single task: instead of the one it had
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RedriveRequest) Reset() {
+	*x = RedriveRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RedriveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RedriveRequest) ProtoMessage() {}
+
+func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
+func (*RedriveRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RedriveRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *RedriveRequest) GetKeys() []*TaskKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *RedriveRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *RedriveRequest) GetIfSeq() uint64 {
+	if x != nil {
+		return x.IfSeq
+	}
+	return 0
+}
+
+func (x *RedriveRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+type ChangeResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // after the change, or as it was found if there is a problem
+	DueMicros     int64                  `protobuf:"varint,3,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	Seq           uint64                 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	Problem       *Problem               `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: a worker has the task, or it has ended; STALE_SEQ; KEY_CONFLICT
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeResult) Reset() {
+	*x = ChangeResult{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeResult) ProtoMessage() {}
+
+func (x *ChangeResult) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeResult.ProtoReflect.Descriptor instead.
+func (*ChangeResult) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ChangeResult) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ChangeResult) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ChangeResult) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+func (x *ChangeResult) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *ChangeResult) GetProblem() *Problem {
+	if x != nil {
+		return x.Problem
+	}
+	return nil
+}
+
+type ChangeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Results       []*ChangeResult        `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeResponse) Reset() {
+	*x = ChangeResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeResponse) ProtoMessage() {}
+
+func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
+func (*ChangeResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ChangeResponse) GetResults() []*ChangeResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+type CountRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Where         string                 `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`
+	Exact         bool                   `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"` // count each task, whatever it costs, where the store would estimate
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountRequest) Reset() {
+	*x = CountRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountRequest) ProtoMessage() {}
+
+func (x *CountRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
+func (*CountRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *CountRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *CountRequest) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+type CountResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Exact         bool                   `protobuf:"varint,2,opt,name=exact,proto3" json:"exact,omitempty"`
+	Examined      int64                  `protobuf:"varint,3,opt,name=examined,proto3" json:"examined,omitempty"` // rows that were read for it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountResponse) Reset() {
+	*x = CountResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountResponse) ProtoMessage() {}
+
+func (x *CountResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
+func (*CountResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CountResponse) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CountResponse) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *CountResponse) GetExamined() int64 {
+	if x != nil {
+		return x.Examined
+	}
+	return 0
+}
+
+type StatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsRequest) Reset() {
+	*x = StatsRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsRequest) ProtoMessage() {}
+
+func (x *StatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
+func (*StatsRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *StatsRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+type LambdaStats struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Lambda            string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Tasks             map[string]int64       `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // live tasks by state
+	Exact             bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`                                                                           // tasks were counted, not estimated
+	OldestDueMicros   int64                  `protobuf:"varint,4,opt,name=oldest_due_micros,json=oldestDueMicros,proto3" json:"oldest_due_micros,omitempty"`                              // due time of the oldest task that is due and has not started; 0: none
+	StartedPerSecond  float64                `protobuf:"fixed64,5,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                          // over the last minute, on the server that answers
+	EndedPerSecond    float64                `protobuf:"fixed64,6,opt,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty"`
+	LatenessP50Micros int64                  `protobuf:"varint,7,opt,name=lateness_p50_micros,json=latenessP50Micros,proto3" json:"lateness_p50_micros,omitempty"` // of starts in the last minute, on the server that answers
+	LatenessP99Micros int64                  `protobuf:"varint,8,opt,name=lateness_p99_micros,json=latenessP99Micros,proto3" json:"lateness_p99_micros,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *LambdaStats) Reset() {
+	*x = LambdaStats{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LambdaStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LambdaStats) ProtoMessage() {}
+
+func (x *LambdaStats) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LambdaStats.ProtoReflect.Descriptor instead.
+func (*LambdaStats) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *LambdaStats) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *LambdaStats) GetTasks() map[string]int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *LambdaStats) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *LambdaStats) GetOldestDueMicros() int64 {
+	if x != nil {
+		return x.OldestDueMicros
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetStartedPerSecond() float64 {
+	if x != nil {
+		return x.StartedPerSecond
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetEndedPerSecond() float64 {
+	if x != nil {
+		return x.EndedPerSecond
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetLatenessP50Micros() int64 {
+	if x != nil {
+		return x.LatenessP50Micros
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetLatenessP99Micros() int64 {
+	if x != nil {
+		return x.LatenessP99Micros
+	}
+	return 0
+}
+
+type StatsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambdas       []*LambdaStats         `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StatsResponse) Reset() {
+	*x = StatsResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StatsResponse) ProtoMessage() {}
+
+func (x *StatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
+func (*StatsResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *StatsResponse) GetLambdas() []*LambdaStats {
+	if x != nil {
+		return x.Lambdas
+	}
+	return nil
+}
+
+// Job is a change of a set of tasks.
+type Job struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete
+	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`
+	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`    // without a filter
+	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"` // counted (a dry run), running, paused, stopped, done or failed
+	Pace          uint32                 `protobuf:"varint,6,opt,name=pace,proto3" json:"pace,omitempty"`  // tasks per second; 0: as fast as the store allows
+	CreatedMicros int64                  `protobuf:"varint,7,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	EndedMicros   int64                  `protobuf:"varint,8,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
+	CreatedBy     string                 `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"` // identity, with whose grants it acts
+	Matched       int64                  `protobuf:"varint,10,opt,name=matched,proto3" json:"matched,omitempty"`                    // of a dry run: tasks that the filter selects; else those it has met so far
+	MatchedExact  bool                   `protobuf:"varint,11,opt,name=matched_exact,json=matchedExact,proto3" json:"matched_exact,omitempty"`
+	Examined      int64                  `protobuf:"varint,12,opt,name=examined,proto3" json:"examined,omitempty"`                                                                           // rows
+	Outcomes      map[string]int64       `protobuf:"bytes,13,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // changed tasks by what became of them, refused ones by reason
+	Refused       []*JobRefusal          `protobuf:"bytes,14,rep,name=refused,proto3" json:"refused,omitempty"`                                                                              // at most 1,000; outcomes has the number of all
+	Sample        []*Task                `protobuf:"bytes,15,rep,name=sample,proto3" json:"sample,omitempty"`                                                                                // of a dry run: at most ten
+	Cost          string                 `protobuf:"bytes,16,opt,name=cost,proto3" json:"cost,omitempty"`                                                                                    // of a dry run, for people: what it takes of the store
+	Problem       string                 `protobuf:"bytes,17,opt,name=problem,proto3" json:"problem,omitempty"`                                                                              // why it failed, or waits
+	ByMicros      int64                  `protobuf:"varint,18,opt,name=by_micros,json=byMicros,proto3" json:"by_micros,omitempty"`
+	SpreadMicros  int64                  `protobuf:"varint,19,opt,name=spread_micros,json=spreadMicros,proto3" json:"spread_micros,omitempty"`
+	Force         bool                   `protobuf:"varint,20,opt,name=force,proto3" json:"force,omitempty"`
+	DueMicros     int64                  `protobuf:"varint,21,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Job) Reset() {
+	*x = Job{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Job) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Job) ProtoMessage() {}
+
+func (x *Job) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Job.ProtoReflect.Descriptor instead.
+func (*Job) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Job) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Job) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Job) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *Job) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *Job) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Job) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+func (x *Job) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *Job) GetEndedMicros() int64 {
+	if x != nil {
+		return x.EndedMicros
+	}
+	return 0
+}
+
+func (x *Job) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Job) GetMatched() int64 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *Job) GetMatchedExact() bool {
+	if x != nil {
+		return x.MatchedExact
+	}
+	return false
+}
+
+func (x *Job) GetExamined() int64 {
+	if x != nil {
+		return x.Examined
+	}
+	return 0
+}
+
+func (x *Job) GetOutcomes() map[string]int64 {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *Job) GetRefused() []*JobRefusal {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+func (x *Job) GetSample() []*Task {
+	if x != nil {
+		return x.Sample
+	}
+	return nil
+}
+
+func (x *Job) GetCost() string {
+	if x != nil {
+		return x.Cost
+	}
+	return ""
+}
+
+func (x *Job) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Job) GetByMicros() int64 {
+	if x != nil {
+		return x.ByMicros
+	}
+	return 0
+}
+
+func (x *Job) GetSpreadMicros() int64 {
+	if x != nil {
+		return x.SpreadMicros
+	}
+	return 0
+}
+
+func (x *Job) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Job) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+type JobRefusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobRefusal) Reset() {
+	*x = JobRefusal{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobRefusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobRefusal) ProtoMessage() {}
+
+func (x *JobRefusal) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobRefusal.ProtoReflect.Descriptor instead.
+func (*JobRefusal) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *JobRefusal) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *JobRefusal) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type CreateJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete
+	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // allows an empty filter
+	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Pace          uint32                 `protobuf:"varint,5,opt,name=pace,proto3" json:"pace,omitempty"`                                     // tasks per second; 0: as fast as the store allows
+	ByMicros      int64                  `protobuf:"varint,6,opt,name=by_micros,json=byMicros,proto3" json:"by_micros,omitempty"`             // of reschedule: added to each due time; may be negative
+	SpreadMicros  int64                  `protobuf:"varint,7,opt,name=spread_micros,json=spreadMicros,proto3" json:"spread_micros,omitempty"` // of reschedule: due times evenly over this long from now
+	DueMicros     int64                  `protobuf:"varint,8,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`          // of reschedule: one due time for all
+	Force         bool                   `protobuf:"varint,9,opt,name=force,proto3" json:"force,omitempty"`                                   // of redrive: also tasks that ended as success or delivered
+	RequestId     []byte                 `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`          // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateJobRequest) Reset() {
+	*x = CreateJobRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateJobRequest) ProtoMessage() {}
+
+func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
+func (*CreateJobRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *CreateJobRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *CreateJobRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *CreateJobRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *CreateJobRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *CreateJobRequest) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+func (x *CreateJobRequest) GetByMicros() int64 {
+	if x != nil {
+		return x.ByMicros
+	}
+	return 0
+}
+
+func (x *CreateJobRequest) GetSpreadMicros() int64 {
+	if x != nil {
+		return x.SpreadMicros
+	}
+	return 0
+}
+
+func (x *CreateJobRequest) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+func (x *CreateJobRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *CreateJobRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type CreateJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateJobResponse) Reset() {
+	*x = CreateJobResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateJobResponse) ProtoMessage() {}
+
+func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
+func (*CreateJobResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *CreateJobResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type GetJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetJobRequest) Reset() {
+	*x = GetJobRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetJobRequest) ProtoMessage() {}
+
+func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
+func (*GetJobRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *GetJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GetJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetJobResponse) Reset() {
+	*x = GetJobResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetJobResponse) ProtoMessage() {}
+
+func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
+func (*GetJobResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *GetJobResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+type ListJobsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobsRequest) Reset() {
+	*x = ListJobsRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobsRequest) ProtoMessage() {}
+
+func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
+func (*ListJobsRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+}
+
+type ListJobsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListJobsResponse) Reset() {
+	*x = ListJobsResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListJobsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListJobsResponse) ProtoMessage() {}
+
+func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
+func (*ListJobsResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ListJobsResponse) GetJobs() []*Job {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type ControlJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // pause, resume or stop
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlJobRequest) Reset() {
+	*x = ControlJobRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlJobRequest) ProtoMessage() {}
+
+func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlJobRequest.ProtoReflect.Descriptor instead.
+func (*ControlJobRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ControlJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ControlJobRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+type ControlJobResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlJobResponse) Reset() {
+	*x = ControlJobResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlJobResponse) ProtoMessage() {}
+
+func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlJobResponse.ProtoReflect.Descriptor instead.
+func (*ControlJobResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ControlJobResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
 }
 
 type Lambda struct {
@@ -1290,13 +2874,16 @@ type Lambda struct {
 	Withdrawn           bool                   `protobuf:"varint,14,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`                                               // its registration is gone: it is deleted when its tasks have ended; read only
 	RegistrationRefused string                 `protobuf:"bytes,15,opt,name=registration_refused,json=registrationRefused,proto3" json:"registration_refused,omitempty"` // why the registration of its name is refused; empty: it is accepted, or there is none; read only
 	ShardsFromMicros    int64                  `protobuf:"varint,16,opt,name=shards_from_micros,json=shardsFromMicros,proto3" json:"shards_from_micros,omitempty"`       // from when on new tasks use shards; 0: they never grew; read only
+	KeyRetentionMicros  int64                  `protobuf:"varint,17,opt,name=key_retention_micros,json=keyRetentionMicros,proto3" json:"key_retention_micros,omitempty"` // how long a key is held after success or delivered; 0: retention_micros
+	PoisonBound         uint32                 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
+	StartWithinMicros   int64                  `protobuf:"varint,19,opt,name=start_within_micros,json=startWithinMicros,proto3" json:"start_within_micros,omitempty"`    // a task that did not start so long after its due time ends as expired; 0: never
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1308,7 +2895,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1321,7 +2908,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Lambda) GetName() string {
@@ -1436,6 +3023,27 @@ func (x *Lambda) GetShardsFromMicros() int64 {
 	return 0
 }
 
+func (x *Lambda) GetKeyRetentionMicros() int64 {
+	if x != nil {
+		return x.KeyRetentionMicros
+	}
+	return 0
+}
+
+func (x *Lambda) GetPoisonBound() uint32 {
+	if x != nil {
+		return x.PoisonBound
+	}
+	return 0
+}
+
+func (x *Lambda) GetStartWithinMicros() int64 {
+	if x != nil {
+		return x.StartWithinMicros
+	}
+	return 0
+}
+
 type CreateLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
@@ -1445,7 +3053,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +3065,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +3078,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -1490,7 +3098,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +3110,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1515,7 +3123,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -1541,7 +3149,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +3161,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +3174,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -1585,7 +3193,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +3205,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +3218,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -1628,7 +3236,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +3248,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +3261,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
 }
 
 type ListLambdasResponse struct {
@@ -1665,7 +3273,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +3285,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +3298,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -1709,7 +3317,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +3329,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +3342,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -1753,7 +3361,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +3373,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +3386,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -1799,7 +3407,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +3419,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +3432,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -1858,7 +3466,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +3478,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +3491,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -1911,7 +3519,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +3531,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +3544,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -1965,7 +3573,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +3585,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +3598,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -2033,7 +3641,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +3653,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +3666,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -2095,7 +3703,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2107,7 +3715,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2120,7 +3728,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -2169,7 +3777,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2181,7 +3789,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2194,7 +3802,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Held) GetTask() []byte {
@@ -2223,7 +3831,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2235,7 +3843,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2248,7 +3856,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Hello) GetWorker() string {
@@ -2291,7 +3899,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2303,7 +3911,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2316,7 +3924,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -2348,13 +3956,14 @@ type Result struct {
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
 	StartedMicros int64                  `protobuf:"varint,5,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
 	DelayMicros   int64                  `protobuf:"varint,6,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"`       // of a snooze
+	Result        []byte                 `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`                                     // of a success: a value that is kept with the task; at most 32 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +3975,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +3988,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Result) GetTask() []byte {
@@ -2424,6 +4033,13 @@ func (x *Result) GetDelayMicros() int64 {
 	return 0
 }
 
+func (x *Result) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -2435,7 +4051,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +4063,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +4076,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Started) GetTask() []byte {
@@ -2496,7 +4112,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +4124,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +4137,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -2570,15 +4186,16 @@ type Claimed struct {
 	TimeoutMicros int64                  `protobuf:"varint,13,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
-	HoldMicros    int64  `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
-	Traceparent   string `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	HoldMicros    int64             `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
+	Traceparent   string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Tags          map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2590,7 +4207,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2603,7 +4220,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -2718,6 +4335,13 @@ func (x *Claimed) GetTraceparent() string {
 	return ""
 }
 
+func (x *Claimed) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 type ResultAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -2729,7 +4353,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +4365,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +4378,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -2793,7 +4417,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +4429,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +4442,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -2868,7 +4492,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +4504,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +4517,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -2933,7 +4557,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2945,7 +4569,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2958,7 +4582,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -2978,7 +4602,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +4614,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3003,7 +4627,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -3029,7 +4653,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3041,7 +4665,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3054,7 +4678,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -3074,7 +4698,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +4710,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +4723,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -3127,7 +4751,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3139,7 +4763,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3152,7 +4776,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -3185,7 +4809,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +4821,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +4834,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -3228,7 +4852,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3240,7 +4864,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3253,7 +4877,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -3268,7 +4892,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +4904,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3293,7 +4917,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -3329,7 +4953,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3341,7 +4965,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3354,7 +4978,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -3398,7 +5022,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3410,7 +5034,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3423,7 +5047,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Rejected) GetName() string {
@@ -3513,7 +5137,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3525,7 +5149,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3538,7 +5162,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -3565,7 +5189,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +5201,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +5214,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -3616,7 +5240,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +5252,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +5265,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -3660,7 +5284,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3672,7 +5296,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3685,7 +5309,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -3704,7 +5328,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +5340,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +5353,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -3749,7 +5373,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3761,7 +5385,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +5398,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -3800,7 +5424,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3812,7 +5436,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3825,7 +5449,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -3844,7 +5468,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +5480,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +5493,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -3888,7 +5512,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +5524,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +5537,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -3932,7 +5556,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3944,7 +5568,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3957,7 +5581,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -3975,7 +5599,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +5611,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +5624,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 type KeyResponse struct {
@@ -4012,7 +5636,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4024,7 +5648,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4037,7 +5661,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -4059,7 +5683,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +5695,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +5708,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *BackupFile) GetName() string {
@@ -4117,7 +5741,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +5753,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +5766,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -4162,7 +5786,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4174,7 +5798,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4187,7 +5811,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -4217,7 +5841,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4229,7 +5853,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4242,7 +5866,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -4295,7 +5919,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +5931,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +5944,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Token) GetName() string {
@@ -4376,7 +6000,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +6012,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +6025,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -4435,7 +6059,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4447,7 +6071,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4460,7 +6084,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -4485,7 +6109,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4497,7 +6121,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4510,7 +6134,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 type ListTokensResponse struct {
@@ -4522,7 +6146,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4534,7 +6158,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +6171,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -4566,7 +6190,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4578,7 +6202,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +6215,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -4610,7 +6234,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4622,7 +6246,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4635,7 +6259,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -4665,7 +6289,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4677,7 +6301,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4690,7 +6314,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -4782,7 +6406,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +6418,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +6431,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -4848,7 +6472,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4860,7 +6484,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4873,7 +6497,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -4898,7 +6522,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4910,7 +6534,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4923,7 +6547,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 type VerifyAuditResponse struct {
@@ -4939,7 +6563,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +6575,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +6588,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -5018,7 +6642,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5030,7 +6654,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5043,7 +6667,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -5103,7 +6727,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5115,7 +6739,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5128,7 +6752,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 type RotateKeysResponse struct {
@@ -5141,7 +6765,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5153,7 +6777,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5166,7 +6790,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -5191,7 +6815,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5203,7 +6827,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5216,7 +6840,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 type ListKeysResponse struct {
@@ -5228,7 +6852,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5240,7 +6864,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5253,7 +6877,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -5275,7 +6899,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5287,7 +6911,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5300,7 +6924,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *InboundSender) GetName() string {
@@ -5341,7 +6965,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5353,7 +6977,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5366,7 +6990,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -5393,7 +7017,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +7029,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +7042,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -5443,7 +7067,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5455,7 +7079,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +7092,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 type ListSendersResponse struct {
@@ -5480,7 +7104,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5492,7 +7116,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5505,7 +7129,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -5524,7 +7148,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +7160,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +7173,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -5568,7 +7192,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5580,7 +7204,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5593,7 +7217,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -5612,7 +7236,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\aProblem\x12*\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x12.kinesin.v1.ReasonR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12,\n" +
-	"\x12retry_after_micros\x18\x03 \x01(\x03R\x10retryAfterMicros\"\xb7\x03\n" +
+	"\x12retry_after_micros\x18\x03 \x01(\x03R\x10retryAfterMicros\"\xf9\x04\n" +
 	"\fScheduleItem\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1d\n" +
 	"\n" +
@@ -5631,16 +7255,25 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	" \x01(\x03R\rtimeoutMicros\x12,\n" +
 	"\x12backoff_min_micros\x18\v \x01(\x03R\x10backoffMinMicros\x12,\n" +
 	"\x12backoff_max_micros\x18\f \x01(\x03R\x10backoffMaxMicros\x12 \n" +
-	"\vtraceparent\x18\r \x01(\tR\vtraceparent\"W\n" +
+	"\vtraceparent\x18\r \x01(\tR\vtraceparent\x12\x1f\n" +
+	"\von_conflict\x18\x0e \x01(\tR\n" +
+	"onConflict\x126\n" +
+	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryR\x04tags\x12.\n" +
+	"\x13start_before_micros\x18\x10 \x01(\x03R\x11startBeforeMicros\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
 	"\x0fScheduleRequest\x12.\n" +
 	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\x12\x14\n" +
-	"\x05again\x18\x02 \x01(\bR\x05again\"\x8c\x01\n" +
+	"\x05again\x18\x02 \x01(\bR\x05again\"\xbe\x01\n" +
 	"\x0eScheduleResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12-\n" +
 	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x1d\n" +
 	"\n" +
-	"due_micros\x18\x04 \x01(\x03R\tdueMicros\"H\n" +
+	"due_micros\x18\x04 \x01(\x03R\tdueMicros\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1a\n" +
+	"\breplaced\x18\x06 \x01(\bR\breplaced\"H\n" +
 	"\x10ScheduleResponse\x124\n" +
 	"\aresults\x18\x01 \x03(\v2\x1a.kinesin.v1.ScheduleResultR\aresults\"\xab\x01\n" +
 	"\aAttempt\x12\x16\n" +
@@ -5650,7 +7283,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xe7\x05\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xbb\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -5681,37 +7314,176 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\apayload\x18\x15 \x01(\fR\apayload\x12#\n" +
 	"\rpayload_bytes\x18\x16 \x01(\x03R\fpayloadBytes\x12\x10\n" +
 	"\x03seq\x18\x17 \x01(\x04R\x03seq\x12 \n" +
-	"\vtraceparent\x18\x18 \x01(\tR\vtraceparent\"A\n" +
+	"\vtraceparent\x18\x18 \x01(\tR\vtraceparent\x12.\n" +
+	"\x04tags\x18\x19 \x03(\v2\x1a.kinesin.v1.Task.TagsEntryR\x04tags\x12.\n" +
+	"\x13start_before_micros\x18\x1a \x01(\x03R\x11startBeforeMicros\x12\x16\n" +
+	"\x06result\x18\x1b \x01(\fR\x06result\x12!\n" +
+	"\fresult_bytes\x18\x1c \x01(\x03R\vresultBytes\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"3\n" +
+	"\aTaskKey\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"j\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12!\n" +
-	"\fwith_payload\x18\x02 \x01(\bR\vwithPayload\"`\n" +
+	"\fwith_payload\x18\x02 \x01(\bR\vwithPayload\x12'\n" +
+	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\"`\n" +
 	"\tGetResult\x12$\n" +
 	"\x04task\x18\x01 \x01(\v2\x10.kinesin.v1.TaskR\x04task\x12-\n" +
 	"\aproblem\x18\x02 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\">\n" +
 	"\vGetResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"i\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"\x95\x01\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\fR\x06cursor\"W\n" +
+	"\x06cursor\x18\x04 \x01(\fR\x06cursor\x12\x14\n" +
+	"\x05where\x18\x05 \x01(\tR\x05where\x12\x14\n" +
+	"\x05order\x18\x06 \x01(\tR\x05order\"W\n" +
 	"\fListResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.kinesin.v1.TaskR\x05tasks\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\fR\n" +
-	"nextCursor\"!\n" +
+	"nextCursor\"a\n" +
 	"\rCancelRequest\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"m\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12'\n" +
+	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\x12\x15\n" +
+	"\x06if_seq\x18\x03 \x01(\x04R\x05ifSeq\"m\n" +
 	"\fCancelResult\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
 	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"D\n" +
 	"\x0eCancelResponse\x122\n" +
-	"\aresults\x18\x01 \x03(\v2\x18.kinesin.v1.CancelResultR\aresults\"@\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.kinesin.v1.CancelResultR\aresults\"i\n" +
 	"\vWaitRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x1f\n" +
 	"\vwait_micros\x18\x02 \x01(\x03R\n" +
-	"waitMicros\"\xb5\x04\n" +
+	"waitMicros\x12'\n" +
+	"\x04keys\x18\x03 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\"\xa7\x01\n" +
+	"\x11RescheduleRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12'\n" +
+	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\x03 \x01(\x03R\tdueMicros\x12!\n" +
+	"\fdelay_micros\x18\x04 \x01(\x03R\vdelayMicros\x12\x15\n" +
+	"\x06if_seq\x18\x05 \x01(\x04R\x05ifSeq\"\xdb\x02\n" +
+	"\n" +
+	"TaskUpdate\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\x03key\x18\x02 \x01(\v2\x13.kinesin.v1.TaskKeyR\x03key\x12\x15\n" +
+	"\x06if_seq\x18\x03 \x01(\x04R\x05ifSeq\x12\x1d\n" +
+	"\apayload\x18\x04 \x01(\fH\x00R\apayload\x88\x01\x01\x12!\n" +
+	"\fmax_attempts\x18\x05 \x01(\rR\vmaxAttempts\x12%\n" +
+	"\x0etimeout_micros\x18\x06 \x01(\x03R\rtimeoutMicros\x12,\n" +
+	"\x12backoff_min_micros\x18\a \x01(\x03R\x10backoffMinMicros\x12,\n" +
+	"\x12backoff_max_micros\x18\b \x01(\x03R\x10backoffMaxMicros\x12.\n" +
+	"\x13start_before_micros\x18\t \x01(\x03R\x11startBeforeMicrosB\n" +
+	"\n" +
+	"\b_payload\"A\n" +
+	"\rUpdateRequest\x120\n" +
+	"\aupdates\x18\x01 \x03(\v2\x16.kinesin.v1.TaskUpdateR\aupdates\"\xa3\x01\n" +
+	"\x0eRedriveRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12'\n" +
+	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12\x15\n" +
+	"\x06if_seq\x18\x04 \x01(\x04R\x05ifSeq\x12\x1d\n" +
+	"\apayload\x18\x05 \x01(\fH\x00R\apayload\x88\x01\x01B\n" +
+	"\n" +
+	"\b_payload\"\x94\x01\n" +
+	"\fChangeResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\x03 \x01(\x03R\tdueMicros\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\x12-\n" +
+	"\aproblem\x18\x05 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"D\n" +
+	"\x0eChangeResponse\x122\n" +
+	"\aresults\x18\x01 \x03(\v2\x18.kinesin.v1.ChangeResultR\aresults\":\n" +
+	"\fCountRequest\x12\x14\n" +
+	"\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n" +
+	"\x05exact\x18\x02 \x01(\bR\x05exact\"W\n" +
+	"\rCountResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x14\n" +
+	"\x05exact\x18\x02 \x01(\bR\x05exact\x12\x1a\n" +
+	"\bexamined\x18\x03 \x01(\x03R\bexamined\"&\n" +
+	"\fStatsRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"\x93\x03\n" +
+	"\vLambdaStats\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x128\n" +
+	"\x05tasks\x18\x02 \x03(\v2\".kinesin.v1.LambdaStats.TasksEntryR\x05tasks\x12\x14\n" +
+	"\x05exact\x18\x03 \x01(\bR\x05exact\x12*\n" +
+	"\x11oldest_due_micros\x18\x04 \x01(\x03R\x0foldestDueMicros\x12,\n" +
+	"\x12started_per_second\x18\x05 \x01(\x01R\x10startedPerSecond\x12(\n" +
+	"\x10ended_per_second\x18\x06 \x01(\x01R\x0eendedPerSecond\x12.\n" +
+	"\x13lateness_p50_micros\x18\a \x01(\x03R\x11latenessP50Micros\x12.\n" +
+	"\x13lateness_p99_micros\x18\b \x01(\x03R\x11latenessP99Micros\x1a8\n" +
+	"\n" +
+	"TasksEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"B\n" +
+	"\rStatsResponse\x121\n" +
+	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\"\xbc\x05\n" +
+	"\x03Job\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
+	"\x05where\x18\x03 \x01(\tR\x05where\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x12\n" +
+	"\x04pace\x18\x06 \x01(\rR\x04pace\x12%\n" +
+	"\x0ecreated_micros\x18\a \x01(\x03R\rcreatedMicros\x12!\n" +
+	"\fended_micros\x18\b \x01(\x03R\vendedMicros\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\t \x01(\tR\tcreatedBy\x12\x18\n" +
+	"\amatched\x18\n" +
+	" \x01(\x03R\amatched\x12#\n" +
+	"\rmatched_exact\x18\v \x01(\bR\fmatchedExact\x12\x1a\n" +
+	"\bexamined\x18\f \x01(\x03R\bexamined\x129\n" +
+	"\boutcomes\x18\r \x03(\v2\x1d.kinesin.v1.Job.OutcomesEntryR\boutcomes\x120\n" +
+	"\arefused\x18\x0e \x03(\v2\x16.kinesin.v1.JobRefusalR\arefused\x12(\n" +
+	"\x06sample\x18\x0f \x03(\v2\x10.kinesin.v1.TaskR\x06sample\x12\x12\n" +
+	"\x04cost\x18\x10 \x01(\tR\x04cost\x12\x18\n" +
+	"\aproblem\x18\x11 \x01(\tR\aproblem\x12\x1b\n" +
+	"\tby_micros\x18\x12 \x01(\x03R\bbyMicros\x12#\n" +
+	"\rspread_micros\x18\x13 \x01(\x03R\fspreadMicros\x12\x14\n" +
+	"\x05force\x18\x14 \x01(\bR\x05force\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\x15 \x01(\x03R\tdueMicros\x1a;\n" +
+	"\rOutcomesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"0\n" +
+	"\n" +
+	"JobRefusal\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x95\x02\n" +
+	"\x10CreateJobRequest\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
+	"\x05where\x18\x02 \x01(\tR\x05where\x12\x10\n" +
+	"\x03all\x18\x03 \x01(\bR\x03all\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12\x12\n" +
+	"\x04pace\x18\x05 \x01(\rR\x04pace\x12\x1b\n" +
+	"\tby_micros\x18\x06 \x01(\x03R\bbyMicros\x12#\n" +
+	"\rspread_micros\x18\a \x01(\x03R\fspreadMicros\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\b \x01(\x03R\tdueMicros\x12\x14\n" +
+	"\x05force\x18\t \x01(\bR\x05force\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\n" +
+	" \x01(\fR\trequestId\"6\n" +
+	"\x11CreateJobResponse\x12!\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"\x1f\n" +
+	"\rGetJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"3\n" +
+	"\x0eGetJobResponse\x12!\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"\x11\n" +
+	"\x0fListJobsRequest\"7\n" +
+	"\x10ListJobsResponse\x12#\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x0f.kinesin.v1.JobR\x04jobs\";\n" +
+	"\x11ControlJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\"7\n" +
+	"\x12ControlJobResponse\x12!\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"\xba\x05\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -5733,7 +7505,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"registered\x12\x1c\n" +
 	"\twithdrawn\x18\x0e \x01(\bR\twithdrawn\x121\n" +
 	"\x14registration_refused\x18\x0f \x01(\tR\x13registrationRefused\x12,\n" +
-	"\x12shards_from_micros\x18\x10 \x01(\x03R\x10shardsFromMicros\"A\n" +
+	"\x12shards_from_micros\x18\x10 \x01(\x03R\x10shardsFromMicros\x120\n" +
+	"\x14key_retention_micros\x18\x11 \x01(\x03R\x12keyRetentionMicros\x12!\n" +
+	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12.\n" +
+	"\x13start_within_micros\x18\x13 \x01(\x03R\x11startWithinMicros\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +
@@ -5787,14 +7562,15 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\aProcess\x12\x14\n" +
 	"\x05place\x18\x01 \x01(\fR\x05place\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12#\n" +
-	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xb0\x01\n" +
+	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xc8\x01\n" +
 	"\x06Result\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x18\n" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12%\n" +
 	"\x0estarted_micros\x18\x05 \x01(\x03R\rstartedMicros\x12!\n" +
-	"\fdelay_micros\x18\x06 \x01(\x03R\vdelayMicros\"^\n" +
+	"\fdelay_micros\x18\x06 \x01(\x03R\vdelayMicros\x12\x16\n" +
+	"\x06result\x18\a \x01(\fR\x06result\"^\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12%\n" +
@@ -5803,7 +7579,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xd7\x03\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xc3\x04\n" +
 	"\aClaimed\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -5826,7 +7602,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\apayload\x18\x0e \x01(\fR\apayload\x12\x1f\n" +
 	"\vhold_micros\x18\x0f \x01(\x03R\n" +
 	"holdMicros\x12 \n" +
-	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\"h\n" +
+	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
+	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
 	"\tResultAck\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12-\n" +
@@ -6010,7 +7790,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13RevokeSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"I\n" +
 	"\x14RevokeSenderResponse\x121\n" +
-	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender*\xb6\x03\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender*\xcc\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -6031,13 +7811,27 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x0fREASON_INTERNAL\x10\x0f\x12\x1a\n" +
 	"\x16REASON_UNAUTHENTICATED\x10\x10\x12\x15\n" +
 	"\x11REASON_REGISTERED\x10\x11\x12\x1c\n" +
-	"\x18REASON_PERMISSION_DENIED\x10\x122\xcc\x02\n" +
+	"\x18REASON_PERMISSION_DENIED\x10\x12\x12\x14\n" +
+	"\x10REASON_STALE_SEQ\x10\x132\x9f\x05\n" +
 	"\vTaskService\x12E\n" +
 	"\bSchedule\x12\x1b.kinesin.v1.ScheduleRequest\x1a\x1c.kinesin.v1.ScheduleResponse\x12;\n" +
 	"\x03Get\x12\x16.kinesin.v1.GetRequest\x1a\x17.kinesin.v1.GetResponse\"\x03\x90\x02\x01\x12>\n" +
 	"\x04List\x12\x17.kinesin.v1.ListRequest\x1a\x18.kinesin.v1.ListResponse\"\x03\x90\x02\x01\x12?\n" +
 	"\x06Cancel\x12\x19.kinesin.v1.CancelRequest\x1a\x1a.kinesin.v1.CancelResponse\x128\n" +
-	"\x04Wait\x12\x17.kinesin.v1.WaitRequest\x1a\x17.kinesin.v1.GetResponse2\xac\x03\n" +
+	"\x04Wait\x12\x17.kinesin.v1.WaitRequest\x1a\x17.kinesin.v1.GetResponse\x12G\n" +
+	"\n" +
+	"Reschedule\x12\x1d.kinesin.v1.RescheduleRequest\x1a\x1a.kinesin.v1.ChangeResponse\x12?\n" +
+	"\x06Update\x12\x19.kinesin.v1.UpdateRequest\x1a\x1a.kinesin.v1.ChangeResponse\x12A\n" +
+	"\aRedrive\x12\x1a.kinesin.v1.RedriveRequest\x1a\x1a.kinesin.v1.ChangeResponse\x12A\n" +
+	"\x05Count\x12\x18.kinesin.v1.CountRequest\x1a\x19.kinesin.v1.CountResponse\"\x03\x90\x02\x01\x12A\n" +
+	"\x05Stats\x12\x18.kinesin.v1.StatsRequest\x1a\x19.kinesin.v1.StatsResponse\"\x03\x90\x02\x012\xb5\x02\n" +
+	"\n" +
+	"JobService\x12H\n" +
+	"\tCreateJob\x12\x1c.kinesin.v1.CreateJobRequest\x1a\x1d.kinesin.v1.CreateJobResponse\x12D\n" +
+	"\x06GetJob\x12\x19.kinesin.v1.GetJobRequest\x1a\x1a.kinesin.v1.GetJobResponse\"\x03\x90\x02\x01\x12J\n" +
+	"\bListJobs\x12\x1b.kinesin.v1.ListJobsRequest\x1a\x1c.kinesin.v1.ListJobsResponse\"\x03\x90\x02\x01\x12K\n" +
+	"\n" +
+	"ControlJob\x12\x1d.kinesin.v1.ControlJobRequest\x1a\x1e.kinesin.v1.ControlJobResponse2\xac\x03\n" +
 	"\rLambdaService\x12Q\n" +
 	"\fCreateLambda\x12\x1f.kinesin.v1.CreateLambdaRequest\x1a .kinesin.v1.CreateLambdaResponse\x12M\n" +
 	"\tGetLambda\x12\x1c.kinesin.v1.GetLambdaRequest\x1a\x1d.kinesin.v1.GetLambdaResponse\"\x03\x90\x02\x01\x12S\n" +
@@ -6088,7 +7882,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                    // 0: kinesin.v1.Reason
 	(*Problem)(nil),                // 1: kinesin.v1.Problem
@@ -6098,220 +7892,286 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*ScheduleResponse)(nil),       // 5: kinesin.v1.ScheduleResponse
 	(*Attempt)(nil),                // 6: kinesin.v1.Attempt
 	(*Task)(nil),                   // 7: kinesin.v1.Task
-	(*GetRequest)(nil),             // 8: kinesin.v1.GetRequest
-	(*GetResult)(nil),              // 9: kinesin.v1.GetResult
-	(*GetResponse)(nil),            // 10: kinesin.v1.GetResponse
-	(*ListRequest)(nil),            // 11: kinesin.v1.ListRequest
-	(*ListResponse)(nil),           // 12: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),          // 13: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),           // 14: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),         // 15: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),            // 16: kinesin.v1.WaitRequest
-	(*Lambda)(nil),                 // 17: kinesin.v1.Lambda
-	(*CreateLambdaRequest)(nil),    // 18: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),   // 19: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),       // 20: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),      // 21: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),     // 22: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),    // 23: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),    // 24: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),   // 25: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),    // 26: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),   // 27: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),              // 28: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),        // 29: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),          // 30: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),       // 31: kinesin.v1.RegisterResponse
-	(*Held)(nil),                   // 32: kinesin.v1.Held
-	(*Hello)(nil),                  // 33: kinesin.v1.Hello
-	(*Process)(nil),                // 34: kinesin.v1.Process
-	(*Result)(nil),                 // 35: kinesin.v1.Result
-	(*Started)(nil),                // 36: kinesin.v1.Started
-	(*WorkRequest)(nil),            // 37: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                // 38: kinesin.v1.Claimed
-	(*ResultAck)(nil),              // 39: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),           // 40: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),           // 41: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),          // 42: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),      // 43: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),     // 44: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),       // 45: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 46: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),           // 47: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 48: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),           // 49: kinesin.v1.BufferedTask
-	(*Envelope)(nil),               // 50: kinesin.v1.Envelope
-	(*Rejected)(nil),               // 51: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),    // 52: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),   // 53: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),     // 54: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),    // 55: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),   // 56: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),    // 57: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),  // 58: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),  // 59: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),   // 60: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil), // 61: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),             // 62: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),            // 63: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),             // 64: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),          // 65: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),            // 66: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),         // 67: kinesin.v1.BackupResponse
-	(*Token)(nil),                  // 68: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),     // 69: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),    // 70: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),      // 71: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),     // 72: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),     // 73: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),    // 74: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),            // 75: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),       // 76: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 77: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),     // 78: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),    // 79: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),             // 80: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),      // 81: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),     // 82: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),        // 83: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),       // 84: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),          // 85: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),       // 86: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),      // 87: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),     // 88: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),    // 89: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),    // 90: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),   // 91: kinesin.v1.RevokeSenderResponse
+	(*TaskKey)(nil),                // 8: kinesin.v1.TaskKey
+	(*GetRequest)(nil),             // 9: kinesin.v1.GetRequest
+	(*GetResult)(nil),              // 10: kinesin.v1.GetResult
+	(*GetResponse)(nil),            // 11: kinesin.v1.GetResponse
+	(*ListRequest)(nil),            // 12: kinesin.v1.ListRequest
+	(*ListResponse)(nil),           // 13: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),          // 14: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),           // 15: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),         // 16: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),            // 17: kinesin.v1.WaitRequest
+	(*RescheduleRequest)(nil),      // 18: kinesin.v1.RescheduleRequest
+	(*TaskUpdate)(nil),             // 19: kinesin.v1.TaskUpdate
+	(*UpdateRequest)(nil),          // 20: kinesin.v1.UpdateRequest
+	(*RedriveRequest)(nil),         // 21: kinesin.v1.RedriveRequest
+	(*ChangeResult)(nil),           // 22: kinesin.v1.ChangeResult
+	(*ChangeResponse)(nil),         // 23: kinesin.v1.ChangeResponse
+	(*CountRequest)(nil),           // 24: kinesin.v1.CountRequest
+	(*CountResponse)(nil),          // 25: kinesin.v1.CountResponse
+	(*StatsRequest)(nil),           // 26: kinesin.v1.StatsRequest
+	(*LambdaStats)(nil),            // 27: kinesin.v1.LambdaStats
+	(*StatsResponse)(nil),          // 28: kinesin.v1.StatsResponse
+	(*Job)(nil),                    // 29: kinesin.v1.Job
+	(*JobRefusal)(nil),             // 30: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),       // 31: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),      // 32: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),          // 33: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 34: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 35: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 36: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),      // 37: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),     // 38: kinesin.v1.ControlJobResponse
+	(*Lambda)(nil),                 // 39: kinesin.v1.Lambda
+	(*CreateLambdaRequest)(nil),    // 40: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),   // 41: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),       // 42: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),      // 43: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),     // 44: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),    // 45: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),    // 46: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),   // 47: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),    // 48: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),   // 49: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),              // 50: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),        // 51: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),          // 52: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),       // 53: kinesin.v1.RegisterResponse
+	(*Held)(nil),                   // 54: kinesin.v1.Held
+	(*Hello)(nil),                  // 55: kinesin.v1.Hello
+	(*Process)(nil),                // 56: kinesin.v1.Process
+	(*Result)(nil),                 // 57: kinesin.v1.Result
+	(*Started)(nil),                // 58: kinesin.v1.Started
+	(*WorkRequest)(nil),            // 59: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                // 60: kinesin.v1.Claimed
+	(*ResultAck)(nil),              // 61: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),           // 62: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),           // 63: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),          // 64: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),      // 65: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),     // 66: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),       // 67: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 68: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),           // 69: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 70: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),           // 71: kinesin.v1.BufferedTask
+	(*Envelope)(nil),               // 72: kinesin.v1.Envelope
+	(*Rejected)(nil),               // 73: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),    // 74: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),   // 75: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),     // 76: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),    // 77: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),   // 78: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),    // 79: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),  // 80: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),  // 81: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),   // 82: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil), // 83: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),             // 84: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),            // 85: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),             // 86: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),          // 87: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),            // 88: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),         // 89: kinesin.v1.BackupResponse
+	(*Token)(nil),                  // 90: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),     // 91: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 92: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 93: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 94: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),     // 95: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 96: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),            // 97: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),       // 98: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 99: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),     // 100: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),    // 101: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),             // 102: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),      // 103: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),     // 104: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),        // 105: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),       // 106: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),          // 107: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),       // 108: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),      // 109: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),     // 110: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),    // 111: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),    // 112: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),   // 113: kinesin.v1.RevokeSenderResponse
+	nil,                            // 114: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                            // 115: kinesin.v1.Task.TagsEntry
+	nil,                            // 116: kinesin.v1.LambdaStats.TasksEntry
+	nil,                            // 117: kinesin.v1.Job.OutcomesEntry
+	nil,                            // 118: kinesin.v1.Claimed.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
-	0,  // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	2,  // 1: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
-	1,  // 2: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
-	4,  // 3: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
-	6,  // 4: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	7,  // 5: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
-	1,  // 6: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
-	9,  // 7: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
-	7,  // 8: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
-	1,  // 9: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
-	14, // 10: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
-	17, // 11: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	17, // 12: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	17, // 13: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	17, // 14: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	17, // 15: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	17, // 16: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	28, // 17: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	30, // 18: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	35, // 19: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	39, // 20: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	28, // 21: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	32, // 22: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	34, // 23: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	33, // 24: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	35, // 25: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	36, // 26: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	1,  // 27: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	38, // 28: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	39, // 29: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	32, // 30: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	38, // 31: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	35, // 32: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	39, // 33: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	32, // 34: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	32, // 35: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	32, // 36: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	2,  // 37: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	49, // 38: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	2,  // 39: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	51, // 40: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	51, // 41: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,  // 42: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	57, // 43: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,  // 44: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	60, // 45: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	64, // 46: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	64, // 47: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	66, // 48: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	64, // 49: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	68, // 50: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	68, // 51: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	68, // 52: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	75, // 53: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	80, // 54: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	80, // 55: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	85, // 56: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	85, // 57: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	85, // 58: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	3,  // 59: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	8,  // 60: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	11, // 61: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	13, // 62: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	16, // 63: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	18, // 64: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	20, // 65: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	22, // 66: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	24, // 67: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	26, // 68: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	29, // 69: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	37, // 70: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	41, // 71: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	43, // 72: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	45, // 73: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	47, // 74: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	52, // 75: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	54, // 76: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	56, // 77: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	59, // 78: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	62, // 79: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	65, // 80: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	69, // 81: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	71, // 82: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	73, // 83: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	76, // 84: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	78, // 85: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	81, // 86: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	83, // 87: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	86, // 88: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	88, // 89: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	90, // 90: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	5,  // 91: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	10, // 92: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	12, // 93: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	15, // 94: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	10, // 95: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	19, // 96: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	21, // 97: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	23, // 98: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	25, // 99: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	27, // 100: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	31, // 101: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	40, // 102: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	42, // 103: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	44, // 104: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	46, // 105: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	48, // 106: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	53, // 107: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	55, // 108: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	58, // 109: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	61, // 110: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	63, // 111: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	67, // 112: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	70, // 113: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	72, // 114: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	74, // 115: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	77, // 116: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	79, // 117: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	82, // 118: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	84, // 119: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	87, // 120: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	89, // 121: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	91, // 122: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	91, // [91:123] is the sub-list for method output_type
-	59, // [59:91] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
+	114, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	2,   // 2: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
+	1,   // 3: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
+	4,   // 4: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
+	6,   // 5: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
+	115, // 6: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	8,   // 7: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
+	7,   // 8: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
+	1,   // 9: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
+	10,  // 10: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
+	7,   // 11: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
+	8,   // 12: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
+	1,   // 13: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
+	15,  // 14: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
+	8,   // 15: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
+	8,   // 16: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
+	8,   // 17: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
+	19,  // 18: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
+	8,   // 19: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
+	1,   // 20: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
+	22,  // 21: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
+	116, // 22: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	27,  // 23: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
+	117, // 24: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	30,  // 25: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	7,   // 26: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
+	29,  // 27: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	29,  // 28: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	29,  // 29: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	29,  // 30: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	39,  // 31: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	39,  // 32: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	39,  // 33: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	39,  // 34: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	39,  // 35: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	39,  // 36: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	50,  // 37: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	52,  // 38: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	57,  // 39: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	61,  // 40: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	50,  // 41: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	54,  // 42: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	56,  // 43: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	55,  // 44: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	57,  // 45: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	58,  // 46: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	118, // 47: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	1,   // 48: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	60,  // 49: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	61,  // 50: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	54,  // 51: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	60,  // 52: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	57,  // 53: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	61,  // 54: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	54,  // 55: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	54,  // 56: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	54,  // 57: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	2,   // 58: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	71,  // 59: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	2,   // 60: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	73,  // 61: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	73,  // 62: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 63: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	79,  // 64: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 65: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	82,  // 66: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	86,  // 67: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	86,  // 68: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	88,  // 69: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	86,  // 70: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	90,  // 71: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	90,  // 72: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	90,  // 73: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	97,  // 74: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	102, // 75: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	102, // 76: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	107, // 77: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	107, // 78: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	107, // 79: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	3,   // 80: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	9,   // 81: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	12,  // 82: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	14,  // 83: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	17,  // 84: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	18,  // 85: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	20,  // 86: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	21,  // 87: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	24,  // 88: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	26,  // 89: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	31,  // 90: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	33,  // 91: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	35,  // 92: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	37,  // 93: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	40,  // 94: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	42,  // 95: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	44,  // 96: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	46,  // 97: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	48,  // 98: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	51,  // 99: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	59,  // 100: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	63,  // 101: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	65,  // 102: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	67,  // 103: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	69,  // 104: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	74,  // 105: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	76,  // 106: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	78,  // 107: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	81,  // 108: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	84,  // 109: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	87,  // 110: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	91,  // 111: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	93,  // 112: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	95,  // 113: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	98,  // 114: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	100, // 115: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	103, // 116: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	105, // 117: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	108, // 118: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	110, // 119: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	112, // 120: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	5,   // 121: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	11,  // 122: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	13,  // 123: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	16,  // 124: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	11,  // 125: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	23,  // 126: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	23,  // 127: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	23,  // 128: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	25,  // 129: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	28,  // 130: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	32,  // 131: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	34,  // 132: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	36,  // 133: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	38,  // 134: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	41,  // 135: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	43,  // 136: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	45,  // 137: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	47,  // 138: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	49,  // 139: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	53,  // 140: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	62,  // 141: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	64,  // 142: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	66,  // 143: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	68,  // 144: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	70,  // 145: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	75,  // 146: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	77,  // 147: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	80,  // 148: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	83,  // 149: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	85,  // 150: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	89,  // 151: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	92,  // 152: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	94,  // 153: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	96,  // 154: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	99,  // 155: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	101, // 156: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	104, // 157: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	106, // 158: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	109, // 159: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	111, // 160: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	113, // 161: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	121, // [121:162] is the sub-list for method output_type
+	80,  // [80:121] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -6319,15 +8179,17 @@ func file_kinesin_v1_kinesin_proto_init() {
 	if File_kinesin_v1_kinesin_proto != nil {
 		return
 	}
+	file_kinesin_v1_kinesin_proto_msgTypes[18].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   91,
+			NumMessages:   118,
 			NumExtensions: 0,
-			NumServices:   7,
+			NumServices:   8,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

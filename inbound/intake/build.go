@@ -36,6 +36,9 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 	if n, most := len(item.Payload), b.Store.PayloadBytesMax(); n > most {
 		return t, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
 	}
+	if t.Tags, err = task.TagsOf(item.Tags); err != nil {
+		return t, err
+	}
 	if l.Mode == task.Deliver {
 		if err := b.checkDeliverable(l, t, item.Payload); err != nil {
 			return t, err
@@ -57,7 +60,7 @@ func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *
 			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload,
 			MaxAttempts: t.Overrides.MaxAttempts, TimeoutMicros: t.Overrides.Timeout.Microseconds(),
 			BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
-			Traceparent: t.Traceparent,
+			Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
 		},
 	}
 }

@@ -95,6 +95,10 @@ type registration struct {
 	BackoffMin  int64    `json:"backoff_min_us"`
 	BackoffMax  int64    `json:"backoff_max_us"`
 	Retention   int64    `json:"retention_us"`
+
+	KeyRetention int64  `json:"key_retention_us,omitempty"`
+	PoisonBound  uint32 `json:"poison_bound,omitempty"`
+	StartWithin  int64  `json:"start_within_us,omitempty"`
 }
 
 // CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
@@ -122,6 +126,7 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	want := task.Lambda{
 		Name: row.Name, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: task.Micros(r.Timeout), BackoffMin: task.Micros(r.BackoffMin), BackoffMax: task.Micros(r.BackoffMax), Retention: task.Micros(r.Retention),
+		KeyRetention: task.Micros(r.KeyRetention), PoisonBound: r.PoisonBound, StartWithin: task.Micros(r.StartWithin),
 	}
 	if err := CheckSettings(mode, want); err != nil {
 		return Registration{}, fmt.Errorf("%w registration %s: %w", task.ErrInvalid, row.Name, err)
@@ -195,6 +200,7 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 			}
 		}
 		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention
+		e.KeyRetention, e.PoisonBound, e.StartWithin = r.KeyRetention, r.PoisonBound, r.StartWithin
 		e.Registration = r.Sum
 		return nil
 	})

@@ -16,17 +16,20 @@ import (
 
 // record is the value of a lambda's row. An absent field means what its zero value means in task.Lambda.
 type record struct {
-	Ref         uint32        `json:"ref"`
-	Mode        string        `json:"mode"`
-	Priorities  []string      `json:"priorities"`
-	Shards      uint16        `json:"shards"`
-	MaxAttempts uint32        `json:"max_attempts"`
-	Timeout     time.Duration `json:"timeout_ns"`
-	BackoffMin  time.Duration `json:"backoff_min_ns"`
-	BackoffMax  time.Duration `json:"backoff_max_ns"`
-	Retention   time.Duration `json:"retention_ns"`
-	Created     task.Instant  `json:"created_us"`
-	Deleting    bool          `json:"deleting,omitempty"`
+	Ref          uint32        `json:"ref"`
+	Mode         string        `json:"mode"`
+	Priorities   []string      `json:"priorities"`
+	Shards       uint16        `json:"shards"`
+	MaxAttempts  uint32        `json:"max_attempts"`
+	Timeout      time.Duration `json:"timeout_ns"`
+	BackoffMin   time.Duration `json:"backoff_min_ns"`
+	BackoffMax   time.Duration `json:"backoff_max_ns"`
+	Retention    time.Duration `json:"retention_ns"`
+	KeyRetention time.Duration `json:"key_retention_ns,omitempty"`
+	PoisonBound  uint32        `json:"poison_bound,omitempty"`
+	StartWithin  time.Duration `json:"start_within_ns,omitempty"`
+	Created      task.Instant  `json:"created_us"`
+	Deleting     bool          `json:"deleting,omitempty"`
 
 	ShardHistory []shardCount `json:"shard_history,omitempty"` // of a lambda whose shards have grown
 
@@ -51,6 +54,7 @@ func encode(e *Entry) (store.Control, error) {
 	value, err := json.Marshal(record{
 		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
+		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin,
 		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, DroppingAt: droppingAt, Marked: e.Marked,
 		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
 	})
@@ -98,6 +102,7 @@ func decode(row store.Control) (*Entry, error) {
 	l := task.Lambda{
 		Name: row.Name, Ref: r.Ref, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
+		KeyRetention: r.KeyRetention, PoisonBound: r.PoisonBound, StartWithin: r.StartWithin,
 		Created: r.Created, Deleting: r.Deleting,
 		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
 	}

@@ -26,6 +26,8 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// TaskServiceName is the fully-qualified name of the TaskService service.
 	TaskServiceName = "kinesin.v1.TaskService"
+	// JobServiceName is the fully-qualified name of the JobService service.
+	JobServiceName = "kinesin.v1.JobService"
 	// LambdaServiceName is the fully-qualified name of the LambdaService service.
 	LambdaServiceName = "kinesin.v1.LambdaService"
 	// WorkerServiceName is the fully-qualified name of the WorkerService service.
@@ -58,6 +60,24 @@ const (
 	TaskServiceCancelProcedure = "/kinesin.v1.TaskService/Cancel"
 	// TaskServiceWaitProcedure is the fully-qualified name of the TaskService's Wait RPC.
 	TaskServiceWaitProcedure = "/kinesin.v1.TaskService/Wait"
+	// TaskServiceRescheduleProcedure is the fully-qualified name of the TaskService's Reschedule RPC.
+	TaskServiceRescheduleProcedure = "/kinesin.v1.TaskService/Reschedule"
+	// TaskServiceUpdateProcedure is the fully-qualified name of the TaskService's Update RPC.
+	TaskServiceUpdateProcedure = "/kinesin.v1.TaskService/Update"
+	// TaskServiceRedriveProcedure is the fully-qualified name of the TaskService's Redrive RPC.
+	TaskServiceRedriveProcedure = "/kinesin.v1.TaskService/Redrive"
+	// TaskServiceCountProcedure is the fully-qualified name of the TaskService's Count RPC.
+	TaskServiceCountProcedure = "/kinesin.v1.TaskService/Count"
+	// TaskServiceStatsProcedure is the fully-qualified name of the TaskService's Stats RPC.
+	TaskServiceStatsProcedure = "/kinesin.v1.TaskService/Stats"
+	// JobServiceCreateJobProcedure is the fully-qualified name of the JobService's CreateJob RPC.
+	JobServiceCreateJobProcedure = "/kinesin.v1.JobService/CreateJob"
+	// JobServiceGetJobProcedure is the fully-qualified name of the JobService's GetJob RPC.
+	JobServiceGetJobProcedure = "/kinesin.v1.JobService/GetJob"
+	// JobServiceListJobsProcedure is the fully-qualified name of the JobService's ListJobs RPC.
+	JobServiceListJobsProcedure = "/kinesin.v1.JobService/ListJobs"
+	// JobServiceControlJobProcedure is the fully-qualified name of the JobService's ControlJob RPC.
+	JobServiceControlJobProcedure = "/kinesin.v1.JobService/ControlJob"
 	// LambdaServiceCreateLambdaProcedure is the fully-qualified name of the LambdaService's
 	// CreateLambda RPC.
 	LambdaServiceCreateLambdaProcedure = "/kinesin.v1.LambdaService/CreateLambda"
@@ -143,6 +163,16 @@ type TaskServiceClient interface {
 	Cancel(context.Context, *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	// Wait returns when all named tasks have ended, or when wait_micros are over.
 	Wait(context.Context, *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
+	// Reschedule moves tasks that no worker has to another time, or has them start now.
+	Reschedule(context.Context, *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error)
+	// Update replaces the payload or the settings of tasks that no worker has.
+	Update(context.Context, *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error)
+	// Redrive has ended tasks start anew, under the same ids.
+	Redrive(context.Context, *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error)
+	// Count counts the tasks that a filter selects.
+	Count(context.Context, *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error)
+	// Stats returns live counts and rates by lambda.
+	Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error)
 }
 
 // NewTaskServiceClient constructs a client for the kinesin.v1.TaskService service. By default, it
@@ -188,16 +218,53 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("Wait")),
 			connect.WithClientOptions(opts...),
 		),
+		reschedule: connect.NewClient[kinesinv1.RescheduleRequest, kinesinv1.ChangeResponse](
+			httpClient,
+			baseURL+TaskServiceRescheduleProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Reschedule")),
+			connect.WithClientOptions(opts...),
+		),
+		update: connect.NewClient[kinesinv1.UpdateRequest, kinesinv1.ChangeResponse](
+			httpClient,
+			baseURL+TaskServiceUpdateProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Update")),
+			connect.WithClientOptions(opts...),
+		),
+		redrive: connect.NewClient[kinesinv1.RedriveRequest, kinesinv1.ChangeResponse](
+			httpClient,
+			baseURL+TaskServiceRedriveProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Redrive")),
+			connect.WithClientOptions(opts...),
+		),
+		count: connect.NewClient[kinesinv1.CountRequest, kinesinv1.CountResponse](
+			httpClient,
+			baseURL+TaskServiceCountProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Count")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		stats: connect.NewClient[kinesinv1.StatsRequest, kinesinv1.StatsResponse](
+			httpClient,
+			baseURL+TaskServiceStatsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Stats")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
-	schedule *connect.Client[kinesinv1.ScheduleRequest, kinesinv1.ScheduleResponse]
-	get      *connect.Client[kinesinv1.GetRequest, kinesinv1.GetResponse]
-	list     *connect.Client[kinesinv1.ListRequest, kinesinv1.ListResponse]
-	cancel   *connect.Client[kinesinv1.CancelRequest, kinesinv1.CancelResponse]
-	wait     *connect.Client[kinesinv1.WaitRequest, kinesinv1.GetResponse]
+	schedule   *connect.Client[kinesinv1.ScheduleRequest, kinesinv1.ScheduleResponse]
+	get        *connect.Client[kinesinv1.GetRequest, kinesinv1.GetResponse]
+	list       *connect.Client[kinesinv1.ListRequest, kinesinv1.ListResponse]
+	cancel     *connect.Client[kinesinv1.CancelRequest, kinesinv1.CancelResponse]
+	wait       *connect.Client[kinesinv1.WaitRequest, kinesinv1.GetResponse]
+	reschedule *connect.Client[kinesinv1.RescheduleRequest, kinesinv1.ChangeResponse]
+	update     *connect.Client[kinesinv1.UpdateRequest, kinesinv1.ChangeResponse]
+	redrive    *connect.Client[kinesinv1.RedriveRequest, kinesinv1.ChangeResponse]
+	count      *connect.Client[kinesinv1.CountRequest, kinesinv1.CountResponse]
+	stats      *connect.Client[kinesinv1.StatsRequest, kinesinv1.StatsResponse]
 }
 
 // Schedule calls kinesin.v1.TaskService.Schedule.
@@ -245,6 +312,51 @@ func (c *taskServiceClient) Wait(ctx context.Context, req *kinesinv1.WaitRequest
 	return nil, err
 }
 
+// Reschedule calls kinesin.v1.TaskService.Reschedule.
+func (c *taskServiceClient) Reschedule(ctx context.Context, req *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error) {
+	response, err := c.reschedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Update calls kinesin.v1.TaskService.Update.
+func (c *taskServiceClient) Update(ctx context.Context, req *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error) {
+	response, err := c.update.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Redrive calls kinesin.v1.TaskService.Redrive.
+func (c *taskServiceClient) Redrive(ctx context.Context, req *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
+	response, err := c.redrive.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Count calls kinesin.v1.TaskService.Count.
+func (c *taskServiceClient) Count(ctx context.Context, req *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error) {
+	response, err := c.count.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Stats calls kinesin.v1.TaskService.Stats.
+func (c *taskServiceClient) Stats(ctx context.Context, req *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
+	response, err := c.stats.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // TaskServiceHandler is an implementation of the kinesin.v1.TaskService service.
 type TaskServiceHandler interface {
 	// Schedule accepts tasks and returns a result for each, in order. A task whose result has an id is durable.
@@ -257,6 +369,16 @@ type TaskServiceHandler interface {
 	Cancel(context.Context, *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	// Wait returns when all named tasks have ended, or when wait_micros are over.
 	Wait(context.Context, *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
+	// Reschedule moves tasks that no worker has to another time, or has them start now.
+	Reschedule(context.Context, *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error)
+	// Update replaces the payload or the settings of tasks that no worker has.
+	Update(context.Context, *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error)
+	// Redrive has ended tasks start anew, under the same ids.
+	Redrive(context.Context, *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error)
+	// Count counts the tasks that a filter selects.
+	Count(context.Context, *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error)
+	// Stats returns live counts and rates by lambda.
+	Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error)
 }
 
 // NewTaskServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -298,6 +420,38 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("Wait")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceRescheduleHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRescheduleProcedure,
+		svc.Reschedule,
+		connect.WithSchema(taskServiceMethods.ByName("Reschedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceUpdateHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceUpdateProcedure,
+		svc.Update,
+		connect.WithSchema(taskServiceMethods.ByName("Update")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceRedriveHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRedriveProcedure,
+		svc.Redrive,
+		connect.WithSchema(taskServiceMethods.ByName("Redrive")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceCountHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceCountProcedure,
+		svc.Count,
+		connect.WithSchema(taskServiceMethods.ByName("Count")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceStatsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceStatsProcedure,
+		svc.Stats,
+		connect.WithSchema(taskServiceMethods.ByName("Stats")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/kinesin.v1.TaskService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case TaskServiceScheduleProcedure:
@@ -310,6 +464,16 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceCancelHandler.ServeHTTP(w, r)
 		case TaskServiceWaitProcedure:
 			taskServiceWaitHandler.ServeHTTP(w, r)
+		case TaskServiceRescheduleProcedure:
+			taskServiceRescheduleHandler.ServeHTTP(w, r)
+		case TaskServiceUpdateProcedure:
+			taskServiceUpdateHandler.ServeHTTP(w, r)
+		case TaskServiceRedriveProcedure:
+			taskServiceRedriveHandler.ServeHTTP(w, r)
+		case TaskServiceCountProcedure:
+			taskServiceCountHandler.ServeHTTP(w, r)
+		case TaskServiceStatsProcedure:
+			taskServiceStatsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -337,6 +501,200 @@ func (UnimplementedTaskServiceHandler) Cancel(context.Context, *kinesinv1.Cancel
 
 func (UnimplementedTaskServiceHandler) Wait(context.Context, *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.TaskService.Wait is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Reschedule(context.Context, *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.TaskService.Reschedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Update(context.Context, *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.TaskService.Update is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Redrive(context.Context, *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.TaskService.Redrive is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Count(context.Context, *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.TaskService.Count is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.TaskService.Stats is not implemented"))
+}
+
+// JobServiceClient is a client for the kinesin.v1.JobService service.
+type JobServiceClient interface {
+	// CreateJob starts a job, or, with dry_run, returns what it would do.
+	CreateJob(context.Context, *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error)
+	GetJob(context.Context, *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error)
+	// ListJobs returns all jobs that are kept, newest first.
+	ListJobs(context.Context, *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error)
+	// ControlJob pauses, resumes or stops a job. What it has changed stays changed.
+	ControlJob(context.Context, *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error)
+}
+
+// NewJobServiceClient constructs a client for the kinesin.v1.JobService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) JobServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	jobServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("JobService").Methods()
+	return &jobServiceClient{
+		createJob: connect.NewClient[kinesinv1.CreateJobRequest, kinesinv1.CreateJobResponse](
+			httpClient,
+			baseURL+JobServiceCreateJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("CreateJob")),
+			connect.WithClientOptions(opts...),
+		),
+		getJob: connect.NewClient[kinesinv1.GetJobRequest, kinesinv1.GetJobResponse](
+			httpClient,
+			baseURL+JobServiceGetJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("GetJob")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listJobs: connect.NewClient[kinesinv1.ListJobsRequest, kinesinv1.ListJobsResponse](
+			httpClient,
+			baseURL+JobServiceListJobsProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("ListJobs")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		controlJob: connect.NewClient[kinesinv1.ControlJobRequest, kinesinv1.ControlJobResponse](
+			httpClient,
+			baseURL+JobServiceControlJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("ControlJob")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// jobServiceClient implements JobServiceClient.
+type jobServiceClient struct {
+	createJob  *connect.Client[kinesinv1.CreateJobRequest, kinesinv1.CreateJobResponse]
+	getJob     *connect.Client[kinesinv1.GetJobRequest, kinesinv1.GetJobResponse]
+	listJobs   *connect.Client[kinesinv1.ListJobsRequest, kinesinv1.ListJobsResponse]
+	controlJob *connect.Client[kinesinv1.ControlJobRequest, kinesinv1.ControlJobResponse]
+}
+
+// CreateJob calls kinesin.v1.JobService.CreateJob.
+func (c *jobServiceClient) CreateJob(ctx context.Context, req *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {
+	response, err := c.createJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetJob calls kinesin.v1.JobService.GetJob.
+func (c *jobServiceClient) GetJob(ctx context.Context, req *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
+	response, err := c.getJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListJobs calls kinesin.v1.JobService.ListJobs.
+func (c *jobServiceClient) ListJobs(ctx context.Context, req *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error) {
+	response, err := c.listJobs.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ControlJob calls kinesin.v1.JobService.ControlJob.
+func (c *jobServiceClient) ControlJob(ctx context.Context, req *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
+	response, err := c.controlJob.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// JobServiceHandler is an implementation of the kinesin.v1.JobService service.
+type JobServiceHandler interface {
+	// CreateJob starts a job, or, with dry_run, returns what it would do.
+	CreateJob(context.Context, *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error)
+	GetJob(context.Context, *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error)
+	// ListJobs returns all jobs that are kept, newest first.
+	ListJobs(context.Context, *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error)
+	// ControlJob pauses, resumes or stops a job. What it has changed stays changed.
+	ControlJob(context.Context, *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error)
+}
+
+// NewJobServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	jobServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("JobService").Methods()
+	jobServiceCreateJobHandler := connect.NewUnaryHandlerSimple(
+		JobServiceCreateJobProcedure,
+		svc.CreateJob,
+		connect.WithSchema(jobServiceMethods.ByName("CreateJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceGetJobHandler := connect.NewUnaryHandlerSimple(
+		JobServiceGetJobProcedure,
+		svc.GetJob,
+		connect.WithSchema(jobServiceMethods.ByName("GetJob")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceListJobsHandler := connect.NewUnaryHandlerSimple(
+		JobServiceListJobsProcedure,
+		svc.ListJobs,
+		connect.WithSchema(jobServiceMethods.ByName("ListJobs")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceControlJobHandler := connect.NewUnaryHandlerSimple(
+		JobServiceControlJobProcedure,
+		svc.ControlJob,
+		connect.WithSchema(jobServiceMethods.ByName("ControlJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.JobService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case JobServiceCreateJobProcedure:
+			jobServiceCreateJobHandler.ServeHTTP(w, r)
+		case JobServiceGetJobProcedure:
+			jobServiceGetJobHandler.ServeHTTP(w, r)
+		case JobServiceListJobsProcedure:
+			jobServiceListJobsHandler.ServeHTTP(w, r)
+		case JobServiceControlJobProcedure:
+			jobServiceControlJobHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedJobServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedJobServiceHandler struct{}
+
+func (UnimplementedJobServiceHandler) CreateJob(context.Context, *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.JobService.CreateJob is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) GetJob(context.Context, *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.JobService.GetJob is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) ListJobs(context.Context, *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.JobService.ListJobs is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) ControlJob(context.Context, *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.JobService.ControlJob is not implemented"))
 }
 
 // LambdaServiceClient is a client for the kinesin.v1.LambdaService service.

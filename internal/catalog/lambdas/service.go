@@ -175,6 +175,9 @@ func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
 	l.BackoffMin = cmp.Or(want.BackoffMin, l.BackoffMin)
 	l.BackoffMax = cmp.Or(want.BackoffMax, l.BackoffMax)
 	l.Retention = cmp.Or(want.Retention, l.Retention)
+	l.KeyRetention = cmp.Or(want.KeyRetention, l.KeyRetention)
+	l.PoisonBound = cmp.Or(want.PoisonBound, l.PoisonBound)
+	l.StartWithin = cmp.Or(want.StartWithin, l.StartWithin)
 	return nil
 }
 
@@ -195,6 +198,8 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 		BackoffMin: task.Micros(v.BackoffMinMicros),
 		BackoffMax: task.Micros(v.BackoffMaxMicros),
 		Retention:  task.Micros(v.RetentionMicros),
+
+		KeyRetention: task.Micros(v.KeyRetentionMicros), PoisonBound: v.PoisonBound, StartWithin: task.Micros(v.StartWithinMicros),
 	}, nil
 }
 
@@ -203,6 +208,7 @@ func viewEntry(e *catalog.Entry, s status) *kinesinv1.Lambda {
 	v := &kinesinv1.Lambda{
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
+		KeyRetentionMicros: e.KeyRetention.Microseconds(), StartWithinMicros: e.StartWithin.Microseconds(),
 		Withdrawn: e.Registration != "" && !s.registered,
 	}
 	if from := e.ShardsFrom(); from > 0 {
@@ -212,7 +218,7 @@ func viewEntry(e *catalog.Entry, s status) *kinesinv1.Lambda {
 		v.RegistrationRefused = s.refused.Error()
 	}
 	if e.Mode == task.Managed {
-		v.MaxAttempts, v.TimeoutMicros = e.MaxAttempts, e.Timeout.Microseconds()
+		v.MaxAttempts, v.TimeoutMicros, v.PoisonBound = e.MaxAttempts, e.Timeout.Microseconds(), e.PoisonBound
 		v.BackoffMinMicros, v.BackoffMaxMicros = e.BackoffMin.Microseconds(), e.BackoffMax.Microseconds()
 	}
 	return v
