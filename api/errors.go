@@ -20,10 +20,11 @@ var (
 	ErrUnknownLambda = errors.New("unknown lambda")
 	// ErrNotFound means that there is no such task.
 	ErrNotFound = errors.New("no such task")
-	// ErrKeyConflict means that the key is taken by a task with another payload, priority or collection.
+	// ErrKeyConflict means that the key is held by another task, such as one with another payload, priority
+	// or collection.
 	ErrKeyConflict = errors.New("key is taken by another task")
-	// ErrTooLate means that the task has ended.
-	ErrTooLate = errors.New("task has ended")
+	// ErrTooLate means that the task has ended, or that a worker has it.
+	ErrTooLate = errors.New("too late for the task")
 	// ErrTooLarge means that a payload or a request is above its limit.
 	ErrTooLarge = errors.New("too large")
 	// ErrFull means that the store has no space for new tasks. Stored tasks still run.
@@ -47,6 +48,8 @@ var (
 	// ErrRegistered means that the lambda is registered (by Terraform), and is deleted with its registration
 	// only.
 	ErrRegistered = errors.New("lambda is registered")
+	// ErrStaleSeq means that the task has changed since the caller read it.
+	ErrStaleSeq = errors.New("task has changed")
 	// ErrInternal means that the server failed; the cause is in the server's log.
 	ErrInternal = errors.New("internal error")
 )
@@ -69,6 +72,7 @@ var sentinels = map[Reason]error{
 	kinesinv1.Reason_REASON_UNAUTHENTICATED:   ErrUnauthenticated,
 	kinesinv1.Reason_REASON_REGISTERED:        ErrRegistered,
 	kinesinv1.Reason_REASON_PERMISSION_DENIED: ErrPermissionDenied,
+	kinesinv1.Reason_REASON_STALE_SEQ:         ErrStaleSeq,
 }
 
 // Error is a refusal: a reason for programs and a text for people.

@@ -28,17 +28,21 @@ var (
 // Cancel makes sure that tasks do not start, or asks running ones to stop. An answer "cancelled" is durable:
 // the task's row refuses every later start.
 func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
-	if n := len(request.Ids); n == 0 || n > IDsMax {
-		return nil, refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, n)
+	ids, err := in.withKeys(ctx, request.Ids, request.Keys)
+	if err != nil {
+		return nil, err
 	}
-	if err := in.refreshFor(ctx, request.Ids); err != nil {
+	if request.IfSeq != 0 && len(ids) != 1 {
+		return nil, refusal.Invalid("if_seq is for a single task; this call names %d", len(ids))
+	}
+	if err := in.refreshFor(ctx, ids); err != nil {
 		return nil, refusal.Wire(err)
 	}
 	response := &kinesinv1.CancelResponse{}
 	tellInternal := in.internalOnce(ctx, kinesinv1connect.TaskServiceCancelProcedure)
-	for _, id := range request.Ids {
-		found, outcome, err := in.cancel(ctx, id)
-		r := &kinesinv1.CancelResult{Outcome: outcome, Problem: refusal.Problem(err)}
+	for _, id := range ids {
+		found, outcome, err := in.cancel(ctx, id, request.IfSeq)
+		r := &kinesinv1.CancelResult{Id: id, Outcome: outcome, Problem: refusal.Problem(err)}
 		tellInternal(r.Problem, err)
 		if found != task.Unknown {
 			r.State = found.String()
@@ -49,7 +53,7 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 }
 
 // cancel tries again as long as the task moves in between. It returns the state in which it found the task.
-func (in *Inbound) cancel(ctx context.Context, id string) (state task.State, outcome string, err error) {
+func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64) (state task.State, outcome string, err error) {
 	token, err := in.open(id)
 	if err != nil {
 		return state, "", api.ErrorOf(noSuchTask())
@@ -68,6 +72,9 @@ func (in *Inbound) cancel(ctx context.Context, id string) (state task.State, out
 		}
 		if err != nil {
 			return state, "", err
+		}
+		if ifSeq != 0 && t.Seq != ifSeq {
+			return t.State, "", staleSeq(t.Seq, ifSeq)
 		}
 		outcome, err = in.end(ctx, t)
 		switch {

@@ -12,11 +12,15 @@ import (
 
 // Get reads tasks by id, with an outcome for each.
 func (in *Inbound) Get(ctx context.Context, request *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
-	rows, err := in.lookUp(ctx, request.Ids)
+	ids, err := in.withKeys(ctx, request.Ids, request.Keys)
 	if err != nil {
 		return nil, err
 	}
-	response := &kinesinv1.GetResponse{Results: in.viewAll(request.Ids, rows)}
+	rows, err := in.lookUp(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	response := &kinesinv1.GetResponse{Results: in.viewAll(ids, rows)}
 	if request.WithPayload {
 		err = in.addPayloads(ctx, rows, response.Results)
 	}
@@ -45,18 +49,8 @@ func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []
 	return nil
 }
 
-func checkIDs(ids []string) error {
-	if len(ids) == 0 || len(ids) > IDsMax {
-		return refusal.Invalid("a call names 1 to %d ids, this one has %d", IDsMax, len(ids))
-	}
-	return nil
-}
-
 // lookUp finds a task for each id; one with a zero ID where there is none.
 func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error) {
-	if err := checkIDs(ids); err != nil {
-		return nil, err
-	}
 	if err := in.refreshFor(ctx, ids); err != nil {
 		return nil, refusal.Wire(err)
 	}
@@ -105,7 +99,8 @@ func (in *Inbound) viewOf(id string, row *task.Task) *kinesinv1.GetResult {
 func noSuchTask() *kinesinv1.Problem {
 	return &kinesinv1.Problem{
 		Reason: kinesinv1.Reason_REASON_NOT_FOUND,
-		Text:   "task not found: the id was not issued here, or the task ended and its retention is over",
+		Text: "task not found: the id was not issued here, no task has the key, the key was used again, or the task ended and " +
+			"its retention is over",
 	}
 }
 
@@ -141,6 +136,11 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, erro
 	}{{false, readTasks}, {true, readWakeups}, {false, readTasks}} {
 		if err := readMissing(tokens, all, look.waiting, look.read); err != nil {
 			return nil, err
+		}
+	}
+	for i := range all {
+		if all[i].Life != tokens[i].Life {
+			all[i] = found{} // the key was used again: the id does not name this task
 		}
 	}
 	return all, nil

@@ -27,10 +27,11 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	b, end := in.Begin(len(items))
 	defer end()
+	b.Again = request.Again
 	for i, item := range items {
 		c := &b.Tasks[i]
 		c.Item, c.Way = item, intake.WayStore
-		c.Err = admit(ctx, b, c, request.Again)
+		c.Err = admit(ctx, b, c)
 	}
 	// A caller that gives up now will call again and then meet rows that nobody announced, so the call is
 	// finished.
@@ -39,6 +40,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	in.sendToBuffer(lasting, b)
 	b.Write(lasting)
 	b.Announce(lasting)
+	in.replaceAll(lasting, b)
 	return in.answer(lasting, b), nil
 }
 
@@ -52,6 +54,9 @@ func (in *Inbound) answer(ctx context.Context, b *intake.Batch) *kinesinv1.Sched
 		response.Results[i] = r
 		if c.Err == nil {
 			r.Id, r.Duplicate, r.DueMicros = c.ID, c.Exists, int64(c.Task.Due)
+			if c.Exists {
+				r.State, r.Replaced = c.Task.State.String(), c.Replaced
+			}
 			if r.Id == "" {
 				r.Id = in.Sealer.SealTask(c.Task)
 			}
@@ -67,12 +72,12 @@ func (in *Inbound) answer(ctx context.Context, b *intake.Batch) *kinesinv1.Sched
 }
 
 // admit checks a task of a Schedule call, gives it an id and plans its rows.
-func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, again bool) error {
+func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming) error {
 	l, err := b.FindLambda(ctx, c.Item.Lambda)
 	if err != nil {
 		return err
 	}
-	requested, due, err := dueOf(b, c.Item)
+	requested, due, err := dueOf(b, c.Item.DueMicros, c.Item.DelayMicros)
 	if err != nil {
 		return err
 	}
@@ -85,25 +90,25 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, again bool)
 		return err
 	}
 	t.Partition = intake.PartitionOf(l, t.Partition.Priority, t.ID)
-	if again && l.Mode == task.Deliver && t.Key == "" && c.Item.DueMicros == 0 {
+	if b.Again && l.Mode == task.Deliver && t.Key == "" && c.Item.DueMicros == 0 {
 		// The earlier call may have stored a row with another due time, which a cancel would not find.
 		t.Enqueued = b.Now
 	}
 	return b.Plan(ctx, c, l, t, requested)
 }
 
-// dueOf returns the requested due time, counted from this server's clock for a delay, and that rounded up to
+// dueOf returns the due time that a call asks for, counted from this server's clock for a delay, and that rounded up to
 // a millisecond; a time in the past means now.
-func dueOf(b *intake.Batch, item *kinesinv1.ScheduleItem) (requested, due task.Instant, err error) {
-	if item.DueMicros != 0 && item.DelayMicros != 0 {
+func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.Instant, err error) {
+	if dueMicros != 0 && delayMicros != 0 {
 		return 0, 0, refusal.Invalid("a task has a due time or a delay, not both")
 	}
-	if item.DueMicros < 0 {
+	if dueMicros < 0 {
 		return 0, 0, refusal.Invalid("due time before 1970")
 	}
-	requested = task.Instant(item.DueMicros)
-	if item.DueMicros == 0 {
-		requested = b.Now.Add(max(0, task.Micros(item.DelayMicros)))
+	requested = task.Instant(dueMicros)
+	if dueMicros == 0 {
+		requested = b.Now.Add(max(0, task.Micros(delayMicros)))
 	}
 	if err := b.CheckHorizon(requested); err != nil {
 		return 0, 0, err
@@ -121,6 +126,7 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 	case item.Key != "":
 		t.ID = keyedID(l.Ref, item.Key)
 		t.Seq = b.SeqOfKeyed()
+		t.Life = t.Seq
 		t.Digest = digest(t, item.Payload)
 	case len(item.RequestId) == 0:
 		t.ID = task.NewID(b.Now, b.Clock.Uint64(), b.Clock.Uint64())

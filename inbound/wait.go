@@ -25,10 +25,11 @@ func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*k
 	if wait < 0 || wait > WaitMax {
 		return nil, refusal.Invalid("wait of %v: a call waits 0s to %v", wait, WaitMax)
 	}
-	if err := checkIDs(request.Ids); err != nil {
+	ids, err := in.withKeys(ctx, request.Ids, request.Keys)
+	if err != nil {
 		return nil, err
 	}
-	w := in.newWaiter(request.Ids)
+	w := in.newWaiter(ids)
 	if wait > 0 {
 		if err := in.waits.enter(&w.waitCall); err != nil {
 			return nil, err

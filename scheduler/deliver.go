@@ -254,13 +254,13 @@ func (d *deliverMode) checkInFlight(ctx context.Context, now task.Instant) error
 	return nil
 }
 
-// keyedRows reads the task rows of those wake-up rows whose tasks have one: tasks with a key.
+// keyedRows reads the task rows of those wake-up rows whose tasks have one.
 func (d *deliverMode) keyedRows(ctx context.Context, ids []task.ID, wakeups []task.Task) ([]task.Task, error) {
 	rows := make([]task.Task, len(ids))
 	var keyed []task.ID
 	var at []int
 	for i := range ids {
-		if wakeups[i].Key != "" {
+		if hasTaskRow(&wakeups[i]) {
 			keyed, at = append(keyed, ids[i]), append(at, i)
 		}
 	}
@@ -358,7 +358,7 @@ func (d *deliverMode) takeFresh(ctx context.Context, now task.Instant) (orders [
 // order returns the order that follows from a wake-up row and the task row, if there is one.
 func (d *deliverMode) order(wakeup, row *task.Task, now task.Instant) (o task.Order, ok bool) {
 	o = task.Order{Task: *wakeup, First: true, Event: task.Event{Kind: task.Acquire, Worker: d.Process}}
-	if wakeup.Key != "" {
+	if hasTaskRow(wakeup) {
 		switch store.Conclude(wakeup, row, d.nowWithoutSteps()) {
 		case store.Undispatched: // the call that stored it did not get to its task row
 		case store.Live:

@@ -214,7 +214,7 @@ func (l *loop) followHint(h *hint) {
 func (l *loop) add(row *task.Task) {
 	e := entry{at: l.delayed(row.WakeRow.At), id: row.ID, row: row, early: row.State == task.Scheduled && row.Attempt == 0, sends: true}
 	switch old := row.WakeRow.At < l.reader.full.since; {
-	case row.Key != "" || row.IsBare() || row.Attempt > 0 || row.State != task.Scheduled && row.State != task.Acquired:
+	case hasTaskRow(row) || row.WakeRow.Seq > 1 && !l.delivers || row.Attempt > 0 || row.State != task.Scheduled && row.State != task.Acquired:
 		e.mustRead, e.sends = true, !old
 	case old && !l.delivers:
 		e.mustRead, e.sends = true, false

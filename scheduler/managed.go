@@ -85,6 +85,10 @@ func (m *managedMode) queueRoom(ctx context.Context) (messages int, room queueRo
 	return messages, room
 }
 
+// hasTaskRow reports whether the task of a wake-up row has a task row, however it stands: it has a key, or the
+// wake-up row holds nothing because the task was moved.
+func hasTaskRow(wakeup *task.Task) bool { return wakeup.Key != "" || wakeup.IsBare() }
+
 // firstOrders returns the orders for tasks that have no task row, and the entries that have to be read first.
 func firstOrders(taken []entry) (orders []task.Order, reads []entry) {
 	orders = make([]task.Order, 0, len(taken))
@@ -314,7 +318,9 @@ func (m *managedMode) settleMoved(o *task.Order, row *task.Task) {
 		m.takeOver(row)
 		m.follow(row)
 	case store.Leftover:
-		m.inFlight.drop(row.ID)
+		if m.inFlight.has(row.ID, o.Task.WakeRow.At) {
+			m.inFlight.drop(row.ID)
+		}
 		m.leftover = append(m.leftover, o.Task)
 	case store.Undispatched, store.Unclear:
 	}

@@ -11,8 +11,9 @@ var (
 	ErrInvalid          = api.ErrInvalid          // a value is outside what is allowed
 	ErrUnknownLambda    = api.ErrUnknownLambda    // no lambda has that name
 	ErrNotFound         = api.ErrNotFound         // no task has that id
-	ErrKeyConflict      = api.ErrKeyConflict      // the key is taken by a task with another payload, priority or collection
-	ErrTooLate          = api.ErrTooLate          // the task has ended
+	ErrKeyConflict      = api.ErrKeyConflict      // the key is held by another task, such as one with another payload
+	ErrTooLate          = api.ErrTooLate          // the task has ended, or a worker has it
+	ErrStaleSeq         = api.ErrStaleSeq         // the task has changed since its seq was read: see IfSeq
 	ErrTooLarge         = api.ErrTooLarge         // the payload is above the limit
 	ErrFull             = api.ErrFull             // the store has no space for new tasks
 	ErrUnavailable      = api.ErrUnavailable      // no server answered, even after retries; the outcome may be unknown

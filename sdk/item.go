@@ -22,6 +22,7 @@ type Item struct {
 	Priority   string        // one of the lambda's priorities
 	Collection string        // a label for a subset of the lambda's tasks
 	Key        string        // idempotency key: same lambda and key, same task
+	OnConflict Conflict      // what to do if a task holds the key
 
 	MaxAttempts int
 	Timeout     time.Duration // of one attempt
@@ -50,6 +51,24 @@ func Collection(name string) Option { return func(i *Item) { i.Collection = name
 // one, or ErrKeyConflict if it has another payload, priority or collection.
 func Key(key string) Option { return func(i *Item) { i.Key = key } }
 
+// Conflict says what becomes of a new task whose key is held by another one: one that lives, or that ended as
+// success or delivered less than its lambda's key retention ago.
+type Conflict string
+
+// What to do if a task holds the key.
+const (
+	// ConflictKeep returns that task, or ErrKeyConflict if it has another payload, priority or collection. It
+	// is the default.
+	ConflictKeep Conflict = "keep"
+	// ConflictReplace gives that task the payload and the time of the new one, unless a worker has it.
+	ConflictReplace Conflict = "replace"
+	// ConflictReject returns ErrKeyConflict.
+	ConflictReject Conflict = "reject"
+)
+
+// OnConflict says what to do if a task holds the key.
+func OnConflict(c Conflict) Option { return func(i *Item) { i.OnConflict = c } }
+
 // MaxAttempts sets how many attempts may fail before the task is dead.
 func MaxAttempts(n int) Option { return func(i *Item) { i.MaxAttempts = n } }
 
@@ -69,13 +88,15 @@ func Traceparent(text string) Option { return func(i *Item) { i.Traceparent = te
 type Result struct {
 	ID        ID
 	Due       time.Time
-	Duplicate bool  // a task has the key already; ID is its id
+	Duplicate bool  // a task holds the key; ID is its id
+	State     State // of a duplicate
+	Replaced  bool  // a duplicate has the payload and the time of the item now
 	Err       error // nil if the task is durable
 }
 
 func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 	w := &kinesinv1.ScheduleItem{
-		Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key,
+		Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key, OnConflict: string(i.OnConflict),
 		DelayMicros: max(i.In, 0).Microseconds(), RequestId: requestID,
 		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
 		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),
@@ -88,7 +109,7 @@ func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 }
 
 func resultOf(w *kinesinv1.ScheduleResult) Result {
-	r := Result{ID: ID(w.Id), Duplicate: w.Duplicate, Err: api.ErrorOf(w.Problem)}
+	r := Result{ID: ID(w.Id), Duplicate: w.Duplicate, State: State(w.State), Replaced: w.Replaced, Err: api.ErrorOf(w.Problem)}
 	if w.DueMicros != 0 {
 		r.Due = timeOf(w.DueMicros)
 	}

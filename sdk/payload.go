@@ -85,6 +85,26 @@ func (c *Client) encode(ctx context.Context, items []Item, ids [][]byte, results
 	return encoded
 }
 
+// encodeAgain returns a payload for a task that is there. It reads the task, whose lambda and key the payload
+// is encoded for.
+func (c *Client) encodeAgain(ctx context.Context, id ID, payload []byte) ([]byte, error) {
+	if c.cfg.Encode == nil {
+		return append([]byte{}, payload...), nil
+	}
+	t, err := c.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	known, err := task.PeekID(string(t.ID))
+	if err == nil {
+		payload, err = c.cfg.Encode(ctx, t.Lambda, t.Key, known, payload)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode the payload of task %s: %w", id, err)
+	}
+	return payload, nil
+}
+
 // explainSizes adds to refusals of large payloads what the codec made of them.
 func explainSizes(items, encoded []Item, results []Result) {
 	for i := range results {

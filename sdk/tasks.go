@@ -34,6 +34,7 @@ type TaskInfo struct {
 	WorkerLost      int  // attempts whose worker was lost; these do not count as failures
 	Suspect         bool // its worker was lost: it may be the cause, and runs alone until an attempt ends
 	CancelRequested bool
+	Seq             uint64 // rises with every change: see IfSeq
 	Worker          string // of the newest attempt
 	Attempts        []AttemptInfo
 	Traceparent     string // W3C trace context of the caller that scheduled it
@@ -92,12 +93,13 @@ func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]Ge
 	for _, o := range opts {
 		o(&cfg)
 	}
-	request := &kinesinv1.GetRequest{Ids: texts(ids), WithPayload: cfg.payload}
+	n := namesOf(ids)
+	request := &kinesinv1.GetRequest{Ids: n.ids, Keys: n.keys, WithPayload: cfg.payload}
 	response, err := call(ctx, c, "get", c.backend.tasks.Get, request)
 	if err != nil {
 		return nil, err
 	}
-	results, err := getResults(response, len(ids))
+	results, err := getResults(response, n)
 	for i := range results {
 		if t := &results[i].Task; results[i].Err == nil {
 			t.Payload, results[i].Err = c.decodeRead(ctx, t.Lambda, t.Key, t.ID, t.Payload)
@@ -114,13 +116,14 @@ const (
 // Wait returns when all tasks have ended, with a result for each, in order. When ctx ends first, it returns
 // the cause and the latest results, if any.
 func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
+	n := namesOf(ids)
 	var known []GetResult
 	for {
 		wait := waitPerCallMax
 		if deadline, set := ctx.Deadline(); set {
 			wait = min(wait, max(0, clock.Until(c.cfg.Clock, deadline)))
 		}
-		request := &kinesinv1.WaitRequest{Ids: texts(ids), WaitMicros: wait.Microseconds()}
+		request := &kinesinv1.WaitRequest{Ids: n.ids, Keys: n.keys, WaitMicros: wait.Microseconds()}
 		var response *kinesinv1.GetResponse
 		err := c.retry(ctx, "wait", func(ctx context.Context) (err error) {
 			response, err = once(ctx, c.cfg.Clock, c.cfg.CallTimeout+wait, c.backend.tasks.Wait, request)
@@ -129,7 +132,7 @@ func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 		if err != nil {
 			return known, err
 		}
-		if known, err = getResults(response, len(ids)); err != nil || ended(known) {
+		if known, err = getResults(response, n); err != nil || ended(known) {
 			return known, err
 		}
 		if err := clock.Sleep(ctx, c.cfg.Clock, waitGapMin); err != nil {
@@ -195,6 +198,7 @@ const (
 
 // CancelResult is the result of one cancel.
 type CancelResult struct {
+	ID      ID
 	Outcome CancelOutcome
 	State   State // of the task before the cancel
 	Err     error // ErrTooLate if it had ended, or is on the queue of a deliver lambda; ErrNotFound
@@ -202,8 +206,8 @@ type CancelResult struct {
 
 // Cancel makes sure that a task does not start, or asks its worker to stop it if it runs. It returns
 // ErrTooLate if the task has ended, or is on the queue of a deliver lambda or about to be.
-func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
-	results, err := c.CancelMany(ctx, []ID{id})
+func (c *Client) Cancel(ctx context.Context, id ID, opts ...ChangeOption) (CancelOutcome, error) {
+	results, err := c.CancelMany(ctx, []ID{id}, opts...)
 	if err != nil {
 		return "", err
 	}
@@ -212,9 +216,10 @@ func (c *Client) Cancel(ctx context.Context, id ID) (CancelOutcome, error) {
 
 // CancelMany cancels up to 1,000 tasks and returns a result for each, in order. The error is about the call
 // as a whole.
-func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, error) {
+func (c *Client) CancelMany(ctx context.Context, ids []ID, opts ...ChangeOption) ([]CancelResult, error) {
 	var tries int
-	request := &kinesinv1.CancelRequest{Ids: texts(ids)}
+	n := namesOf(ids)
+	request := &kinesinv1.CancelRequest{Ids: n.ids, Keys: n.keys, IfSeq: changeConfigOf(opts).ifSeq}
 	response, err := call(ctx, c, "cancel", func(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
 		tries++
 		return c.backend.tasks.Cancel(ctx, r)
@@ -222,12 +227,13 @@ func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, erro
 	if err != nil {
 		return nil, err
 	}
-	if len(response.Results) != len(ids) {
-		return nil, incomplete(len(response.Results), len(ids))
+	wire, err := inOrder(n, response.Results)
+	if err != nil {
+		return nil, err
 	}
 	results := make([]CancelResult, len(ids))
-	for i, r := range response.Results {
-		results[i] = CancelResult{Outcome: CancelOutcome(r.Outcome), State: State(r.State), Err: api.ErrorOf(r.Problem)}
+	for i, r := range wire {
+		results[i] = CancelResult{ID: ID(r.Id), Outcome: CancelOutcome(r.Outcome), State: State(r.State), Err: api.ErrorOf(r.Problem)}
 		// An earlier try, whose answer was lost, may have cancelled it.
 		if tries > 1 && errors.Is(results[i].Err, ErrTooLate) && results[i].State == StateCancelled {
 			results[i].Outcome, results[i].Err = CancelDone, nil
@@ -236,24 +242,17 @@ func (c *Client) CancelMany(ctx context.Context, ids []ID) ([]CancelResult, erro
 	return results, nil
 }
 
-func texts(ids []ID) []string {
-	all := make([]string, len(ids))
-	for i, id := range ids {
-		all[i] = string(id)
-	}
-	return all
-}
-
 func incomplete(have, want int) error {
 	return fmt.Errorf("%w: the server answered for %d of %d tasks", ErrInternal, have, want)
 }
 
-func getResults(response *kinesinv1.GetResponse, want int) ([]GetResult, error) {
-	if len(response.Results) != want {
-		return nil, incomplete(len(response.Results), want)
+func getResults(response *kinesinv1.GetResponse, n names) ([]GetResult, error) {
+	wire, err := inOrder(n, response.Results)
+	if err != nil {
+		return nil, err
 	}
-	results := make([]GetResult, want)
-	for i, r := range response.Results {
+	results := make([]GetResult, len(wire))
+	for i, r := range wire {
 		if r.Problem != nil {
 			results[i].Err = api.ErrorOf(r.Problem)
 			continue
@@ -274,7 +273,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
-		Traceparent: w.Traceparent,
+		Traceparent: w.Traceparent, Seq: w.Seq,
 	}
 	for _, a := range w.Attempts {
 		t.Attempts = append(t.Attempts, AttemptInfo{

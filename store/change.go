@@ -26,6 +26,38 @@ func FirstWithRow(t task.Task) []Op {
 	return []Op{{Kind: PutWakeup, Task: t, New: true}, {Kind: PutTask, Task: t, New: true, Follows: true}}
 }
 
+// AsNext returns the writes of FirstWithRow for a key whose last task has ended as the row that was read. They
+// replace that row, so that of two calls only one uses the key.
+func AsNext(rows []Op, ended *task.Task) []Op {
+	for i := range rows {
+		t := &rows[i].Task
+		t.Seq = ended.Seq + 1
+		t.WakeRow.Seq, t.Life, t.PayloadRev = t.Seq, t.Seq, ended.Seq
+		t.Attempt += ended.Attempt // reports of earlier attempts stay refused
+	}
+	rows[len(rows)-1].Kind = ReplaceTask
+	return rows
+}
+
+// Materialize returns the writes that give a task which is a wake-up row alone a task row and change it to
+// next, as Change does with move. The task row refuses a dispatch of the wake-up row.
+func Materialize(seen *task.Task, next task.Task) []Op {
+	ops := []Op{{Kind: PutTask, Task: *seen}}
+	for _, op := range Change(next, true, false) {
+		op.Follows = true
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// Redrive returns the writes that have an ended task wait again, at next's wake-up. A wake-up row of its
+// earlier life that is left has a lower seq.
+func Redrive(next task.Task) []Op {
+	next.WakeRow = task.WakeRow{At: next.Wake, Seq: next.Seq}
+	bare := task.Task{ID: next.ID, Partition: next.Partition, Seq: next.Seq, Wake: next.Wake, WakeRow: next.WakeRow}
+	return []Op{{Kind: PutWakeup, Task: bare}, {Kind: ReplaceTask, Task: next, Follows: true}}
+}
+
 // Change returns the writes that replace a task row by next, which task.Task.Apply made of it. With move the
 // wake-up row moves to next's wake-up; otherwise it stays. An end deletes it.
 func Change(next task.Task, move, patient bool) []Op { return AppendChange(nil, &next, move, patient) }

@@ -69,6 +69,8 @@ const (
 	fieldLife
 	fieldStartBefore
 	fieldResult
+	fieldFirstDue
+	fieldPayloadRev
 )
 
 // The fields of a tag.
@@ -239,6 +241,8 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	}
 	dst = appendString(dst, fieldTraceparent, t.Traceparent)
 	dst = appendVarint(dst, fieldLife, t.Life)
+	dst = appendVarint(dst, fieldFirstDue, uint64(t.FirstDue))
+	dst = appendVarint(dst, fieldPayloadRev, t.PayloadRev)
 	dst = appendVarint(dst, fieldStartBefore, uint64(t.StartBefore))
 	for i := range t.Tags {
 		dst = appendTag(dst, &t.Tags[i])

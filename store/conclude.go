@@ -18,8 +18,8 @@ const (
 	Live
 	// Leftover means that no task needs the wake-up row, so that it may be deleted at the seq that was seen.
 	Leftover
-	// Unclear means that the wake-up row must stay: it may belong to a move that the task row does not show
-	// yet, or the task row cannot be read.
+	// Unclear means that the wake-up row must stay: it may belong to a move, a redrive or a new task with the
+	// key that the task row does not show yet, or the task row cannot be read.
 	Unclear
 )
 
@@ -33,14 +33,17 @@ func Conclude(wakeup, row *task.Task, now task.Instant) Conclusion {
 	switch {
 	case !row.ID.IsZero() && row.IsBare():
 		return Unclear // it cannot be read
-	case row.ID.IsZero() && (wakeup.IsBare() || wakeup.Key != "" && now > wakeup.Created.Add(CallMax)):
+	case row.ID.IsZero() && (wakeup.IsBare() || wakeup.Key != "" && !isYoung(wakeup, now)):
 		return Leftover
 	case row.ID.IsZero():
 		return Undispatched
 	case !row.State.IsEnd() && KeyOf(row) == KeyOf(wakeup):
 		return Live // at any seq, because there is only one row at an instant
-	case wakeup.IsBare() && wakeup.WakeRow.Seq > row.Seq:
+	case wakeup.WakeRow.Seq > row.Seq && (wakeup.IsBare() || row.State.IsEnd() && isYoung(wakeup, now)):
 		return Unclear
 	}
 	return Leftover
 }
+
+// isYoung reports whether the call that stored a wake-up row may be under way.
+func isYoung(wakeup *task.Task, now task.Instant) bool { return now <= wakeup.Created.Add(CallMax) }

@@ -154,6 +154,10 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.Traceparent = string(f.bytes)
 	case fieldTag:
 		return addTag(t, f.bytes)
+	case fieldFirstDue:
+		t.FirstDue = f.instant()
+	case fieldPayloadRev:
+		t.PayloadRev = f.number
 	case fieldLife:
 		t.Life = f.number
 	case fieldStartBefore:

@@ -77,6 +77,12 @@ const (
 	Acquire
 	// HandOver: the task is on that queue.
 	HandOver
+	// Reschedule: a user wants the task, which no worker has, to start at Due.
+	Reschedule
+	// Update: a user wants the task, which no worker has, to be other than it was. The caller changes it.
+	Update
+	// Redrive: a user wants a task that has ended to start anew, at Due; Force: also one that succeeded.
+	Redrive
 	// Match is a direct hand-off: Worker, which has a free slot, gets the task at once. It is Enqueue and
 	// Claim in one, without a message. Lease is the length of the worker's lease.
 	Match
@@ -84,7 +90,7 @@ const (
 
 var eventTexts = [...]string{
 	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop",
-	"acquire", "hand_over", "match",
+	"acquire", "hand_over", "reschedule", "update", "redrive", "match",
 }
 
 // String returns the text of the event for logs and metrics.
@@ -109,6 +115,8 @@ type Event struct {
 	Jitter  uint64
 	Blame   bool
 	By      string // the server that sends the message, if the event has that effect
+	Due     Instant
+	Force   bool
 }
 
 // Effect is what the caller has to do once the changed task is stored.
@@ -125,7 +133,7 @@ const (
 // stored on the condition that the stored Seq is t.Seq. It refuses an event with ErrEnded, ErrFenced,
 // ErrStale or ErrNoEdge.
 func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
-	if t.State.IsEnd() {
+	if t.State.IsEnd() && e.Kind != Redrive {
 		return t, None, fmt.Errorf("%w: %s", ErrEnded, t.State)
 	}
 	next, effect, err := t.apply(e, now, p)
@@ -167,6 +175,12 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 		return t.cancel(now, p)
 	case Drop:
 		return t.drop(now, p)
+	case Reschedule:
+		return t.reschedule(e)
+	case Update:
+		return t.update(now)
+	case Redrive:
+		return t.redrive(e)
 	}
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }
@@ -365,8 +379,11 @@ func (t Task) end(s State, now Instant, p Policy) Task {
 	t.Ended = now
 	t.Wake = 0
 	keep := max(p.Retention, EndedMin)
-	if s == Dead {
+	switch {
+	case s == Dead:
 		keep = max(keep, DeadRetention)
+	case t.Key != "" && (s == Success || s == Delivered):
+		keep = max(keep, p.KeyRetention) // the row holds the key
 	}
 	t.ExpireAt = max(now, t.Due).Add(keep)
 	return t

@@ -20,7 +20,7 @@ func PeekID(text string) (id ID, err error) {
 	}
 	at := 0
 	switch text[:prefixChars] {
-	case "k1", "k2", "q1":
+	case "k1", "k2", "k3", "q1":
 	case "q2":
 		if len(raw) < 2 {
 			return ID{}, unknown

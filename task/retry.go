@@ -12,6 +12,8 @@ type Policy struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	Retention   time.Duration
+	// KeyRetention is how long a key is held after success or delivered.
+	KeyRetention time.Duration
 }
 
 // Backoff returns the pause after the given number of failures: uniform between BackoffMin and the lesser of

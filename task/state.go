@@ -80,7 +80,7 @@ func ParseState(text string) (State, error) {
 	return Unknown, fmt.Errorf("unknown state %q: want one of %v", text, States())
 }
 
-// IsEnd reports whether the state is final: nothing leaves it.
+// IsEnd reports whether the state is an end. Only a redrive leaves it.
 func (s State) IsEnd() bool { return s >= Success && s <= Dropped || s == Delivered || s == Expired }
 
 // IsStored reports whether a row can be in the state.
@@ -92,8 +92,8 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // edges is the diagram of docs/state-machine.md: the states to which one event can lead from each state. An
 // edge from a state to itself changes only the wake-up or a mark.
 var edges = [stateEnd][]State{
-	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped},
-	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped},
+	Scheduled: {Scheduled, Enqueued, Claimed, Acquired, Cancelled, Dropped},
+	Enqueued:  {Enqueued, Scheduled, Claimed, Cancelled, Dropped},
 	Claimed: {
 		Claimed, Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
@@ -102,8 +102,15 @@ var edges = [stateEnd][]State{
 		Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
 	},
-	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped},
+	RetriableFailure: {RetriableFailure, Scheduled, Enqueued, Claimed, Cancelled, Dropped},
 	Acquired:         {Acquired, Delivered, Dropped},
+	Success:          {Scheduled},
+	FatalFailure:     {Scheduled},
+	Dead:             {Scheduled},
+	Cancelled:        {Scheduled},
+	Dropped:          {Scheduled},
+	Delivered:        {Scheduled},
+	Expired:          {Scheduled},
 }
 
 // CanBecome reports whether the diagram has an edge from s to next.

@@ -3,7 +3,10 @@
 // standard library.
 package task
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
 // HistoryMax is how many of its latest attempts a task remembers.
 const HistoryMax = 10
@@ -22,9 +25,12 @@ type Task struct {
 	State     State
 	Seq       uint64 // rises by one at every stored change; the compare-and-set value
 
-	Due     Instant // when it should first start; whole milliseconds
-	Created Instant
-	Wake    Instant // its next wake-up; zero when it has ended
+	Due Instant // when it should first start; whole milliseconds
+	// FirstDue is the due time with which it was scheduled, which its public id has; zero: Due, which never
+	// changed.
+	FirstDue Instant
+	Created  Instant
+	Wake     Instant // its next wake-up; zero when it has ended
 	// WakeRow identifies the wake-up row of a task row. It stays when the task ends, so that a leftover row
 	// is recognised. In a wake-up row it is the value that the task row will have.
 	WakeRow WakeRow
@@ -37,11 +43,13 @@ type Task struct {
 	// in rows of versions that did not know it.
 	Life uint64
 	// Digest identifies lambda, priority, collection and payload of a task with a key, so that the same key
-	// with another payload is detected. Zero without a key.
+	// with another payload is detected, and of a task whose payload was replaced. Zero for others.
 	Digest [16]byte
 
 	Payload     []byte // nil if it is in a payload row
 	PayloadSize uint32 // size in bytes, wherever it is stored
+	// PayloadRev is the seq of the row whose payload this one replaced; 0: it is the first payload of its id.
+	PayloadRev uint64
 
 	Overrides Overrides // per-task settings; zero means the lambda's
 	// StartBefore is when the task expires if it never started; zero: never.
@@ -109,12 +117,18 @@ func (t *Task) HeldUntil() Instant {
 
 // PayloadID returns the id of the task's payload row. The id of a task with a key does not depend on the
 // payload, so the digest is part of its PayloadID: a payload row that a failed call left never becomes the
-// payload of another task with the same key.
+// payload of another task with the same key. The same holds for a payload that replaced another one. Its
+// PayloadRev is part too, because the row of an earlier life with the same payload may expire before.
 func (t *Task) PayloadID() ID {
-	if !t.ID.IsDerived() {
-		return t.ID
+	switch {
+	case t.PayloadRev != 0:
+		var rev [8]byte
+		binary.BigEndian.PutUint64(rev[:], t.PayloadRev)
+		return IDOf(t.ID[:], t.Digest[:], rev[:])
+	case t.ID.IsDerived():
+		return IDOf(t.ID[:], t.Digest[:])
 	}
-	return IDOf(t.ID[:], t.Digest[:])
+	return t.ID
 }
 
 // Attempt is a finished attempt.

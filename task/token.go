@@ -1,26 +1,31 @@
 package task
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"strings"
 )
 
-// The forms of public ids. In the second one the number of the key follows the body.
+// The forms of public ids. In the second one the number of the ring's key follows the body, in the third one
+// the life of the idempotency key and then that number.
 const (
 	tokenPrefix       = "k1" // sealed with FirstKey
 	tokenPrefixNumber = "k2"
+	tokenPrefixLife   = "k3"
 
 	tokenBodyBytes = 16 + 6 + 4 + 1 + 2
+	tokenLifeBytes = 8
 	tokenMACBytes  = 13 // 104 bits; body and MAC make 42 bytes, 56 characters
 )
 
 // Token is the content of a public id: all that is needed to find the rows of the task without an index.
 type Token struct {
 	ID        ID
-	Due       Instant
+	Due       Instant // the first one: it stays when the task is rescheduled
 	Partition Partition
+	Life      uint64 // Task.Life
 	// Direct means that the task went straight to the queue of its deliver lambda, and never had a row.
 	Direct bool
 }
@@ -29,7 +34,9 @@ type Token struct {
 const directShard = 1 << 15
 
 // TokenOf returns the token of a task.
-func TokenOf(t *Task) Token { return Token{ID: t.ID, Due: t.Due, Partition: t.Partition} }
+func TokenOf(t *Task) Token {
+	return Token{ID: t.ID, Due: cmp.Or(t.FirstDue, t.Due), Partition: t.Partition, Life: t.Life}
+}
 
 // Sealer makes public ids and detects forged ones: a public id is the token's fields and a keyed MAC
 // (HMAC-SHA-256, truncated) in URL-safe base64. It is safe for concurrent use.
@@ -56,7 +63,7 @@ func (s *Sealer) Seal(t Token) string {
 }
 
 func (s *Sealer) seal(t Token, key *ringKey) string {
-	var raw [tokenBodyBytes + 1 + sha256.Size]byte
+	var raw [tokenBodyBytes + tokenLifeBytes + 1 + sha256.Size]byte
 	copy(raw[:16], t.ID[:])
 	var ms [8]byte
 	binary.BigEndian.PutUint64(ms[:], uint64(t.Due.Millis()))
@@ -69,7 +76,13 @@ func (s *Sealer) seal(t Token, key *ringKey) string {
 	}
 	binary.BigEndian.PutUint16(raw[27:29], shard)
 	prefix, n := tokenPrefix, tokenBodyBytes
-	if key.number > FirstKey {
+	switch {
+	case t.Life != 0:
+		binary.BigEndian.PutUint64(raw[n:], t.Life)
+		n += tokenLifeBytes
+		prefix, raw[n] = tokenPrefixLife, key.number
+		n++
+	case key.number > FirstKey:
 		prefix, raw[n] = tokenPrefixNumber, key.number
 		n++
 	}
@@ -85,23 +98,16 @@ func (s *Sealer) seal(t Token, key *ringKey) string {
 // Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with a key of
 // the ring.
 func (s *Sealer) Open(text string) (Token, error) {
-	number, n := uint8(FirstKey), tokenBodyBytes
-	raw, ok := decodeToken(tokenPrefix, text)
+	raw, number, life, ok := splitToken(text)
 	if !ok {
-		if raw, ok = decodeToken(tokenPrefixNumber, text); !ok || len(raw) <= tokenBodyBytes || raw[n] <= FirstKey {
-			return Token{}, ErrBadID
-		}
-		number = raw[n]
-		n++
-	}
-	if len(raw) != n+tokenMACBytes {
 		return Token{}, ErrBadID
 	}
+	n := len(raw) - tokenMACBytes
 	key, err := s.ring.find(number)
 	if err != nil || !key.ids.verify("", raw[:n], raw[n:]) {
 		return Token{}, ErrBadID
 	}
-	var t Token
+	t := Token{Life: life}
 	copy(t.ID[:], raw[:16])
 	var ms [8]byte
 	copy(ms[2:], raw[16:22])
@@ -114,6 +120,26 @@ func (s *Sealer) Open(text string) (Token, error) {
 		Shard:    shard &^ directShard,
 	}
 	return t, nil
+}
+
+// splitToken returns the bytes of a public id, with the number of the ring's key that sealed it and its life.
+func splitToken(text string) (raw []byte, number uint8, life uint64, ok bool) {
+	if raw, ok = decodeToken(tokenPrefix, text); ok {
+		return raw, FirstKey, 0, len(raw) == tokenBodyBytes+tokenMACBytes
+	}
+	n := tokenBodyBytes
+	if raw, ok = decodeToken(tokenPrefixNumber, text); ok {
+		if len(raw) != n+1+tokenMACBytes || raw[n] <= FirstKey {
+			return nil, 0, 0, false
+		}
+		return raw, raw[n], 0, true
+	}
+	if raw, ok = decodeToken(tokenPrefixLife, text); !ok || len(raw) != n+tokenLifeBytes+1+tokenMACBytes {
+		return nil, 0, 0, false
+	}
+	life = binary.BigEndian.Uint64(raw[n:])
+	number = raw[n+tokenLifeBytes]
+	return raw, number, life, life != 0 && number >= FirstKey
 }
 
 // decodeToken returns the bytes of a public id with a prefix.

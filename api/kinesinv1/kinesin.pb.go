@@ -1290,6 +1290,7 @@ type CancelResult struct {
 	Outcome       string   `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`     // of the task before the cancel
 	Problem       *Problem `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"` // TOO_LATE: it has ended, or it is on the queue of a deliver lambda
+	Id            string   `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1343,6 +1344,13 @@ func (x *CancelResult) GetProblem() *Problem {
 		return x.Problem
 	}
 	return nil
+}
+
+func (x *CancelResult) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
 }
 
 type CancelResponse struct {
@@ -7349,11 +7357,12 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\rCancelRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12'\n" +
 	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\x12\x15\n" +
-	"\x06if_seq\x18\x03 \x01(\x04R\x05ifSeq\"m\n" +
+	"\x06if_seq\x18\x03 \x01(\x04R\x05ifSeq\"}\n" +
 	"\fCancelResult\x12\x18\n" +
 	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12-\n" +
-	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\"D\n" +
+	"\aproblem\x18\x03 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\"D\n" +
 	"\x0eCancelResponse\x122\n" +
 	"\aresults\x18\x01 \x03(\v2\x18.kinesin.v1.CancelResultR\aresults\"i\n" +
 	"\vWaitRequest\x12\x10\n" +

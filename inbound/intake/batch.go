@@ -20,6 +20,7 @@ type Batch struct {
 	*Intake
 	Now   task.Instant
 	Tasks []Incoming
+	Again bool // an earlier call asked for the same tasks, and its outcome is not known
 
 	since time.Duration // age of the catalog that it saw, in monotonic time
 	ops   []store.Op    // the rows of all tasks
@@ -42,12 +43,15 @@ type Incoming struct {
 	Err error
 	// Exists says that the task is not new, or that it was dropped: it is not announced.
 	Exists bool
+	// Replaces says that the task that holds the key is to be replaced by this one, and Replaced that it was.
+	Replaces, Replaced bool
 
 	requested task.Instant // due time before it was rounded up to what a row can hold
 	rows      []store.Op   // its rows, the last of which decides; none: it needs no row
 	at        int          // index of rows in the ops that are written
 	direct    bool         // it goes to the queue of its deliver lambda, and gets a row only if that fails
 	slot      Slot         // reserved for it until it is written
+	ended     *task.Task   // that had its key before, and whose row it replaces
 }
 
 // IsNew reports whether a task is neither refused so far nor known to exist.
@@ -139,12 +143,28 @@ func (b *Batch) ReadRows(ctx context.Context, some []*Incoming, each func(c *Inc
 	}
 }
 
-// use answers with the task that exists already, if it is the same as the one that was asked for.
-func (c *Incoming) use(have *task.Task) {
-	if c.Err = checkSame(c.Task, have); c.Err == nil {
+// use answers with the task that exists already, if it is the same as the one that was asked for, or if the
+// call says that this one is to replace it.
+func (b *Batch) use(c *Incoming, have *task.Task) {
+	switch {
+	case c.Task.Key == "":
+		c.Err = checkSame(c.Task, have)
+	case !have.HoldsKey(b.Now, c.Lambda.PolicyFor(have)):
+		c.Err = ErrKeyMoves
+	case c.Item.OnConflict == conflictReplace && !have.State.IsEnd():
+		c.Replaces = true
+	case c.Item.OnConflict == conflictReject && !b.Again:
+		c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that is %s", c.Task.Key, have.State)
+	default:
+		c.Err = checkSame(c.Task, have)
+	}
+	if c.Err == nil {
 		c.Task, c.Exists = have, true
 	}
 }
+
+// ErrKeyMoves is for a key that another call uses, or has just freed.
+var ErrKeyMoves = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the key changed hands meanwhile; try again")
 
 // checkSame refuses a second task under an id that is taken. Without a key the client chose the id for this
 // one call, so the same id is the same call.

@@ -36,6 +36,9 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 	if n, most := len(item.Payload), b.Store.PayloadBytesMax(); n > most {
 		return t, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
 	}
+	if err := checkOnConflict(item); err != nil {
+		return t, err
+	}
 	if t.Tags, err = task.TagsOf(item.Tags); err != nil {
 		return t, err
 	}
@@ -88,6 +91,26 @@ func (b *Batch) CheckHorizon(due task.Instant) error {
 		return refusal.Invalid("due time is too far ahead: at most %d years (of 365 days)", b.Horizon/year)
 	}
 	return refusal.Invalid("due time is too far ahead: at most %s", b.Horizon)
+}
+
+// What becomes of a new task whose key is held.
+const (
+	conflictKeep    = "keep" // also when nothing is said: the call answers with the task that holds the key
+	conflictReplace = "replace"
+	conflictReject  = "reject"
+)
+
+func checkOnConflict(item *kinesinv1.ScheduleItem) error {
+	switch item.OnConflict {
+	case "", conflictKeep:
+		return nil
+	case conflictReplace, conflictReject:
+		if item.Key == "" {
+			return refusal.Invalid("on_conflict %s needs a key", item.OnConflict)
+		}
+		return nil
+	}
+	return refusal.Invalid("on_conflict %q: want keep, replace or reject", item.OnConflict)
 }
 
 func checkLabel(what, text string, bytesMax int) error {

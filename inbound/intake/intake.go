@@ -56,6 +56,7 @@ type Store interface {
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
 	PayloadBytesMax() int
 	PayloadInlineMax() int
+	PayloadsExpire() bool
 }
 
 // Queue takes tasks that are due within moments.
@@ -152,6 +153,16 @@ func (in *Intake) Payload(ctx context.Context, t *task.Task) ([]byte, error) {
 		return t.Payload, nil
 	}
 	return in.Store.Payload(ctx, t.PayloadID())
+}
+
+// PayloadsExpire reports whether payloads are deleted some time after they were needed, without a word.
+func (in *Intake) PayloadsExpire() bool { return in.Store.PayloadsExpire() }
+
+// ForgetPayload deletes a payload that no row names any more. What a crash leaves costs space and no more.
+func (in *Intake) ForgetPayload(ctx context.Context, t *task.Task) {
+	if !in.Store.PayloadsExpire() {
+		_, _ = in.Store.Apply(ctx, []store.Op{store.ForgetPayload(t)})
+	}
 }
 
 // Writer writes rows.

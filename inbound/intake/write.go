@@ -27,9 +27,12 @@ func (b *Batch) Write(ctx context.Context) {
 	for _, c := range open {
 		b.settleSlot(c, c.Err)
 		if have := conflicting(c.Err); have != nil {
-			c.use(have)
+			b.use(c, have)
+		} else if c.ended != nil && errors.Is(c.Err, store.ErrConflict) {
+			c.Err = ErrKeyMoves // the ended row expired
 		}
 	}
+	b.forgetPayloads(ctx)
 	// An existing payload may have belonged to an ended task and been deleted with it just before the row was
 	// written.
 	b.storePayloads(ctx, slices.DeleteFunc(existing, func(c *Incoming) bool { return !c.IsOpen() }))
@@ -44,16 +47,29 @@ func conflicting(outcome error) *task.Task {
 	return nil
 }
 
-// useExistingKeys answers for tasks whose key is taken before anything is written for them: nobody would ever
+// useExistingKeys answers for tasks whose key is held before anything is written for them: nobody would ever
 // delete their payload, nor their wake-up row if the task row ended or expired meanwhile (docs/protocol.md,
-// rule 5e).
+// rule 5e). A task whose key is free again replaces the ended row that had it.
 func (b *Batch) useExistingKeys(ctx context.Context) {
 	keyed := b.Select(func(c *Incoming) bool { return c.IsOpen() && c.Task.ID.IsDerived() })
 	b.ReadRows(ctx, keyed, func(c *Incoming, row *task.Task) {
-		if !row.ID.IsZero() {
-			c.use(row)
+		switch {
+		case row.ID.IsZero():
+		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)):
+			b.use(c, row)
+		default:
+			c.ended, c.rows = row, store.AsNext(c.rows, row)
 		}
 	})
+}
+
+// forgetPayloads deletes the payloads of ended tasks whose rows were replaced.
+func (b *Batch) forgetPayloads(ctx context.Context) {
+	for _, c := range b.Select(func(c *Incoming) bool { return c.ended != nil && c.IsNew() }) {
+		if c.ended.PayloadStoredApart() && c.ended.PayloadID() != c.Task.PayloadID() {
+			b.ForgetPayload(ctx, c.ended)
+		}
+	}
 }
 
 // isStoredApart reports whether the payload of a task gets a row of its own.

@@ -18,7 +18,6 @@ const (
 	actRead     = "task.read"
 	actPayload  = "task.read_payload"
 	actList     = "task.list"
-	actCancel   = "task.cancel"
 )
 
 type tasks struct {
@@ -89,7 +88,7 @@ func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.Get
 	if r.GetWithPayload() {
 		return s.getPayloads(ctx, r)
 	}
-	if err := s.allowIDs(ctx, actRead, access.Read, r.GetIds()); err != nil {
+	if err := s.allowNamed(ctx, actRead, access.Read, r); err != nil {
 		return nil, err
 	}
 	response, err := s.next.Get(ctx, r)
@@ -98,7 +97,7 @@ func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.Get
 
 func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
 	for _, v := range []access.Verb{access.Read, access.ReadPayload} {
-		if err := s.allowIDs(ctx, actPayload, v, r.GetIds()); err != nil {
+		if err := s.allowNamed(ctx, actPayload, v, r); err != nil {
 			return nil, err
 		}
 	}
@@ -118,10 +117,10 @@ func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kines
 
 // Wait needs read on each task. What one caller waits for is bounded.
 func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
-	if err := s.allowIDs(ctx, actRead, access.Read, r.GetIds()); err != nil {
+	if err := s.allowNamed(ctx, actRead, access.Read, r); err != nil {
 		return nil, err
 	}
-	end, err := s.waits.begin(access.From(ctx), len(r.GetIds()))
+	end, err := s.waits.begin(access.From(ctx), len(r.GetIds())+len(r.GetKeys()))
 	if err != nil {
 		return nil, err
 	}
@@ -130,12 +129,23 @@ func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.G
 	return s.visible(ctx, response, access.Read), err
 }
 
-// allowIDs refuses a verb on tasks of lambdas of which the caller may see nothing.
-func (s tasks) allowIDs(ctx context.Context, action string, v access.Verb, ids []string) error {
+// named is a request that names tasks.
+type named interface {
+	GetIds() []string
+	GetKeys() []*kinesinv1.TaskKey
+}
+
+// allowNamed refuses a verb on tasks of lambdas of which the caller may see nothing.
+func (s tasks) allowNamed(ctx context.Context, action string, v access.Verb, r named) error {
 	if access.From(ctx).Grants.AllowAll(v) {
 		return nil
 	}
-	for _, id := range ids {
+	for _, k := range r.GetKeys() {
+		if err := s.allowSome(ctx, action, v, k.GetLambda()); err != nil {
+			return err
+		}
+	}
+	for _, id := range r.GetIds() {
 		lambda, err := s.LambdaOf(ctx, id)
 		if errors.Is(err, task.ErrBadID) {
 			continue // the role says that there is no such task
@@ -180,63 +190,4 @@ func (s tasks) List(ctx context.Context, r *kinesinv1.ListRequest) (*kinesinv1.L
 	}
 	response.Tasks = shown
 	return response, nil
-}
-
-// Cancel needs cancel on each task. Unless the caller may cancel everything, the tasks are read before: an id
-// does not tell the collection, which never changes.
-func (s tasks) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
-	c := access.From(ctx)
-	if c.Grants.AllowAll(access.Cancel) {
-		response, err := s.next.Cancel(ctx, r)
-		s.noteCancelled(ctx, r.GetIds(), response.GetResults())
-		return response, err
-	}
-	if err := s.allowIDs(ctx, actCancel, access.Cancel, r.GetIds()); err != nil {
-		return nil, err
-	}
-	read, err := s.next.Get(ctx, &kinesinv1.GetRequest{Ids: r.GetIds()})
-	if err != nil {
-		return nil, err
-	}
-	results := make([]*kinesinv1.CancelResult, len(r.GetIds()))
-	var allowed []string
-	for i, result := range s.visible(ctx, read, access.Cancel).GetResults() {
-		if result.GetTask() == nil {
-			results[i] = &kinesinv1.CancelResult{Problem: result.GetProblem()}
-			continue
-		}
-		allowed = append(allowed, r.GetIds()[i])
-	}
-	if len(allowed) == 0 {
-		return &kinesinv1.CancelResponse{Results: results}, nil
-	}
-	response, err := s.next.Cancel(ctx, &kinesinv1.CancelRequest{Ids: allowed})
-	if err != nil {
-		return nil, err
-	}
-	s.noteCancelled(ctx, allowed, response.GetResults())
-	rest := response.GetResults()
-	for i := range results {
-		if results[i] == nil {
-			results[i], rest = rest[0], rest[1:]
-		}
-	}
-	return &kinesinv1.CancelResponse{Results: results}, nil
-}
-
-// noteCancelled notes how many tasks of each lambda were cancelled.
-func (s tasks) noteCancelled(ctx context.Context, ids []string, results []*kinesinv1.CancelResult) {
-	if s.Audit == nil {
-		return
-	}
-	cancelled := map[string]uint32{}
-	for i, result := range results {
-		if result.GetProblem() == nil {
-			lambda, _ := s.LambdaOf(ctx, ids[i]) // it was found
-			cancelled[lambda]++
-		}
-	}
-	for lambda, n := range cancelled {
-		s.noteOften(access.From(ctx), audit.Record{Action: actCancel, Target: lambda, Outcome: audit.OK, Count: n})
-	}
 }

@@ -17,8 +17,10 @@ type cancelObject struct {
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "cancel ID…",
+	var by keyFlags
+	var ifSeq uint64
+	c := &cobra.Command{
+		Use:   "cancel ID… | --lambda L --key K",
 		Short: "Cancel tasks, or stop running ones",
 		Long: `Cancels tasks and prints the outcome of each, in order:
 
@@ -26,12 +28,15 @@ func (a *app) cancelCommand() *cobra.Command {
   cancelling   it runs, and its worker was asked to stop it
 
 Exit 1 when a task has ended, is on the queue of a deliver lambda or about to be, or when there is no task with an ID.`,
-		Args: some("ID"),
-	}, func(ctx context.Context, k *sdk.Client, ids []string) error {
-		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.CancelResult, error) { return k.CancelMany(ctx, some) })
+	}
+	by.add(c)
+	ifSeqFlag(c, &ifSeq)
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.CancelResult, error) { return k.CancelMany(ctx, some, sdk.IfSeq(ifSeq)) })
 		out := a.results(len(ids) > 1)
 		for i, r := range all { // also with an error: these are done
-			o := cancelObject{ids[i], r.Outcome, r.State, refusalOf(r.Err)}
+			o := cancelObject{string(r.ID), r.Outcome, r.State, refusalOf(r.Err)}
 			if err := out.add(ids[i], r.Err, o, func() error { return a.printLine(r.Outcome) }); err != nil {
 				return err
 			}

@@ -11,8 +11,9 @@ import (
 
 func (a *app) getCommand() *cobra.Command {
 	var withPayload bool
+	var by keyFlags
 	c := &cobra.Command{
-		Use:   "get ID…",
+		Use:   "get ID… | --lambda L --key K",
 		Short: "Show tasks and their attempts",
 		Long: `Shows tasks: state, times, lateness (first start − due time) and the latest attempts, each with start, end, worker, outcome
 and error.
@@ -20,10 +21,11 @@ and error.
 With -o json, one ID gives an object and several give an array. Exit 1 when there is no task with an ID.`,
 		Example: `  kinesin get k1…
   kinesin get k1… -o json | jq -r .state`,
-		Args: some("ID"),
 	}
+	by.add(c)
 	c.Flags().BoolVar(&withPayload, "payload", false, "show payloads too")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, ids []string) error {
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
 		var opts []sdk.GetOption
 		if withPayload {
 			opts = append(opts, sdk.WithPayload())

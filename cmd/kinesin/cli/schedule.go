@@ -26,12 +26,16 @@ type scheduleFlags struct {
 	payload, payloadFile      string
 	traceparent               string
 	batch                     string
+	onConflict                string
 }
 
 type scheduledObject struct {
 	ID        string `json:"id"`
 	Due       string `json:"due"`
 	Duplicate bool   `json:"duplicate"`
+
+	State    sdk.State `json:"state,omitempty"`
+	Replaced bool      `json:"replaced,omitempty"`
 }
 
 func (a *app) scheduleCommand() *cobra.Command {
@@ -69,6 +73,8 @@ func (s *scheduleFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.priority, "priority", "", "one of the lambda's priorities")
 	f.StringVar(&s.collection, "collection", "", "label for a subset of the lambda's tasks")
 	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
+	f.Var(choiceValue{&s.onConflict, []string{"keep", "replace", "reject"}}, "on-conflict",
+		"what to do if a task holds the key: keep it, replace its payload and time, or reject")
 	f.StringVar(&s.payload, "payload", "", "payload `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
 	f.StringVar(&s.traceparent, "traceparent", "", "W3C trace context of the caller, passed on to the handler or the consumer")
@@ -100,6 +106,10 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
 	item := sdk.Item{
 		Lambda: lambda, Priority: s.priority, Collection: s.collection, Key: s.key, Payload: []byte(s.payload), Traceparent: s.traceparent,
+		OnConflict: sdk.Conflict(s.onConflict),
+	}
+	if f.Changed("on-conflict") && s.key == "" {
+		return item, usagef("--on-conflict is for a task with --key")
 	}
 	if f.Changed("in") && f.Changed("at") {
 		return item, usagef("--in and --at exclude each other: a task is due once")
@@ -150,7 +160,18 @@ func (a *app) open(path string) (io.ReadCloser, error) {
 
 func (a *app) printScheduled(r *sdk.Result) error {
 	if r.Duplicate && !a.json() {
-		a.note("a task has the key already: this is its id")
+		a.note("%s", duplicateText(r))
 	}
-	return a.print(scheduledObject{string(r.ID), timeText(r.Due), r.Duplicate}, "%s", r.ID)
+	return a.print(scheduledObject{string(r.ID), timeText(r.Due), r.Duplicate, r.State, r.Replaced}, "%s", r.ID)
+}
+
+// duplicateText says what became of a task whose key was held.
+func duplicateText(r *sdk.Result) string {
+	if r.Replaced {
+		return "a task held the key: it has this payload and time now, and this is its id"
+	}
+	if r.State == "" {
+		return "a task has the key already: this is its id"
+	}
+	return "a task has the key already, and is " + r.State.String() + ": this is its id"
 }

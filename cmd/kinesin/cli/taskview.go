@@ -36,6 +36,7 @@ type taskObject struct {
 	Suspect         bool            `json:"suspect"`
 	CancelRequested bool            `json:"cancel_requested"`
 	Worker          string          `json:"worker,omitempty"`
+	Seq             uint64          `json:"seq,omitempty"`
 	Traceparent     string          `json:"traceparent,omitempty"`
 	PayloadBytes    int64           `json:"payload_bytes"`
 	Payload         *string         `json:"payload,omitempty"`
@@ -64,7 +65,7 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 		Due: timeText(t.Due), Created: timeText(t.Created), Enqueued: timeText(t.Enqueued), Started: timeText(t.Started),
 		Ended: timeText(t.Ended), Attempt: t.Attempt, Failures: t.Failures,
 		MaxAttempts: t.MaxAttempts, WorkerLost: t.WorkerLost, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
-		Worker: t.Worker, Traceparent: t.Traceparent, PayloadBytes: t.PayloadBytes, Attempts: make([]attemptObject, len(t.Attempts)),
+		Worker: t.Worker, Seq: t.Seq, Traceparent: t.Traceparent, PayloadBytes: t.PayloadBytes, Attempts: make([]attemptObject, len(t.Attempts)),
 	}
 	if !t.State.IsEnd() {
 		o.Next = timeText(t.Next)

@@ -13,18 +13,20 @@ import (
 
 func (a *app) waitCommand() *cobra.Command {
 	var timeout time.Duration
+	var by keyFlags
 	c := &cobra.Command{
-		Use:   "wait ID… [--timeout D]",
+		Use:   "wait ID… | --lambda L --key K [--timeout D]",
 		Short: "Wait until tasks have ended",
 		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order; with -o json, the same as get.
 
 Exit 0 when all tasks ended as success or delivered. Exit 1 when one ended otherwise, when there is no task with an ID, and on a
 timeout, after printing the latest states. A restart of the server does not interrupt it.`,
 		Example: `  kinesin wait "$(kinesin schedule greet --in 2s)" --timeout 1m`,
-		Args:    some("ID"),
 	}
+	by.add(c)
 	c.Flags().Var(durationValue{d: &timeout}, "timeout", "give up after `D`; wait forever when not set")
-	return a.callingWith(c, func(ctx context.Context, k *sdk.Client, ids []string) error {
+	return a.callingWith(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
 		bounded, cancel := ctx, func() {}
 		if c.Flags().Changed("timeout") {
 			bounded, cancel = context.WithTimeout(ctx, timeout)

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// changeObject is the result of a change of a task in JSON.
+type changeObject struct {
+	ID    string    `json:"id"`
+	State sdk.State `json:"state,omitempty"`
+	Due   string    `json:"due,omitempty"`
+	Seq   uint64    `json:"seq,omitempty"`
+	refusal
+}
+
+func ifSeqFlag(c *cobra.Command, seq *uint64) {
+	c.Flags().Uint64Var(seq, "if-seq", 0, "only if the task is at seq `N`, as get -o json shows it; of a single task")
+}
+
+// printChanges prints the results of changing tasks.
+func (a *app) printChanges(ids []string, all []sdk.ChangeResult, err error) error {
+	out := a.results(len(ids) > 1)
+	for i, r := range all { // also with an error: these are done
+		o := changeObject{string(r.ID), r.State, timeText(r.Due), r.Seq, refusalOf(r.Err)}
+		text := func() error { return a.printLine(r.State.String() + ", due " + timeText(r.Due)) }
+		if err := out.add(ids[i], r.Err, o, text); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return out.end()
+}
+
+func (a *app) runNowCommand() *cobra.Command {
+	var by keyFlags
+	var ifSeq uint64
+	c := &cobra.Command{
+		Use:   "run-now ID… | --lambda L --key K",
+		Short: "Have waiting tasks start now",
+		Long: `Has tasks start now that wait for their due time or for a retry. Prints "STATE, due TIME" for each, in order.
+
+Exit 1 when a worker has the task, when it has ended, or when there is none with an ID.`,
+	}
+	by.add(c)
+	ifSeqFlag(c, &ifSeq)
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.RunNow(ctx, some, sdk.IfSeq(ifSeq)) })
+		return a.printChanges(ids, all, err)
+	})
+}
+
+func (a *app) updateCommand() *cobra.Command {
+	var by keyFlags
+	var ifSeq uint64
+	var payload, payloadFile, startBefore string
+	u := sdk.Update{}
+	c := &cobra.Command{
+		Use:   "update ID | --lambda L --key K [--payload TEXT | --payload-file FILE] [flags]",
+		Short: "Change the payload or the settings of a waiting task",
+		Long: `Changes a task that no worker has. What no flag names stays as it is.
+
+Exit 1 when a worker has the task, when it has ended, or when there is none with the ID.`,
+		Example: `  kinesin update k3… --payload '{"user":43}'
+  kinesin update --lambda greet --key reminder-42 --max-attempts 3 --if-seq 1795000000000000`,
+	}
+	by.add(c)
+	ifSeqFlag(c, &ifSeq)
+	f := c.Flags()
+	f.StringVar(&payload, "payload", "", "new payload `TEXT`")
+	f.StringVar(&payloadFile, "payload-file", "", "read the new payload from `FILE`, - for stdin")
+	f.IntVar(&u.MaxAttempts, "max-attempts", 0, "how many attempts may fail before the task is dead")
+	f.Var(durationValue{d: &u.Timeout}, "timeout", "bound of one attempt, `D`")
+	f.StringVar(&startBefore, "start-before", "", "the task expires if it did not start before this `TIME`, RFC 3339")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
+		if len(ids) != 1 {
+			return usagef("update changes one task, and not %d", len(ids))
+		}
+		if !anyChanged(c, "payload", "payload-file", "max-attempts", "timeout", "start-before") {
+			return usagef("nothing to change: want --payload, --payload-file, --max-attempts, --timeout or --start-before")
+		}
+		if f.Changed("payload") && f.Changed("payload-file") {
+			return usagef("--payload and --payload-file exclude each other: a task has one payload")
+		}
+		if f.Changed("payload") {
+			u.Payload = append([]byte{}, payload...)
+		}
+		if f.Changed("payload-file") {
+			data, err := a.readPayload(payloadFile)
+			if err != nil {
+				return err
+			}
+			u.Payload = append([]byte{}, data...)
+		}
+		if f.Changed("start-before") {
+			at, err := parseTime(startBefore)
+			if err != nil {
+				return usagef("--start-before: %v", err)
+			}
+			u.StartBefore = at
+		}
+		r, err := k.Update(ctx, sdk.ID(ids[0]), u, sdk.IfSeq(ifSeq))
+		if err != nil && r.Err == nil {
+			return err
+		}
+		return a.printChanges(ids, []sdk.ChangeResult{r}, nil)
+	})
+}
+
+func anyChanged(c *cobra.Command, names ...string) bool {
+	for _, name := range names {
+		if c.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// whenFlags say when a task is to start.
+type whenFlags struct {
+	in time.Duration
+	at string
+}
+
+// option returns the option for the time that the flags say.
+func (w *whenFlags) option(c *cobra.Command) (sdk.Option, error) {
+	switch in, at := c.Flags().Changed("in"), c.Flags().Changed("at"); {
+	case in && at:
+		return nil, usagef("--in and --at exclude each other: a task is due once")
+	case at:
+		when, err := parseTime(w.at)
+		if err != nil {
+			return nil, usagef("--at: %v", err)
+		}
+		return sdk.At(when), nil
+	case in:
+		return sdk.In(w.in), nil
+	}
+	return nil, usagef("when is missing: want --in D or --at TIME")
+}

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+func (a *app) redriveCommand() *cobra.Command {
+	var by keyFlags
+	var ifSeq uint64
+	var force bool
+	var payload string
+	c := &cobra.Command{
+		Use:   "redrive ID… | --lambda L --key K [--payload TEXT] [--force]",
+		Short: "Have ended tasks start anew",
+		Long: `Has tasks start anew that ended as dead, fatal_failure, cancelled, expired or dropped, under the same ids, and prints "STATE,
+due TIME" for each, in order. Their attempts count anew; their history stays.
+
+Exit 1 when a task has not ended, ended as success or delivered (without --force), when its key was used again, or when there
+is none with an ID.`,
+	}
+	by.add(c)
+	ifSeqFlag(c, &ifSeq)
+	c.Flags().BoolVar(&force, "force", false, "also tasks that ended as success or delivered")
+	c.Flags().StringVar(&payload, "payload", "", "another payload `TEXT`; of a single task")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		ids := by.names(args)
+		opts := []sdk.ChangeOption{sdk.IfSeq(ifSeq)}
+		if force {
+			opts = append(opts, sdk.Force())
+		}
+		if c.Flags().Changed("payload") {
+			opts = append(opts, sdk.WithNewPayload([]byte(payload)))
+		}
+		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.Redrive(ctx, some, opts...) })
+		return a.printChanges(ids, all, err)
+	})
+}

@@ -1,0 +1,197 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// This file changes single tasks that no worker has. Each change is one conditional write of the task row, so
+// that of a change and a claim only one happens.
+
+// edit computes what a task becomes. A payload that is not nil replaces the task's.
+type edit func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error)
+
+// changeTask applies an edit to the task with an id, and tries again as long as the task moves in between. It
+// returns the task as changed, or as it was found when the change is refused.
+func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, e edit) (task.Task, error) {
+	token, err := in.open(id)
+	if err != nil {
+		return task.Task{}, api.ErrorOf(noSuchTask())
+	}
+	for range casTriesMax {
+		t, err := in.findStored(ctx, token)
+		if err != nil {
+			return task.Task{}, err
+		}
+		if ifSeq != 0 && t.Seq != ifSeq {
+			return t.Task, staleSeq(t.Seq, ifSeq)
+		}
+		next, err := in.changeOnce(ctx, t, e)
+		if !errors.Is(err, store.ErrConflict) {
+			return next, err
+		}
+	}
+	return task.Task{}, errMoving
+}
+
+func staleSeq(is, want uint64) error {
+	return api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "the task is at seq %d and not at %d: it has changed since; read it again", is, want)
+}
+
+// findStored finds a task that has a row. A task in the inbound buffer gets one within moments.
+func (in *Inbound) findStored(ctx context.Context, token task.Token) (found, error) {
+	t, err := in.find(ctx, token)
+	if !errors.Is(err, api.ErrNotFound) {
+		return t, err
+	}
+	if unstored, known := in.unstored(token); known {
+		if unstored.State == task.Accepted {
+			return t, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the task is in the inbound buffer and not in the store yet; try again in a moment")
+		}
+		return t, errMayBeDelivered
+	}
+	return t, err
+}
+
+func (in *Inbound) changeOnce(ctx context.Context, t found, e edit) (task.Task, error) {
+	l := in.Catalog.ByRef(t.Partition.Lambda)
+	switch {
+	case l == nil || l.Deleting:
+		return t.Task, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "the lambda of the task was deleted, or is being deleted")
+	case l.Mode == task.Deliver && t.Key == "":
+		return t.Task, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+			"a task of a deliver lambda that has no key cannot be changed; cancel it and schedule it again, or schedule such tasks with keys")
+	case t.waiting:
+		t.Task = t.Undispatched()
+	}
+	next, payload, err := e(&t.Task, l)
+	if err != nil {
+		return t.Task, changeRefusal(&t.Task, err)
+	}
+	if payload != nil {
+		if err := in.replacePayload(ctx, &t.Task, &next, l, payload); err != nil {
+			return t.Task, err
+		}
+	}
+	ops := changingWrites(&t, next)
+	changed, err := outcomeOfChange(ops, in.change(ctx, ops))
+	if err != nil {
+		return t.Task, err
+	}
+	in.announceChange(ctx, &t, &changed)
+	return changed, nil
+}
+
+// changingWrites returns the writes of a change. A task that is a wake-up row alone gets a task row first.
+func changingWrites(t *found, next task.Task) []store.Op {
+	switch {
+	case t.waiting:
+		return store.Materialize(&t.Task, next)
+	case t.State.IsEnd():
+		return store.Redrive(next)
+	}
+	return store.Change(next, true, false)
+}
+
+// outcomeOfChange returns the task row as it is stored now. The replacement of that row decides; of an earlier
+// write only the failure matters that kept it from being tried.
+func outcomeOfChange(ops []store.Op, results []error) (task.Task, error) {
+	var before error
+	for i := range ops {
+		switch err := results[i]; {
+		case ops[i].Kind != store.ReplaceTask:
+			if err != nil && before == nil && !ops[i].Holds(err) {
+				before = err
+			}
+		case errors.Is(err, store.ErrSkipped) && before != nil:
+			return task.Task{}, before
+		default:
+			return ops[i].Task, err
+		}
+	}
+	return task.Task{}, store.ErrUnknown // there is always one
+}
+
+// announceChange tells the scheduler where the task waits now, and deletes the payload that it had.
+func (in *Inbound) announceChange(ctx context.Context, t *found, changed *task.Task) {
+	if t.WakeRow.At != changed.WakeRow.At {
+		in.Scheduler.Done([]task.Task{t.Task})
+	}
+	in.Scheduler.Awake(changed)
+	if t.PayloadStoredApart() && t.PayloadID() != changed.PayloadID() {
+		in.ForgetPayload(ctx, &t.Task)
+	}
+}
+
+// replacePayload gives next another payload, which is stored before any row names it.
+func (in *Inbound) replacePayload(ctx context.Context, t, next *task.Task, l *catalog.Entry, payload []byte) error {
+	next.PayloadRev, next.Digest = t.Seq, digest(next, payload)
+	next.Payload, next.PayloadSize = payload, uint32(len(payload))
+	if len(payload) <= in.Intake.Store.PayloadInlineMax() {
+		return nil
+	}
+	next.Payload = nil
+	err := in.change(ctx, []store.Op{{Kind: store.PutPayload, Payload: payload, Task: task.Task{
+		ID: next.PayloadID(), Partition: next.Partition, Due: next.Due, ExpireAt: max(next.Due, in.Clock.Now()).Add(l.Retention),
+	}}})[0]
+	if errors.Is(err, store.ErrConflict) {
+		return nil // an earlier try stored it
+	}
+	return err
+}
+
+// changeRefusal says in words why the state machine refuses a change.
+func changeRefusal(t *task.Task, err error) error {
+	switch {
+	case errors.Is(err, task.ErrEnded):
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task has ended: %s; redrive it to have it start anew", t.State)
+	case !errors.Is(err, task.ErrNoEdge):
+		return err
+	case t.State.IsRunning():
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "a worker has the task: it can be cancelled, and changed when the attempt is over")
+	case t.State == task.Acquired:
+		return errMayBeDelivered
+	case t.State.IsEnd():
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task ended as %s: it is redriven only by force", t.State)
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task has not ended: it is %s", t.State)
+}
+
+// changeResult returns the outcome of a change.
+func (in *Inbound) changeResult(id string, t *task.Task, err error) *kinesinv1.ChangeResult {
+	r := &kinesinv1.ChangeResult{Id: id, Problem: refusal.Problem(err)}
+	if !t.ID.IsZero() {
+		r.State, r.DueMicros, r.Seq = t.State.String(), int64(t.Due), t.Seq
+	}
+	return r
+}
+
+// changeAll changes tasks one after the other, each with its outcome.
+func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string, ifSeq uint64, e edit) (*kinesinv1.ChangeResponse, error) {
+	if ifSeq != 0 && len(ids) != 1 {
+		return nil, refusal.Invalid("if_seq is for a single task; this call names %d", len(ids))
+	}
+	if err := in.refreshFor(ctx, ids); err != nil {
+		return nil, refusal.Wire(err)
+	}
+	// A caller that gives up now does not know what was changed, so a change that has begun is finished.
+	lasting := context.WithoutCancel(ctx)
+	tellInternal := in.internalOnce(ctx, procedure)
+	response := &kinesinv1.ChangeResponse{Results: make([]*kinesinv1.ChangeResult, len(ids))}
+	for i, id := range ids {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		t, err := in.changeTask(lasting, id, ifSeq, e)
+		response.Results[i] = in.changeResult(id, &t, err)
+		tellInternal(response.Results[i].Problem, err)
+	}
+	return response, nil
+}

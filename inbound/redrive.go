@@ -1,0 +1,82 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Redrive has ended tasks start anew, under the same ids. It refuses the task of a key that was used again.
+func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
+	ids, err := in.withKeys(ctx, r.Ids, r.Keys)
+	if err != nil {
+		return nil, err
+	}
+	if r.Payload != nil && len(ids) != 1 {
+		return nil, refusal.Invalid("a payload is for a single task; this call names %d", len(ids))
+	}
+	response, err := in.changeAll(ctx, kinesinv1connect.TaskServiceRedriveProcedure, ids, r.IfSeq,
+		func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) { return in.redriven(ctx, t, l, r) })
+	if err != nil {
+		return nil, err
+	}
+	for i, result := range response.Results {
+		if result.GetProblem().GetReason() == kinesinv1.Reason_REASON_NOT_FOUND {
+			result.Problem = in.whyNotFound(ctx, ids[i], result.Problem)
+		}
+	}
+	return response, nil
+}
+
+// redriven returns a task that starts anew now, and the payload that it gets, if it cannot keep its own.
+func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry, r *kinesinv1.RedriveRequest) (next task.Task, payload []byte, err error) {
+	now := in.Clock.Now()
+	due := task.FromMillis(now.Millis())
+	next, _, err = t.Apply(task.Event{Kind: task.Redrive, Due: due, Force: r.Force}, now, l.PolicyFor(t))
+	if err != nil {
+		return next, nil, err
+	}
+	if l.StartWithin > 0 {
+		next.StartBefore = due.Add(l.StartWithin)
+	}
+	if r.Payload != nil {
+		return next, nonNil(r.Payload), in.checkPayload(l, r.Payload)
+	}
+	if isTombstone(t) {
+		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE,
+			"the task was cancelled before it was in the store, which does not have its payload: redrive it with a payload, or schedule it again")
+	}
+	if !t.PayloadStoredApart() || !in.PayloadsExpire() {
+		return next, nil, nil
+	}
+	// The payload row expires on its own, possibly before the task starts now, so it is stored anew.
+	payload, err = in.Payload(ctx, t)
+	if errors.Is(err, store.ErrNotFound) {
+		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the payload of the task has expired: redrive it with a payload")
+	}
+	return next, payload, err
+}
+
+// isTombstone reports whether an ended row was put by a cancel of a task that was in the inbound buffer. It is
+// the first and only write of its row.
+func isTombstone(t *task.Task) bool { return t.State == task.Cancelled && t.Seq == 1 }
+
+// whyNotFound says so if a task is not found because its key was used again.
+func (in *Inbound) whyNotFound(ctx context.Context, id string, otherwise *kinesinv1.Problem) *kinesinv1.Problem {
+	token, err := in.open(id)
+	if err != nil || token.Life == 0 {
+		return otherwise
+	}
+	rows, err := in.Store.Tasks(ctx, []task.ID{token.ID})
+	if err != nil || rows[0].ID.IsZero() || rows[0].Life == token.Life {
+		return otherwise
+	}
+	return &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_KEY_CONFLICT, Text: "the key of the task was used again since: " + in.Sealer.SealTask(&rows[0])}
+}

@@ -1,0 +1,48 @@
+package inbound
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// replaceAll replaces the tasks that hold the keys of items which are to replace them.
+func (in *Inbound) replaceAll(ctx context.Context, b *intake.Batch) {
+	for _, c := range b.Select(func(c *intake.Incoming) bool { return c.Err == nil && c.Replaces }) {
+		t, err := in.replace(ctx, b, c)
+		if c.Err = err; err == nil {
+			c.Task, c.Replaced = &t, true
+		}
+	}
+}
+
+// replace gives a task the time, the payload and the settings of an item.
+func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incoming) (task.Task, error) {
+	want, err := b.Build(c.Lambda, c.Item)
+	if err != nil {
+		return task.Task{}, err
+	}
+	_, due, err := dueOf(b, c.Item.DueMicros, c.Item.DelayMicros)
+	if err != nil {
+		return task.Task{}, err
+	}
+	return in.changeTask(ctx, in.Sealer.SealTask(c.Task), 0, func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
+		switch {
+		case t.State.IsEnd():
+			return next, nil, intake.ErrKeyMoves
+		case t.State.IsRunning():
+			return next, nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that a worker has", t.Key)
+		}
+		if t.Partition.Priority != want.Partition.Priority || t.Collection != want.Collection {
+			return next, nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
+				"key %q is held by a task with another priority or collection, which a replacement cannot change", t.Key)
+		}
+		next, _, err = t.Apply(task.Event{Kind: task.Reschedule, Due: due}, in.Clock.Now(), l.PolicyFor(t))
+		next.Overrides, next.Tags, next.Traceparent, next.StartBefore = want.Overrides, want.Tags, want.Traceparent, want.StartBefore
+		return next, nonNil(c.Item.Payload), err
+	})
+}

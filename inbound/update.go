@@ -1,0 +1,107 @@
+package inbound
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Update replaces the payload or the settings of tasks that no worker has.
+func (in *Inbound) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error) {
+	if n := len(r.Updates); n == 0 || n > IDsMax {
+		return nil, refusal.Invalid("a call updates 1 to %d tasks, this one %d", IDsMax, n)
+	}
+	response := &kinesinv1.ChangeResponse{}
+	for _, u := range r.Updates {
+		ids, err := in.idsOfUpdate(ctx, u)
+		if err != nil {
+			return nil, err
+		}
+		one, err := in.changeAll(ctx, kinesinv1connect.TaskServiceUpdateProcedure, ids, u.IfSeq,
+			func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) { return in.updated(t, l, u) })
+		if err != nil {
+			return nil, err
+		}
+		response.Results = append(response.Results, one.Results...)
+	}
+	return response, nil
+}
+
+func (in *Inbound) idsOfUpdate(ctx context.Context, u *kinesinv1.TaskUpdate) ([]string, error) {
+	switch {
+	case u.Key == nil:
+		return in.withKeys(ctx, []string{u.Id}, nil)
+	case u.Id != "":
+		return nil, refusal.Invalid("an update names a task by id or by key, not both")
+	}
+	return in.withKeys(ctx, nil, []*kinesinv1.TaskKey{u.Key})
+}
+
+// updated returns a task with what an update sets, and the payload that replaces its own, if any.
+func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate) (next task.Task, payload []byte, err error) {
+	next, _, err = t.Apply(task.Event{Kind: task.Update}, in.Clock.Now(), l.PolicyFor(t))
+	if err != nil {
+		return next, nil, err
+	}
+	if err := in.setSettings(&next, l, u); err != nil {
+		return next, nil, err
+	}
+	if u.Payload == nil {
+		return next, nil, nil
+	}
+	return next, nonNil(u.Payload), in.checkPayload(l, u.Payload)
+}
+
+// setSettings sets those settings of a task that an update has.
+func (in *Inbound) setSettings(next *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate) error {
+	o := &next.Overrides
+	if u.MaxAttempts != 0 {
+		o.MaxAttempts = u.MaxAttempts
+	}
+	if u.TimeoutMicros != 0 {
+		o.Timeout = task.Micros(u.TimeoutMicros)
+	}
+	if u.BackoffMinMicros != 0 || u.BackoffMaxMicros != 0 {
+		o.BackoffMin, o.BackoffMax = task.Micros(u.BackoffMinMicros), task.Micros(u.BackoffMaxMicros)
+	}
+	if u.StartBeforeMicros != 0 {
+		if next.StartBefore = task.Instant(u.StartBeforeMicros); next.StartBefore <= next.Due {
+			return refusal.Invalid("start_before %s is not after the due time %s",
+				next.StartBefore.Time().Format(timeForm), next.Due.Time().Format(timeForm))
+		}
+	}
+	if l.Mode == task.Deliver && (*o != task.Overrides{} || !next.StartBefore.IsZero()) {
+		return refusal.Invalid("lambda %s is of mode deliver: max attempts, timeout, backoff and start_before do not apply", l.Name)
+	}
+	return refusalOf(o.Validate())
+}
+
+// checkPayload refuses a payload that the lambda's tasks cannot have.
+func (in *Inbound) checkPayload(l *catalog.Entry, payload []byte) error {
+	if n, most := len(payload), in.Intake.Store.PayloadBytesMax(); n > most {
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
+	}
+	if l.Mode == task.Deliver {
+		return in.Queue.CheckPayload(payload)
+	}
+	return nil
+}
+
+func nonNil(payload []byte) []byte {
+	if payload == nil {
+		return []byte{}
+	}
+	return payload
+}
+
+func refusalOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return refusal.Invalid("%v", err)
+}

@@ -1,0 +1,14 @@
+package task
+
+// HoldsKey reports whether the task keeps others from using its key. A task that did its work holds the key
+// for the key retention, so that it is not done twice. Every other end frees the key at once, so that a
+// cancelled or dead task never swallows a new one.
+func (t *Task) HoldsKey(now Instant, p Policy) bool {
+	switch {
+	case !t.State.IsEnd():
+		return true
+	case t.State == Success || t.State == Delivered:
+		return now < t.Ended.Add(p.KeyRetention)
+	}
+	return false
+}
