@@ -137,11 +137,16 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 			continue
 		}
 		r.next, r.effect, r.at = next, effect, len(ops)
-		ops = store.AppendChange(ops, &r.next, s.movesWakeup(&r.next), patient)
+		move := s.movesWakeup(&r.next)
+		if move {
+			r.next.Seq = store.SeqAfter(r.row.Seq, now)
+		}
+		ops = store.AppendChange(ops, &r.next, move, patient)
 		if r.moved = ops[r.at].Kind == store.PutWakeup; r.moved {
 			r.at++
 			r.next = ops[r.at].Task // which names the new wake-up row
 		}
+		ops[r.at].From = r.row.Seq
 	}
 	return ops
 }

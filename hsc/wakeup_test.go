@@ -247,13 +247,14 @@ func TestAConflictNeverLosesTheWakeUpRow(t *testing.T) {
 	}
 }
 
-// wantLeftoversOf checks that the seq of each wake-up row that the task row does not name shows it to be
-// needless.
+// wantLeftoversOf checks that each wake-up row that the task row does not name shows itself to be needless,
+// once the call that put it is over.
 func (f *fixture) wantLeftoversOf(row task.Task) {
 	f.Helper()
 	for _, left := range f.wakeups(row) {
-		if left.WakeRow != row.WakeRow && left.WakeRow.Seq > row.Seq {
-			f.Errorf("the wake-up row %+v is newer than the task row of seq %d, which names %+v", left.WakeRow, row.Seq, row.WakeRow)
+		later := f.clock.Now().Add(store.CallMax + time.Second)
+		if left.WakeRow != row.WakeRow && store.Conclude(&left, &row, later) != store.Leftover {
+			f.Errorf("the wake-up row %+v stays beside the task row of seq %d, which names %+v", left.WakeRow, row.Seq, row.WakeRow)
 		}
 	}
 }
@@ -273,7 +274,7 @@ func TestAMoveMeetsAnOlderRowInItsPlace(t *testing.T) {
 		}
 		w.snooze(c, time.Hour)
 		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
-		if now := f.wantState(row.ID, task.Scheduled); now.Seq != row.Seq+1 || now.Wake != now.WakeRow.At {
+		if now := f.wantState(row.ID, task.Scheduled); now.Seq <= row.Seq+5 || now.Wake != now.WakeRow.At {
 			t.Errorf("%+v", now)
 		}
 	})

@@ -75,6 +75,7 @@ func (in *Inbound) changeOnce(ctx context.Context, t found, e edit) (task.Task, 
 	if err != nil {
 		return t.Task, changeRefusal(&t.Task, err)
 	}
+	next.Seq = store.SeqAfter(t.Seq, in.Clock.Now())
 	if payload != nil {
 		if err := in.replacePayload(ctx, &t.Task, &next, l, payload); err != nil {
 			return t.Task, err
@@ -95,9 +96,9 @@ func changingWrites(t *found, next task.Task) []store.Op {
 	case t.waiting:
 		return store.Materialize(&t.Task, next)
 	case t.State.IsEnd():
-		return store.Redrive(next)
+		return store.Redrive(&t.Task, next)
 	}
-	return store.Change(next, true, false)
+	return store.Reschedule(&t.Task, next)
 }
 
 // outcomeOfChange returns the task row as it is stored now. The replacement of that row decides; of an earlier

@@ -38,6 +38,10 @@ func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*k
 // redriven returns a task that starts anew now, and the payload that it gets, if it cannot keep its own.
 func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry, r *kinesinv1.RedriveRequest) (next task.Task, payload []byte, err error) {
 	now := in.Clock.Now()
+	if t.State.IsEnd() && t.ExpireAt <= now.Add(store.CallMax) {
+		// Its row may expire while this goes on, and would leave a wake-up row that looks like another's.
+		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the retention of the task is over: schedule it again")
+	}
 	due := task.FromMillis(now.Millis())
 	next, _, err = t.Apply(task.Event{Kind: task.Redrive, Due: due, Force: r.Force}, now, l.PolicyFor(t))
 	if err != nil {

@@ -485,7 +485,7 @@ func TestAPayloadThatIsSweptUnderACallIsWrittenAgain(t *testing.T) {
 		keyed := with(in(time.Minute), func(i *item) { i.Key, i.Payload = "k", make([]byte, 100) })
 		old := f.row(f.accept(keyed))
 		ended := old
-		ended.Seq, ended.State, ended.Wake, ended.ExpireAt = old.Seq+1, task.Success, 0, start
+		ended.Seq, ended.State, ended.Wake, ended.Ended, ended.ExpireAt = old.Seq+1, task.Success, 0, start, start
 		f.apply(store.Change(ended, false, false)...)
 		if r := f.schedule(keyed)[0]; !r.Duplicate {
 			t.Fatalf("%v", r)

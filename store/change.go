@@ -27,35 +27,51 @@ func FirstWithRow(t task.Task) []Op {
 }
 
 // AsNext returns the writes of FirstWithRow for a key whose last task has ended as the row that was read. They
-// replace that row, so that of two calls only one uses the key.
+// replace that row, so that of two calls only one uses the key. Their seq is above that of the row already,
+// unless the clock was set back.
 func AsNext(rows []Op, ended *task.Task) []Op {
 	for i := range rows {
 		t := &rows[i].Task
-		t.Seq = ended.Seq + 1
+		t.Seq = max(t.Seq, ended.Seq+1)
 		t.WakeRow.Seq, t.Life, t.PayloadRev = t.Seq, t.Seq, ended.Seq
 		t.Attempt += ended.Attempt // reports of earlier attempts stay refused
 	}
-	rows[len(rows)-1].Kind = ReplaceTask
+	last := &rows[len(rows)-1]
+	last.Kind, last.From = ReplaceTask, ended.Seq
 	return rows
 }
+
+// SeqAfter returns the seq of a task that moves to another wake-up row now. It is above all that was put before
+// for the task, also by calls that crashed, and tells the age of the wake-up row (docs/protocol.md, rule 2d).
+func SeqAfter(seq uint64, now task.Instant) uint64 { return max(seq+1, uint64(now)) }
 
 // Materialize returns the writes that give a task which is a wake-up row alone a task row and change it to
 // next, as Change does with move. The task row refuses a dispatch of the wake-up row.
 func Materialize(seen *task.Task, next task.Task) []Op {
 	ops := []Op{{Kind: PutTask, Task: *seen}}
-	for _, op := range Change(next, true, false) {
+	for _, op := range Reschedule(seen, next) {
 		op.Follows = true
 		ops = append(ops, op)
 	}
 	return ops
 }
 
-// Redrive returns the writes that have an ended task wait again, at next's wake-up. A wake-up row of its
-// earlier life that is left has a lower seq.
-func Redrive(next task.Task) []Op {
+// Reschedule returns the writes that have a task with a task row wait for next's wake-up.
+func Reschedule(seen *task.Task, next task.Task) []Op {
+	ops := Change(next, true, false)
+	for i := range ops {
+		if ops[i].Kind == ReplaceTask {
+			ops[i].From = seen.Seq
+		}
+	}
+	return ops
+}
+
+// Redrive returns the writes that have an ended task wait again, for next's wake-up.
+func Redrive(ended *task.Task, next task.Task) []Op {
 	next.WakeRow = task.WakeRow{At: next.Wake, Seq: next.Seq}
 	bare := task.Task{ID: next.ID, Partition: next.Partition, Seq: next.Seq, Wake: next.Wake, WakeRow: next.WakeRow}
-	return []Op{{Kind: PutWakeup, Task: bare}, {Kind: ReplaceTask, Task: next, Follows: true}}
+	return []Op{{Kind: PutWakeup, Task: bare}, {Kind: ReplaceTask, Task: next, From: ended.Seq, Follows: true}}
 }
 
 // Change returns the writes that replace a task row by next, which task.Task.Apply made of it. With move the

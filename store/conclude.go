@@ -39,10 +39,20 @@ func Conclude(wakeup, row *task.Task, now task.Instant) Conclusion {
 		return Undispatched
 	case !row.State.IsEnd() && KeyOf(row) == KeyOf(wakeup):
 		return Live // at any seq, because there is only one row at an instant
-	case wakeup.WakeRow.Seq > row.Seq && (wakeup.IsBare() || row.State.IsEnd() && isYoung(wakeup, now)):
+	case wakeup.WakeRow.Seq > row.Seq && isToCome(wakeup, row, now):
 		return Unclear
 	}
 	return Leftover
+}
+
+// isToCome reports whether a wake-up row with a higher seq than the task row may be followed by a task row that
+// names it: as long as the call goes on that put it. The seq of a bare row is the microsecond when its call
+// began (SeqAfter), or that after the task row's where a clock was set back.
+func isToCome(wakeup, row *task.Task, now task.Instant) bool {
+	if !wakeup.IsBare() {
+		return row.State.IsEnd() && isYoung(wakeup, now)
+	}
+	return wakeup.WakeRow.Seq == row.Seq+1 || now <= task.Instant(wakeup.WakeRow.Seq).Add(CallMax)
 }
 
 // isYoung reports whether the call that stored a wake-up row may be under way.

@@ -20,6 +20,7 @@ func TestConclude(t *testing.T) {
 	first := task.Task{State: task.Scheduled, Seq: 1, Created: now}
 	keyed, old := first, first
 	keyed.Key, old.Key, old.Created = "k", "k", now.Add(-store.CallMax-time.Second)
+	long := old.Created
 	slow := keyed
 	slow.Created = now.Add(-store.CallMax)
 	bare := task.Task{Seq: 4}
@@ -29,22 +30,27 @@ func TestConclude(t *testing.T) {
 		wakeup, row task.Task
 		want        store.Conclusion
 	}{
-		"not dispatched":                    {at(first, here), task.Task{}, store.Undispatched},
-		"keyed, its call is under way":      {at(keyed, here), task.Task{}, store.Undispatched},
-		"keyed, its call may be slow":       {at(slow, here), task.Task{}, store.Undispatched},
-		"a task row that cannot be read":    {at(first, here), task.Task{ID: task.ID{1}}, store.Unclear},
-		"keyed, ended and expired":          {at(old, here), task.Task{}, store.Leftover},
-		"bare, ended and expired":           {at(bare, there), task.Task{}, store.Leftover},
-		"in flight":                         {at(first, here), at(live, here), store.Live},
-		"in flight, put by a repeated call": {at(keyed, task.WakeRow{At: now, Seq: 9}), at(live, here), store.Live},
-		"moved, the old row":                {at(first, here), at(live, there), store.Leftover},
-		"moved, the new row":                {at(bare, there), at(live, there), store.Live},
-		"a move to come":                    {at(bare, there), at(live, here), store.Unclear},
-		"a move that lost":                  {at(bare, task.WakeRow{At: there.At, Seq: 3}), at(live, here), store.Leftover},
-		"a refused call of a later time":    {at(keyed, task.WakeRow{At: there.At, Seq: 9}), at(live, here), store.Leftover},
-		"ended":                             {at(first, here), at(ended, here), store.Leftover},
-		"ended elsewhere":                   {at(bare, there), at(ended, here), store.Leftover},
-		"ended, and to live again":          {at(bare, task.WakeRow{At: there.At, Seq: 9}), at(ended, here), store.Unclear},
+		"not dispatched":                     {at(first, here), task.Task{}, store.Undispatched},
+		"keyed, its call is under way":       {at(keyed, here), task.Task{}, store.Undispatched},
+		"keyed, its call may be slow":        {at(slow, here), task.Task{}, store.Undispatched},
+		"a task row that cannot be read":     {at(first, here), task.Task{ID: task.ID{1}}, store.Unclear},
+		"keyed, ended and expired":           {at(old, here), task.Task{}, store.Leftover},
+		"bare, ended and expired":            {at(bare, there), task.Task{}, store.Leftover},
+		"in flight":                          {at(first, here), at(live, here), store.Live},
+		"in flight, put by a repeated call":  {at(keyed, task.WakeRow{At: now, Seq: 9}), at(live, here), store.Live},
+		"moved, the old row":                 {at(first, here), at(live, there), store.Leftover},
+		"moved, the new row":                 {at(bare, there), at(live, there), store.Live},
+		"a move to come":                     {at(bare, there), at(live, here), store.Unclear},
+		"a move that lost":                   {at(bare, task.WakeRow{At: there.At, Seq: 3}), at(live, here), store.Leftover},
+		"a refused call of a later time":     {at(keyed, task.WakeRow{At: there.At, Seq: 9}), at(live, here), store.Leftover},
+		"ended":                              {at(first, here), at(ended, here), store.Leftover},
+		"ended elsewhere":                    {at(bare, there), at(ended, here), store.Leftover},
+		"ended, and to live again":           {at(bare, task.WakeRow{At: there.At, Seq: uint64(now)}), at(ended, here), store.Unclear},
+		"ended, a redrive died":              {at(bare, task.WakeRow{At: there.At, Seq: uint64(long)}), at(ended, here), store.Leftover},
+		"ended, its key is to be used again": {at(keyed, task.WakeRow{At: there.At, Seq: 9}), at(ended, here), store.Unclear},
+		"ended, a call for its key died":     {at(old, task.WakeRow{At: there.At, Seq: 9}), at(ended, here), store.Leftover},
+		"a change by a user to come":         {at(bare, task.WakeRow{At: there.At, Seq: uint64(now)}), at(live, here), store.Unclear},
+		"a change by a user that died":       {at(bare, task.WakeRow{At: there.At, Seq: uint64(long)}), at(live, here), store.Leftover},
 	} {
 		if got := store.Conclude(&c.wakeup, &c.row, now); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
@@ -71,7 +77,7 @@ func TestConcludeNeverDropsWhatALiveTaskNeeds(t *testing.T) {
 			what := fmt.Sprintf("task row %s at seq %d, names place %d; wake-up row of seq %d", state, rowSeq, names-at, wakeSeq)
 			got := store.Conclude(&wakeup, &row, at)
 			needed := !state.IsEnd() && names == at
-			if got == store.Leftover && (needed || wakeup.IsBare() && wakeSeq > rowSeq) {
+			if got == store.Leftover && (needed || wakeup.IsBare() && wakeSeq == rowSeq+1) {
 				t.Errorf("%s: dropped", what)
 			}
 			if got == store.Undispatched || (got == store.Live) != needed {

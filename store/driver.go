@@ -140,7 +140,7 @@ const (
 	DeleteWakeup
 	// PutTask adds a task row; conflicts when the id exists.
 	PutTask
-	// ReplaceTask replaces the task row of the same id; conflicts unless its Seq is Task.Seq-1.
+	// ReplaceTask replaces the task row of the same id; conflicts unless its Seq is Replaces().
 	ReplaceTask
 	// PutPayload adds the payload row Task.ID, which is the PayloadID of its task; conflicts when it exists.
 	// Task.Due, and Task.ExpireAt if it is known, tell a driver whose payloads expire by themselves how long
@@ -181,10 +181,20 @@ type Op struct {
 	// New marks a write that adds a task: the rows of a Schedule call. A full store refuses writes with New
 	// and accepts all others, so that stored tasks still drain.
 	New bool
+	// From is the seq of the row that a ReplaceTask replaces; 0: Task.Seq-1.
+	From uint64
 	// Follows makes the write depend on the op before it in the list: it is applied only if that one was, or,
 	// after a PutWakeup, if there was a row with the same seq or a higher one. Otherwise its result is
 	// ErrSkipped. Ops that follow each other are the writes of one task in one partition.
 	Follows bool
+}
+
+// Replaces returns the seq of the row that a ReplaceTask replaces.
+func (op *Op) Replaces() uint64 {
+	if op.From != 0 {
+		return op.From
+	}
+	return op.Task.Seq - 1
 }
 
 // Holds reports whether the op that follows is tried after this result.

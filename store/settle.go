@@ -195,7 +195,7 @@ func judge(op *Op, row found) (repeat bool, result error) {
 		}
 		return judgeRow(op, row.task)
 	case ReplaceTask:
-		if row.task != nil && row.task.Seq == op.Task.Seq-1 {
+		if row.task != nil && row.task.Seq == op.Replaces() {
 			return true, nil
 		}
 		return judgeRow(op, row.task)

@@ -23,7 +23,7 @@ type Task struct {
 	ID        ID
 	Partition Partition
 	State     State
-	Seq       uint64 // rises by one at every stored change; the compare-and-set value
+	Seq       uint64 // rises at every stored change; the compare-and-set value
 
 	Due Instant // when it should first start; whole milliseconds
 	// FirstDue is the due time with which it was scheduled, which its public id has; zero: Due, which never

@@ -118,7 +118,7 @@ func (w *write) encode(op *store.Op, s *shapes, now task.Instant) error {
 		}
 		err = w.encodeWakeup(&op.Task)
 	case store.PutTask, store.ReplaceTask:
-		err = w.encodeTask(&op.Task)
+		err = w.encodeTask(op)
 	case store.PutPayload:
 		w.expiry = payloadExpiry(now, &op.Task)
 		w.add(bytesValue(op.Payload), numberValue(expirySeconds(w.expiry)), textValue(op.Task.ID.String()))
@@ -172,7 +172,8 @@ func (w *write) encodeWakeup(t *task.Task) error {
 	return nil
 }
 
-func (w *write) encodeTask(t *task.Task) error {
+func (w *write) encodeTask(op *store.Op) error {
+	t := &op.Task
 	if t.Ended > instantMax {
 		return fmt.Errorf("%w task %s: ended %d; the year 2286 is the last", store.ErrMalformed, t.ID, t.Ended)
 	}
@@ -186,7 +187,7 @@ func (w *write) encodeTask(t *task.Task) error {
 	}
 	w.add(textValue(t.ID.String()))
 	if w.shape.guarded {
-		w.add(numberValue(t.Seq - 1))
+		w.add(numberValue(op.Replaces()))
 	}
 	return nil
 }

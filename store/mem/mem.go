@@ -114,7 +114,7 @@ func (d *Driver) apply(op *store.Op) error {
 	case store.PutTask:
 		return d.putTask(&op.Task)
 	case store.ReplaceTask:
-		return d.replaceTask(&op.Task)
+		return d.replaceTask(op)
 	case store.PutPayload:
 		return d.putPayload(op.Task.ID, op.Payload)
 	case store.DeletePayload:
@@ -195,12 +195,13 @@ func (d *Driver) putTask(t *task.Task) error {
 	return nil
 }
 
-func (d *Driver) replaceTask(t *task.Task) error {
+func (d *Driver) replaceTask(op *store.Op) error {
+	t := &op.Task
 	old, ok := d.tasks[t.ID]
 	switch {
 	case !ok:
 		return &store.ConflictError{}
-	case old.Seq != t.Seq-1:
+	case old.Seq != op.Replaces():
 		return taskConflict(old)
 	}
 	d.dropTask(&old)

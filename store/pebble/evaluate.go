@@ -214,9 +214,9 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 	old, known := d.headers.get(taskHead(w.id))
-	if !known || old.Seq != w.head.Seq-1 {
+	if !known || old.Seq != w.replaces {
 		var err error
-		old, err = oldHeader(d.look, r.key(w), store.DecodeTask, func(old *store.Header) bool { return old.Seq == w.head.Seq-1 })
+		old, err = oldHeader(d.look, r.key(w), store.DecodeTask, func(old *store.Header) bool { return old.Seq == w.replaces })
 		if err != nil {
 			return err
 		}

@@ -36,6 +36,8 @@ type row struct {
 	head store.Header // of the row to write
 	// place is the row's place in its chain of rows that follow each other; 0 for the first.
 	place uint32
+	// replaces is the seq of the row that a ReplaceTask replaces.
+	replaces uint64
 	// version of the control row to write or delete
 	version       uint64
 	hash          uint64 // of the key
@@ -105,7 +107,7 @@ func (r *request) value(w *row, op *store.Op) {
 	w.val = r.here()
 	switch op.Kind {
 	case store.PutWakeup, store.PutTask, store.ReplaceTask, store.ReplaceWakeup:
-		w.head = store.HeaderOf(&op.Task)
+		w.head, w.replaces = store.HeaderOf(&op.Task), op.Replaces()
 		r.buf = store.AppendTask(r.buf, &op.Task)
 	case store.PutPayload:
 		r.buf = append(r.buf, op.Payload...)

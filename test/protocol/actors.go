@@ -25,6 +25,7 @@ func (m *model) next(w *world, out emit) {
 	}
 	m.arrive(w, out)
 	m.cancel(w, out)
+	m.change(w, out)
 	for i := range m.Owners {
 		if m.Deliver {
 			m.deliverer(w, i, out)
@@ -75,8 +76,28 @@ func (m *model) surroundings(w *world, out emit) {
 		v.now++
 		out(&v, step{who: "time", what: "the next wake-ups come"})
 	}
+	m.ages(w, out)
 	m.expire(w, out)
 	m.gap(w, out)
+}
+
+// ages makes a row old that stands in front of a task row with a lower seq, once what put it is over for long.
+func (m *model) ages(w *world, out emit) {
+	if w.task.state == absent {
+		return
+	}
+	for p := range w.rows {
+		for at, r := range w.rows[p] {
+			first := r.kind != bare && m.keyed() && w.task.state == ended && r.seq > w.task.seq
+			changed := r.kind == bare && r.seq > w.task.seq
+			if !first && !changed || r.old == 1 || w.underWay(uint8(p), uint8(at)) {
+				continue
+			}
+			v := *w
+			v.rows[p][at].old = 1
+			out(&v, step{who: "time", what: "the call that put a wake-up row is over for long"})
+		}
+	}
 }
 
 // delivering reports whether a call of a deliver lambda is under way. Time stands still meanwhile, because no
@@ -129,6 +150,14 @@ func (m *model) expire(w *world, out emit) {
 
 // underWay reports whether a call that put the row there is not over: such a row is young.
 func (w *world) underWay(part, at uint8) bool {
+	if w.changes.pc == changeReplaces && w.changes.part == part && w.changes.at == at {
+		return true
+	}
+	for _, p := range w.workers {
+		if (p.pc == hscReplaces || p.pc == hscReadsBack) && p.task.part == part && p.at == at {
+			return true
+		}
+	}
 	for _, c := range w.calls {
 		if c.pc != 0 && c.pc != callDone && c.part == part && c.at == at {
 			return true
@@ -164,6 +193,9 @@ func (m *model) settled(w *world) bool {
 		if p.plan&began != 0 || p.row.seq != 0 && p.row.kind != bare && p.row.life == life {
 			return false
 		}
+	}
+	if c := &w.changes; c.plan&began != 0 || c.task.state == ended || c.row.seq != 0 && c.row.life == life {
+		return false
 	}
 	if c := &w.cancels; c.plan&began != 0 || c.row.seq != 0 && c.row.life == life {
 		return false

@@ -45,6 +45,12 @@ func (m *model) call(w *world, i int, out emit) {
 	case callDone:
 		return
 	case callReads:
+		if c.Next && w.task.state == ended && w.task.life != c.Life {
+			self.pc, self.task = callPuts, w.task
+			self.row.seq = m.draw(&v, w.task.seq)
+			out(&v, step{who: who, what: "sees the ended task row, whose key is free"})
+			break
+		}
 		if w.task.state != absent {
 			m.answer(&v, i)
 			out(&v, step{who: who, what: "sees the task row and answers by it"})
@@ -93,16 +99,20 @@ func (m *model) mayBegin(w *world, i int) bool {
 	return (c.AfterExpiry == 0 || w.expired != 0) && (c.AfterEnd == 0 || w.finished != 0)
 }
 
-func (m *model) baseOf(i int) uint8 {
+// baseOf returns the first seq of the task of a call: after the row that it replaces.
+func (m *model) baseOf(w *world, i int) uint8 {
+	if p := &w.calls[i]; p.task.state == ended {
+		return p.row.seq
+	}
 	if m.keyed() && m.has(FreshLife) {
 		return 1 + 20*uint8(i)
 	}
 	return 1
 }
 
-func (m *model) firstRow(i int) wakeRow {
+func (m *model) firstRow(w *world, i int) wakeRow {
 	c := &m.Calls[i]
-	row := wakeRow{seq: m.baseOf(i), kind: holds, life: c.Life}
+	row := wakeRow{seq: m.baseOf(w, i), kind: holds, life: c.Life}
 	switch {
 	case c.Kind != Far && !m.has(FirstHoldsTask):
 		row.kind = bare
@@ -116,7 +126,7 @@ func (m *model) callPuts(w *world, i int, out emit) {
 	c, who := &m.Calls[i], callNames[i]
 	v := *w
 	self := &v.calls[i]
-	row := m.firstRow(i)
+	row := m.firstRow(w, i)
 	wrote := m.putWakeup(&v, self.part, self.at, row)
 	what := "puts its wake-up row"
 	if !wrote {
@@ -161,9 +171,9 @@ func (m *model) callReadsBack(w *world, i int, out emit) {
 	v := *w
 	self := &v.calls[i]
 	row, t := w.rows[self.part][self.at], w.task
-	done := row.seq >= m.baseOf(i)
+	done := row.seq >= m.baseOf(w, i)
 	if t.state != absent && !done {
-		done = !m.has(PutMustBeSeen) || m.conclude(self.part, self.at, m.firstRow(i), t) == drop
+		done = !m.has(PutMustBeSeen) || m.conclude(self.part, self.at, m.firstRow(w, i), t) == drop
 	}
 	if done {
 		m.callAfterPut(&v, i, true)
@@ -178,15 +188,22 @@ func (m *model) callPutsTask(w *world, i int, out emit) {
 	c, who := &m.Calls[i], callNames[i]
 	v := *w
 	self := &v.calls[i]
-	if w.task.state != absent {
-		if m.has(WakeupFirst) && m.conclude(self.part, self.at, m.firstRow(i), w.task) == drop {
-			m.lazyDelete(&v, self.part, self.at, m.baseOf(i))
+	replaces := self.task
+	if replaces.state == ended && w.task.state == absent {
+		*self = proc{pc: callDone}
+		out(&v, step{who: who, what: "finds that the ended row has expired, and says so"})
+		return
+	}
+	if w.task.state != absent && w.task != replaces {
+		if m.has(WakeupFirst) && m.conclude(self.part, self.at, m.firstRow(w, i), w.task) == drop {
+			m.lazyDelete(&v, self.part, self.at, m.baseOf(w, i))
 		}
 		m.answer(&v, i)
 		out(&v, step{who: who, what: "finds a task row in its way, and answers by it"})
 		return
 	}
-	t := taskRow{state: scheduled, seq: m.baseOf(i), part: self.part, at: self.at, wseq: m.baseOf(i), life: c.Life}
+	base := m.baseOf(w, i)
+	t := taskRow{state: scheduled, seq: base, part: self.part, at: self.at, wseq: base, life: c.Life, attempt: replaces.attempt}
 	if c.Kind != Keyed {
 		t.state, t.by = enqueued, callBy
 		t.seq++
@@ -270,5 +287,7 @@ func (w *world) start(k int) {
 		w.bad = StartAfterRefusal
 	case other.pc == workerRuns:
 		w.bad = TwoAttempts
+	case w.now < w.notBefore:
+		w.bad = TooEarly
 	}
 }

@@ -121,6 +121,7 @@ func (w *world) end(life uint8) {
 		mark(&w.owners[i])
 	}
 	mark(&w.cancels)
+	mark(&w.changes)
 }
 
 // ends replaces the task row by an ended one and deletes the wake-up row that it names.

@@ -13,7 +13,7 @@ func (m *model) gap(w *world, out emit) {
 			v.calls[i] = proc{pc: callDone}
 		}
 	}
-	v.arrival, v.cancels, v.armed = proc{}, proc{}, 0
+	v.arrival, v.cancels, v.changes, v.armed = proc{}, proc{}, proc{}, 0
 	for i := range v.owners {
 		v.owners[i] = proc{}
 	}

@@ -19,7 +19,7 @@ const (
 	PutReplacesLower               // a put replaces a lower seq
 	DeleteBySeq                    // a delete is conditional on the seq that was seen
 	CarriesSeq                     // a move's wake-up row carries the seq of the task row to come
-	FreshLife                      // the first seq of a key is above every seq of an earlier life
+	FreshLife                      // the first seq of a key, and that of a move, is above every seq that was put before
 	AbsentFires                    // a row with the task in it and no task row is fired
 	BareAbsentGoes                 // a bare row without a task row is a leftover row
 	FirstHoldsTask                 // the first row of a keyed or immediate task holds the task
@@ -37,6 +37,7 @@ const (
 	LostIsReadAgain                // owners read again what a lost process changed last
 	NamesDispatcher                // an enqueued row names who dispatched it; the rows of one that is gone are sent again
 	LeaseFirst                     // a claim is taken back only after its lease, or when it never reached its worker
+	NewLifeIsToCome                // a young first row of a key with a seq above the ended row's is a new task to come
 	CountOfID                      // the shard follows from the count of the id, not from the newest that is known
 	RulesEnd                       // one more than the last
 )
@@ -49,7 +50,7 @@ var ruleTexts = [RulesEnd]string{
 	PutReplacesLower:   "2a a put replaces a lower seq",
 	DeleteBySeq:        "2b a delete is conditional on the seq that was seen",
 	CarriesSeq:         "2c the wake-up row of a move carries the seq of the task row to come",
-	FreshLife:          "2d the first seq of a key is above every seq of an earlier life",
+	FreshLife:          "2d the first seq of a key, and that of a move, is above every seq that was put before",
 	AbsentFires:        "3a a row with the task in it and no task row is fired, not dropped",
 	BareAbsentGoes:     "3b a bare row without a task row is a leftover row and goes",
 	FirstHoldsTask:     "3c the first row of a keyed or immediate task holds the task",
@@ -67,6 +68,7 @@ var ruleTexts = [RulesEnd]string{
 	LostIsReadAgain:    "6b owners read again what a lost process changed last",
 	NamesDispatcher:    "7  an enqueued row names its dispatcher; one that is gone is made good for at once",
 	LeaseFirst:         "-  a claim is taken back only after its lease, or when it never reached its worker",
+	NewLifeIsToCome:    "1e a young first row of a key with a seq above the ended row's is a new task to come",
 	CountOfID:          "8  the shard follows from the count of the id",
 }
 
@@ -154,13 +156,16 @@ type world struct {
 	msgs [msgsMax]uint8 // seqs, sorted; 0 for none
 	late [lateMax]lateOp
 
-	calls    [callsMax]proc
-	arrival  proc
-	cancels  proc
-	owners   [2]proc
-	workers  [2]proc
-	now      uint8 // places up to now are looked at
-	buffered uint8 // copies in the inbound buffer
+	calls   [callsMax]proc
+	arrival proc
+	cancels proc
+	changes proc
+	owners  [2]proc
+	workers [2]proc
+	now     uint8 // places up to now are looked at
+
+	notBefore uint8 // place before which the task must not start, once a change said so
+	buffered  uint8 // copies in the inbound buffer
 
 	acked, finished, refused uint8 // lives: told accepted, reached an end, told refused
 	expired                  uint8 // ended rows that are gone
@@ -173,7 +178,7 @@ type world struct {
 
 // budget bounds what may happen.
 type budget struct {
-	crashes, losses, leases, unknowns, refusals, resends, retries, moves, cancels, gaps uint8
+	crashes, losses, leases, unknowns, refusals, resends, retries, moves, cancels, changes, gaps uint8
 }
 
 func (w *world) addMsg(seq uint8) bool {
@@ -244,6 +249,30 @@ func (m *model) putWakeup(w *world, part, at uint8, row wakeRow) (wrote bool) {
 	return true
 }
 
+// draw returns the seq of a move, of a change by a user, or of a new task with a key that was used before: one
+// above every seq that anything has.
+func (m *model) draw(w *world, after uint8) uint8 {
+	if !m.has(FreshLife) {
+		return after + 1
+	}
+	most := max(after, w.task.seq, w.task.wseq, w.msgs[msgsMax-1], w.cancels.row.seq, w.changes.row.seq)
+	for p := range w.rows {
+		for _, r := range w.rows[p] {
+			most = max(most, r.seq)
+		}
+	}
+	for _, l := range w.late {
+		most = max(most, l.row.seq)
+	}
+	for _, p := range w.calls {
+		most = max(most, p.row.seq)
+	}
+	for i := range w.owners {
+		most = max(most, w.owners[i].row.seq, w.workers[i].row.seq)
+	}
+	return most + 1
+}
+
 // deleteWakeup is the op of the same name.
 func (m *model) deleteWakeup(w *world, part, at, seq uint8) {
 	if there := &w.rows[part][at]; there.seq == seq || !m.has(DeleteBySeq) {
@@ -285,11 +314,15 @@ func (m *model) conclude(part, at uint8, row wakeRow, t taskRow) conclusion {
 		return doubt
 	case t.state == absent:
 		return fire
+	case t.state == ended && row.seq > t.seq && row.kind == bare && row.old == 0 && m.has(HigherIsToCome):
+		return leave
+	case t.state == ended && row.seq > t.seq && row.kind != bare && m.keyed() && row.old == 0 && m.has(NewLifeIsToCome):
+		return leave
 	case t.state == ended || !m.has(LiveProtects):
 		return drop
 	case t.part == part && t.at == at && (t.wseq == row.seq || m.has(NamesPlace)):
 		return follow
-	case row.kind == bare && row.seq > t.seq && m.has(HigherIsToCome):
+	case row.kind == bare && row.seq > t.seq && row.old == 0 && m.has(HigherIsToCome):
 		return leave
 	}
 	return drop

@@ -105,10 +105,63 @@ func Scenarios(long bool) []Scenario {
 			Left: budget{crashes: 1},
 		},
 	}
+	all = append(all, changeScenarios()...)
 	if long {
 		for i := range all {
 			all[i].Left.crashes++
 		}
 	}
 	return all
+}
+
+// changeScenarios are those of what users change: keys that are used again, and tasks that are moved or
+// redriven.
+func changeScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name:  "key: used again as soon as it is free, by two calls, at another moment",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Life: 1, At: 1, AfterEnd: 1, Next: true}, {Kind: Keyed, Life: 1, AfterEnd: 1, Next: true}},
+			Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Left: budget{crashes: 1, cancels: 1},
+		},
+		{
+			Name:  "key: used again for the same moment, moves before",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Life: 1, AfterEnd: 1, Next: true}},
+			Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Expires: true, Left: budget{crashes: 1, cancels: 1, moves: 1},
+		},
+		{
+			Name:  "reschedule: later, of a task that waits alone",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 1, Places: 2, Until: 1,
+			Change: Reschedules, ChangeTo: 1, Left: budget{changes: 1, crashes: 1},
+		},
+		{
+			Name:  "reschedule: to now, and a cancel and a repeated request meanwhile",
+			Calls: []Call{{Kind: Far, At: 1}, {Kind: Far, At: 1}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Expires: true,
+			Change: Reschedules, ChangeTo: 0, Left: budget{changes: 1, cancels: 1},
+		},
+		{
+			Name:  "reschedule: of a task that is enqueued at once, and moves by itself",
+			Calls: []Call{{Kind: Near}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
+			Change: Reschedules, ChangeTo: 1, Left: budget{crashes: 1, changes: 1, moves: 1},
+		},
+		{
+			Name:  "reschedule: embedded, twice",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Embedded: true, Expires: true, Sweeps: true,
+			Change: Reschedules, ChangeTo: 1, Left: budget{crashes: 1, changes: 2, cancels: 1},
+		},
+		{
+			Name:  "redrive: at the moment of the first life, deletes that come late",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 1, Expires: true,
+			Change: Redrives, Left: budget{crashes: 1, changes: 1, cancels: 1},
+		},
+		{
+			Name:  "redrive: of a key that is used again at the same time",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Life: 2, AfterEnd: 1, Next: true}}, Parts: 1, Owners: 1, Workers: 1, Places: 1, Expires: true,
+			Change: Redrives, Left: budget{changes: 1, cancels: 1},
+		},
+		{
+			Name:  "redrive: embedded, with sweeps",
+			Calls: []Call{{Kind: Near}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Embedded: true, Expires: true, Sweeps: true,
+			Change: Redrives, ChangeTo: 1, Left: budget{crashes: 1, changes: 1, cancels: 1, moves: 1},
+		},
+	}
 }

@@ -20,6 +20,7 @@ const (
 	Twice             Property = "a task of a deliver lambda is sent twice, though nothing crashed"
 	NeverEnds         Property = "once faults stop, a task does not come to its end"
 	Leftover          Property = "once faults stop, a wake-up row stays for ever"
+	TooEarly          Property = "an attempt starts before the time to which the task was moved"
 	Late              Property = "once faults stop, a task waits for a timeout or a full scan"
 )
 
@@ -31,6 +32,8 @@ type Call struct {
 	AfterCall   int // it begins when that one, counted from 1, is over
 	AfterExpiry int // 1: it begins when an ended row has expired
 	AfterEnd    int // 1: it begins when a task has ended
+	// Next: it uses the key of a task that has ended, whose row it replaces.
+	Next bool
 }
 
 // Scenario bounds a search.
@@ -50,6 +53,7 @@ type Scenario struct {
 	Outside          bool     // hsc runs in a process that fires nothing
 	Prompt           bool     // Late is checked
 	Only             Property // the one to look for; empty: all of them
+	Change, ChangeTo uint8    // what a user changes, and the place that the task then waits at
 	Left             budget
 }
 

@@ -27,7 +27,7 @@ func (m *model) worker(w *world, k int, out emit) {
 	if p.pc > hscReads && w.left.crashes > 0 {
 		v := *w
 		v.left.crashes--
-		v.workers[k].pc, v.workers[k].task = hscReads, p.task.mine()
+		v.workers[k].pc, v.workers[k].row, v.workers[k].task = hscReads, wakeRow{}, p.task.mine()
 		v.armed = 0
 		out(&v, step{who: who, what: "reports again, since hsc crashed", fault: true})
 	}
@@ -122,7 +122,8 @@ func (m *model) hscWrites(w *world, k int, out emit) {
 	t := self.task
 	switch {
 	case self.plan == moves && self.at != t.at && m.has(WakeupFirst):
-		row := m.moveRow(&t)
+		self.row.seq = m.draw(w, t.seq)
+		row := m.moveRow(self)
 		m.putWakeup(&v, t.part, self.at, row)
 		self.pc = hscReplaces
 		if m.Embedded {
@@ -134,7 +135,7 @@ func (m *model) hscWrites(w *world, k int, out emit) {
 			v := *w
 			v.left.unknowns--
 			if v.addLate(lateOp{put: 1, part: t.part, at: self.at, row: row}) {
-				v.workers[k].pc = hscReadsBack
+				v.workers[k].pc, v.workers[k].row.seq = hscReadsBack, row.seq
 				out(&v, step{who: who, what: "moves: hsc puts the new wake-up row, and the outcome is unknown", fault: true})
 			}
 		}
@@ -163,8 +164,8 @@ func (m *model) hscWrites(w *world, k int, out emit) {
 }
 
 // moveRow returns the bare wake-up row of a move.
-func (m *model) moveRow(t *taskRow) wakeRow {
-	row := wakeRow{seq: t.seq + 1, kind: bare, life: t.life}
+func (m *model) moveRow(p *proc) wakeRow {
+	row := wakeRow{seq: p.row.seq, kind: bare, life: p.task.life}
 	if !m.has(CarriesSeq) {
 		row.seq = 1
 	}
@@ -173,7 +174,7 @@ func (m *model) moveRow(t *taskRow) wakeRow {
 
 func (m *model) hscAgain(v *world, k int, out emit) {
 	self := &v.workers[k]
-	self.pc, self.task = hscReads, self.task.mine()
+	self.pc, self.row, self.task = hscReads, wakeRow{}, self.task.mine()
 	out(v, step{who: workerNames[k], what: "reports again, since the task row has moved on"})
 }
 
@@ -184,7 +185,7 @@ func (m *model) hscReplaces(w *world, k int, out emit) {
 	t := self.task
 	if self.plan == moves && self.pc == hscReplaces && !m.has(WakeupFirst) { // the wake-up row last
 		old := t
-		m.putWakeup(&v, old.part, self.at, wakeRow{seq: old.seq + 1, kind: bare, life: old.life})
+		m.putWakeup(&v, old.part, self.at, wakeRow{seq: w.task.seq, kind: bare, life: old.life})
 		v.workers[k] = proc{}
 		out(&v, step{who: who, what: "moves: hsc puts the new wake-up row"})
 		return
@@ -193,9 +194,12 @@ func (m *model) hscReplaces(w *world, k int, out emit) {
 		m.hscAgain(&v, k, out)
 		return
 	}
-	row := m.moveRow(&t)
+	if self.row.seq == 0 {
+		self.row.seq = m.draw(w, t.seq)
+	}
+	row := m.moveRow(self)
 	v.task.state, v.task.at, v.task.wseq = moved, self.at, row.seq
-	v.task.seq++
+	v.task.seq = self.row.seq
 	v.task.worker = 0
 	m.lazyDelete(&v, t.part, t.at, t.wseq)
 	if m.has(WakeupFirst) {
@@ -210,9 +214,9 @@ func (m *model) hscReadsBack(w *world, k int, out emit) {
 	v := *w
 	self := &v.workers[k]
 	row := w.rows[self.task.part][self.at]
-	done := row.seq > self.task.seq
+	done := row.seq >= self.row.seq
 	if !done && w.task.state != absent {
-		done = !m.has(PutMustBeSeen) || m.conclude(self.task.part, self.at, m.moveRow(&self.task), w.task) == drop
+		done = !m.has(PutMustBeSeen) || m.conclude(self.task.part, self.at, m.moveRow(self), w.task) == drop
 	}
 	if done {
 		self.pc = hscReplaces
