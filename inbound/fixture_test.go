@@ -301,7 +301,9 @@ func (f *fixture) Enqueued(t *task.Task) {
 func (f *fixture) Done(rows []task.Task) {
 	f.note(func() {
 		for i := range rows {
-			if !rows[i].State.IsEnd() {
+			stored, err := f.store.Tasks(f.ctx, []task.ID{rows[i].ID})
+			moved := err == nil && store.KeyOf(&stored[0]) != store.KeyOf(&rows[i])
+			if !rows[i].State.IsEnd() && !moved {
 				f.t.Errorf("the scheduler is told that task %s is done, which is %s", rows[i].ID, rows[i].State)
 			}
 			f.done = append(f.done, rows[i].ID)

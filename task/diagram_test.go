@@ -131,7 +131,7 @@ func allChanges() map[change]bool {
 func applyAll(now task.Task, blame bool, done map[change]bool) {
 	for kind := range task.EventKind(20) {
 		for o := range task.Outcome(20) {
-			e := task.Event{Kind: kind, Outcome: o, Seq: now.Seq, Worker: now.Worker, Attempt: now.Attempt, Blame: blame}
+			e := task.Event{Kind: kind, Outcome: o, Seq: now.Seq, Worker: now.Worker, Attempt: now.Attempt, Blame: blame, Force: true, Due: start}
 			next, _, err := now.Apply(e, start, policy)
 			if err != nil {
 				continue

@@ -160,7 +160,7 @@ func TestPartitionsOfALambda(t *testing.T) {
 
 func TestPolicyOfATask(t *testing.T) {
 	l := valid()
-	of := task.Policy{MaxAttempts: l.MaxAttempts, Timeout: l.Timeout, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, Retention: l.Retention}
+	of := task.Policy{MaxAttempts: l.MaxAttempts, Timeout: l.Timeout, BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, Retention: l.Retention, KeyRetention: l.Retention}
 	for _, c := range []struct {
 		name   string
 		o      task.Overrides

@@ -26,7 +26,7 @@ func anyKind(t *rapid.T, s task.State) task.EventKind {
 	if kinds := fitting[s]; kinds != nil && rapid.IntRange(0, 3).Draw(t, "fits") > 0 {
 		return rapid.SampledFrom(kinds).Draw(t, "kind")
 	}
-	return task.EventKind(rapid.IntRange(0, 14).Draw(t, "any kind"))
+	return task.EventKind(rapid.IntRange(0, 15).Draw(t, "any kind"))
 }
 
 // anyEvent draws an event that often, but not always, fits the task.
@@ -46,6 +46,8 @@ func anyEvent(t *rapid.T, now task.Task, at task.Instant) task.Event {
 		Jitter:  rapid.Uint64().Draw(t, "jitter"),
 		Blame:   rapid.Bool().Draw(t, "blame"),
 		By:      rapid.SampledFrom([]string{"", "p1", "p2"}).Draw(t, "by"),
+		Due:     at.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "due")) * time.Second),
+		Force:   rapid.Bool().Draw(t, "force"),
 	}
 }
 
@@ -97,7 +99,38 @@ func isRefusal(err error) bool {
 	return errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrFenced) || errors.Is(err, task.ErrStale) || errors.Is(err, task.ErrNoEdge)
 }
 
-// rules hold for every accepted event.
+// changeRules hold for every accepted change by a user.
+var changeRules = map[string]func(step) bool{
+	"the diagram has the edge": func(s step) bool { return s.before.State.CanBecome(s.after.State) },
+	"no worker has the task":   func(s step) bool { return !s.before.State.IsRunning() && s.before.State != task.Acquired },
+	"only a redrive of an end": func(s step) bool { return s.before.State.IsEnd() == (s.event.Kind == task.Redrive) },
+	"success is redriven by force": func(s step) bool {
+		return s.event.Force || s.before.State != task.Success && s.before.State != task.Delivered
+	},
+	"it waits":             func(s step) bool { return s.after.State == task.Scheduled || s.after.State == task.RetriableFailure },
+	"nobody has it":        func(s step) bool { return s.after.Worker == "" && s.effect == task.None },
+	"its wake-up is known": func(s step) bool { return s.after.Wake > 0 && s.after.Ended == 0 && s.after.ExpireAt == 0 },
+	"an update moves nothing": func(s step) bool {
+		return s.event.Kind != task.Update || s.after.Due == s.before.Due && (s.before.State == task.Enqueued || s.after.Wake == s.before.Wake)
+	},
+	"others wake when due": func(s step) bool {
+		return s.event.Kind == task.Update || s.after.Due == s.event.Due && s.after.Wake == s.event.Due
+	},
+	"seq rises":         func(s step) bool { return s.after.Seq == s.before.Seq+1 },
+	"attempts stay":     func(s step) bool { return s.after.Attempt == s.before.Attempt },
+	"the history stays": func(s step) bool { return reflect.DeepEqual(s.before.History, s.after.History) },
+	"a redrive counts anew": func(s step) bool {
+		a := s.after
+		return s.event.Kind != task.Redrive || a.Failures+a.Lost+a.Blamed == 0 && !a.Suspect && !a.CancelRequested && a.FirstStarted == 0 && a.StartBefore == 0
+	},
+	"the id stays": func(s step) bool { return task.TokenOf(&s.before) == task.TokenOf(&s.after) },
+}
+
+func (s step) isChange() bool {
+	return s.event.Kind == task.Reschedule || s.event.Kind == task.Update || s.event.Kind == task.Redrive
+}
+
+// rules hold for every other accepted event.
 var rules = map[string]func(step) bool{
 	"the diagram has the edge":  func(s step) bool { return s.before.State.CanBecome(s.after.State) },
 	"ends are final":            func(s step) bool { return !s.before.State.IsEnd() },
@@ -235,7 +268,11 @@ func birth(t task.Task) task.Task {
 func TestRulesOfTheMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		walk(t, func(t *rapid.T, s step) {
-			for name, holds := range rules {
+			mine := rules
+			if s.isChange() {
+				mine = changeRules
+			}
+			for name, holds := range mine {
 				if !holds(s) {
 					t.Fatalf("not so: %s\nevent %s %+v\nbefore %+v\nafter %+v", name, s.event.Kind, s.event, s.before, s.after)
 				}
@@ -249,7 +286,11 @@ func TestAnEndRefusesEverything(t *testing.T) {
 		ended := scheduled()
 		ended.State = rapid.SampledFrom(task.States()).Filter(task.State.IsEnd).Draw(t, "state")
 		ended.Wake, ended.Worker, ended.Attempt = 0, "w1", 1
-		if _, _, err := ended.Apply(anyEvent(t, ended, start), start, policy); !errors.Is(err, task.ErrEnded) {
+		e := anyEvent(t, ended, start)
+		if e.Kind == task.Redrive {
+			e.Kind = task.Reschedule
+		}
+		if _, _, err := ended.Apply(e, start, policy); !errors.Is(err, task.ErrEnded) {
 			t.Fatalf("an end answered %v", err)
 		}
 	})

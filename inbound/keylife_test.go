@@ -1,0 +1,172 @@
+package inbound_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+
+func keyedIn(d time.Duration, payload, onConflict string) *kinesinv1.ScheduleItem {
+	return with(in(d), func(i *item) { i.Key, i.Payload, i.OnConflict = "k", []byte(payload), onConflict })
+}
+
+// endAs ends the keyed task with an id in a state.
+func (f *fixture) endAs(id string, s task.State) {
+	f.t.Helper()
+	row := f.row(id)
+	row.Seq, row.State, row.Wake, row.Ended, row.ExpireAt = row.Seq+1, s, 0, f.clock.Now(), f.clock.Now().Add(time.Hour)
+	row.Attempt = 3
+	f.apply(store.Change(row, false, false)...)
+}
+
+// A key is free as soon as its task ended without having done its work, and held for a while if it did.
+func TestAKeyIsFreeAfterTheseEnds(t *testing.T) {
+	for _, s := range task.States() {
+		if !s.IsEnd() {
+			continue
+		}
+		run(t, func(f *fixture) {
+			old := f.accept(keyedIn(time.Hour, "one", ""))
+			f.endAs(old, s)
+			r := f.schedule(keyedIn(time.Hour, "two", ""))[0]
+			if s == task.Success || s == task.Delivered {
+				wantRefusal(t, s.String(), r.Problem, isConflict)
+				same := f.schedule(keyedIn(time.Hour, "one", ""))[0]
+				if !same.Duplicate || same.State != s.String() || same.Id != old {
+					t.Errorf("%s: %v", s, same)
+				}
+				f.time.Advance(f.lambda.Retention)
+				r = f.schedule(keyedIn(time.Hour, "two", ""))[0]
+			}
+			if r.Problem != nil || r.Duplicate || r.Id == old {
+				t.Fatalf("%s: %v", s, r)
+			}
+			row := f.wantWaits(r.Id, task.Instant(r.DueMicros))
+			if now := f.get(r.Id).Task; string(now.Payload) != "two" || len(now.Attempts) != 0 || row.Attempt != 3 {
+				t.Errorf("%s: %v, attempt %d", s, now, row.Attempt)
+			}
+			wantRefusal(t, "the old id", f.get(old).Problem, kinesinv1.Reason_REASON_NOT_FOUND)
+			wantRefusal(t, "cancel by the old id", f.cancel(old).Problem, kinesinv1.Reason_REASON_NOT_FOUND)
+			wantRefusal(t, "redrive of the old id", f.redrive(&kinesinv1.RedriveRequest{Ids: []string{old}}).Problem, isConflict, r.Id)
+			if again := f.schedule(keyedIn(time.Hour, "two", ""))[0]; !again.Duplicate || again.Id != r.Id || again.State != "scheduled" {
+				t.Errorf("%s, repeated: %v", s, again)
+			}
+		})
+	}
+}
+
+// The row of a large payload goes with the task that had it, and never with the next one.
+func TestTheNextTaskHasItsOwnPayload(t *testing.T) {
+	large := strings.Repeat("L", payload)
+	for _, next := range []string{large, strings.Repeat("M", payload), "small"} {
+		run(t, func(f *fixture) {
+			old := f.accept(keyedIn(time.Hour, large, ""))
+			first := f.row(old)
+			f.cancel(old)
+			id := f.accept(keyedIn(time.Hour, next, ""))
+			if got := string(f.get(id).Task.Payload); got != next {
+				t.Errorf("payload of %d bytes", len(got))
+			}
+			if _, err := f.store.Payload(f.ctx, first.PayloadID()); err == nil {
+				t.Error("the payload of the ended task is kept")
+			}
+		})
+	}
+}
+
+// Of two calls that find the key free only one uses it.
+func TestTwoCallsForAFreeKey(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.cancel(f.accept(keyedIn(time.Hour, "one", "")))
+		var other *kinesinv1.ScheduleResult
+		f.rows.beforeApply = func([]store.Op) {
+			f.rows.beforeApply = nil
+			other = f.schedule(keyedIn(2*time.Hour, "three", ""))[0]
+		}
+		wantRefusal(t, "the slower one", f.schedule(keyedIn(time.Hour, "two", ""))[0].Problem, isConflict)
+		if other.Problem != nil {
+			t.Fatal(other.Problem)
+		}
+		f.wantWaits(other.Id, task.Instant(other.DueMicros))
+	})
+}
+
+func TestOnConflict(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(keyedIn(time.Hour, "one", ""))
+		wantRefusal(t, "keep another payload", f.schedule(keyedIn(time.Hour, "two", "keep"))[0].Problem, isConflict)
+		if r := f.schedule(keyedIn(2*time.Hour, "one", "keep"))[0]; !r.Duplicate || r.Replaced || r.State != "scheduled" {
+			t.Errorf("keep: %v", r)
+		}
+		wantRefusal(t, "reject", f.schedule(keyedIn(time.Hour, "one", "reject"))[0].Problem, isConflict, "scheduled")
+		r := f.schedule(keyedIn(2*time.Hour, "two", "replace"))[0]
+		if !r.Duplicate || !r.Replaced || r.Id != id || r.DueMicros != int64(f.clock.Now().Add(2*time.Hour)) {
+			t.Fatalf("replace: %v", r)
+		}
+		f.wantWaits(id, task.Instant(r.DueMicros))
+		if got := string(f.get(id).Task.Payload); got != "two" {
+			t.Errorf("payload %q", got)
+		}
+		other := keyedIn(time.Hour, "three", "replace")
+		other.Priority = "high"
+		wantRefusal(t, "replace with another priority", f.schedule(other)[0].Problem, isConflict, "priority")
+		f.reschedule(id, 0, 0)
+		f.move(id, task.Event{Kind: task.Enqueue})
+		f.claim(id)
+		wantRefusal(t, "replace what runs", f.schedule(keyedIn(time.Hour, "four", "replace"))[0].Problem, isConflict, "a worker has")
+		f.finish(id, task.OutcomeFatal)
+		if r := f.schedule(keyedIn(time.Hour, "five", "reject"))[0]; r.Problem != nil || r.Id == id {
+			t.Errorf("reject, after an end that frees the key: %v", r)
+		}
+		wantRefusal(t, "a word", f.schedule(keyedIn(time.Hour, "x", "merge"))[0].Problem, isInvalid, "keep, replace or reject")
+		wantRefusal(t, "no key", f.schedule(with(in(0), func(i *item) { i.OnConflict = "replace" }))[0].Problem, isInvalid, "needs a key")
+	})
+}
+
+// A repeated call, whose first answer was lost, is not refused because of its own task.
+func TestARepeatedRejectIsADuplicate(t *testing.T) {
+	run(t, func(f *fixture) {
+		item := keyedIn(time.Hour, "one", "reject")
+		id := f.accept(item)
+		response, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}, Again: true})
+		if err != nil || response.Results[0].Id != id || !response.Results[0].Duplicate {
+			t.Errorf("%v %v", response, err)
+		}
+	})
+}
+
+func TestTasksByKey(t *testing.T) {
+	run(t, func(f *fixture) {
+		id, other := f.accept(keyedIn(time.Hour, "one", "")), f.accept(in(time.Hour))
+		key := []*kinesinv1.TaskKey{{Lambda: "mail", Key: "k"}, {Lambda: "mail", Key: "nobody's"}}
+		got, err := f.Get(f.ctx, &kinesinv1.GetRequest{Ids: []string{other}, Keys: key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Results[0].Task.GetId() != other || got.Results[1].Task.GetId() != id {
+			t.Errorf("%v", got)
+		}
+		wantRefusal(t, "no such key", got.Results[2].Problem, kinesinv1.Reason_REASON_NOT_FOUND, "no task has the key")
+		moved, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Keys: key[:1]})
+		if err != nil || moved.Results[0].Problem != nil || moved.Results[0].Id != id {
+			t.Errorf("%v %v", moved, err)
+		}
+		if r, err := f.Cancel(f.ctx, &kinesinv1.CancelRequest{Keys: key[:1]}); err != nil || r.Results[0].Outcome != "cancelled" || r.Results[0].Id != id {
+			t.Errorf("%v %v", r, err)
+		}
+		if r, err := f.Wait(f.ctx, &kinesinv1.WaitRequest{Keys: key[:1]}); err != nil || r.Results[0].Task.GetState() != "cancelled" {
+			t.Errorf("%v %v", r, err)
+		}
+		if _, err := f.Get(f.ctx, &kinesinv1.GetRequest{Keys: []*kinesinv1.TaskKey{{Lambda: "nobody's", Key: "k"}}}); err == nil {
+			t.Error("an unknown lambda is accepted")
+		}
+		if _, err := f.Get(f.ctx, &kinesinv1.GetRequest{Keys: []*kinesinv1.TaskKey{{Lambda: "mail"}}}); err == nil {
+			t.Error("an empty key is accepted")
+		}
+	})
+}
