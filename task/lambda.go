@@ -209,7 +209,7 @@ func (l *Lambda) priorityIndex(name string) (uint8, bool) {
 func (l *Lambda) PolicyFor(t *Task) Policy {
 	p := Policy{
 		MaxAttempts: l.MaxAttempts, Timeout: l.Timeout, Retention: l.Retention,
-		BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax,
+		BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, PoisonBound: l.PoisonBound,
 	}
 	o := t.Overrides
 	if o.MaxAttempts != 0 {

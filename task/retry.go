@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 )
@@ -12,6 +13,13 @@ type Policy struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	Retention   time.Duration
+	// PoisonBound is how many attempts in a row may be lost with their workers before the task is dead; 0:
+	// PoisonBoundDefault.
+	PoisonBound uint32
+}
+
+func (p Policy) poisonBound() uint32 {
+	return max(cmp.Or(p.PoisonBound, PoisonBoundDefault), PoisonBoundMin)
 }
 
 // Backoff returns the pause after the given number of failures: uniform between BackoffMin and the lesser of
