@@ -45,7 +45,8 @@ func TestANearTaskWakesWhenItExpires(t *testing.T) {
 	})
 }
 
-// The buffer is emptied when it is too late to start a task: the scheduler, which finds its wake-up row, ends it.
+// The buffer is emptied when it is too late to start a task: the scheduler, which finds its wake-up row, ends
+// it.
 func TestATaskThatComesOutOfTheBufferTooLateIsStoredForItsEnd(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		ids := b.accepted(with(in(time.Minute), func(i *item) {
