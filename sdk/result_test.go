@@ -30,6 +30,12 @@ func summing(t *testing.T, end func(task *sdk.Task[[]int]) error, opts ...sdktes
 	return k
 }
 
+// mailed is the handler of the guide.
+func mailed(_ context.Context, t *sdk.Task[[]int]) error {
+	t.SetResult(map[string]string{"message": "sent"}) // kept with the task if the handler returns nil
+	return nil
+}
+
 func total(task *sdk.Task[[]int]) (n int) {
 	for _, i := range task.Args {
 		n += i
@@ -55,6 +61,22 @@ func TestAHandlerGivesAResult(t *testing.T) {
 	waited, err := k.Client().Wait(t.Context(), id)
 	if err != nil || string(waited[0].Task.Result) != `{"sum":42}` {
 		t.Errorf("wait: %+v, %v", waited, err)
+	}
+}
+
+func TestTheResultOfTheGuide(t *testing.T) {
+	k := sdktest.New(t)
+	k.Lambda(sum.Name())
+	w := sdk.NewWorker(k.Client())
+	sum.Handle(w, mailed)
+	k.Run(w)
+	id, err := sum.Schedule(t.Context(), k.Client(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(time.Second)
+	if info := k.Task(id); string(info.Result) != `{"message":"sent"}` {
+		t.Errorf("%s: %q", info.State, info.Result)
 	}
 }
 
