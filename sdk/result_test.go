@@ -223,3 +223,35 @@ func TestATaskThatNobodyRunsExpires(t *testing.T) {
 		t.Errorf("%+v", info)
 	}
 }
+
+// All slots are taken, and the task waits in its queue.
+func TestATaskThatWaitsForASlotExpires(t *testing.T) {
+	k := sdktest.New(t)
+	k.Lambda(sum.Name())
+	w := sdk.NewWorker(k.Client(), sdk.Slots(1))
+	sum.Handle(w, func(ctx context.Context, _ *sdk.Task[[]int]) error { return k.Sleep(ctx, 10*time.Minute) })
+	k.Run(w)
+	first, err := sum.Schedule(t.Context(), k.Client(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(time.Minute)
+	var waiting []sdk.ID
+	for _, in := range []time.Duration{0, 30 * time.Second} { // one is stored with a task row, one without
+		id, err := sum.Schedule(t.Context(), k.Client(), nil, sdk.In(in), sdk.StartBefore(k.Now().Add(2*time.Minute)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting = append(waiting, id)
+	}
+	k.Advance(3 * time.Minute)
+	for _, id := range waiting {
+		if info := k.Task(id); info.State != sdk.StateExpired || len(info.Attempts) != 0 {
+			t.Errorf("%s since %v, %d attempts", info.State, info.Ended, len(info.Attempts))
+		}
+	}
+	k.Advance(10 * time.Minute)
+	if info := k.Task(first); info.State != sdk.StateSuccess {
+		t.Errorf("the first one: %s", info.State)
+	}
+}
