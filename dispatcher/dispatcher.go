@@ -142,8 +142,12 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 		return
 	}
 	event := o.Event
-	slot := d.match(ctx, b, o, &event)
-	if slot == nil && d.sendsFirst(o, now) {
+	var slot Slot
+	expired := o.Task.IsExpired(now) // then an enqueue ends it
+	if !expired {
+		slot = d.match(ctx, b, o, &event)
+	}
+	if slot == nil && !expired && d.sendsFirst(o, now) {
 		queued := o.Task.Queued(now)
 		b.results[i] = task.Dispatched{Task: queued, Done: true}
 		b.messages = append(b.messages, queue.Message{Task: queued})
@@ -158,7 +162,11 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 	}
 	b.writes = append(b.writes, write{order: i, op: len(b.ops), effect: effect, slot: slot})
 	patient := next.Due > now.Add(patientBefore)
-	if o.First {
+	switch {
+	case o.First && next.State.IsEnd():
+		b.ops = append(b.ops, store.EndWaiting(next, &o.Task)...)
+		return
+	case o.First:
 		b.ops = append(b.ops, store.Op{Kind: store.PutTask, Task: next, Patient: patient})
 		return
 	}

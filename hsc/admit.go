@@ -12,12 +12,12 @@ import (
 // Before it writes claims, a claimer sorts out the messages that this worker must not claim, or for which a
 // write would be refused.
 
-// refuseExpired refuses messages that are too old. It comes before refuseDuplicates, because an old message
+// refuseTooOld refuses messages that are too old. It comes before refuseDuplicates, because an old message
 // must not stand for a newer one of its task.
-func (c *claimer) refuseExpired() {
+func (c *claimer) refuseTooOld() {
 	now := c.svc.Clock.Now()
 	for cl := range c.in(claimOpen) {
-		if cl.isExpired(now) {
+		if cl.isTooOld(now) {
 			cl.refuse(cl.row)
 		}
 	}

@@ -3,6 +3,7 @@ package hsc
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -68,7 +69,7 @@ func (c *claimer) run(ctx context.Context, messages []queue.Message) error {
 	for i := range messages {
 		c.claims[i] = claim{message: &messages[i], row: &messages[i].Task}
 	}
-	c.refuseExpired()
+	c.refuseTooOld()
 	c.refuseDuplicates()
 	c.refuseRedelivered(ctx)
 	err := c.admit(ctx)
@@ -133,7 +134,11 @@ func (c *claimer) decide() int {
 			event.Kind, kind = task.Match, store.PutTask
 		}
 		next, _, err := cl.row.Apply(event, now, task.Policy{})
-		if err != nil || cl.isExpired(now) {
+		switch {
+		case errors.Is(err, task.ErrExpired):
+			cl.state, cl.reason = claimRefused, RefusedExpired
+			continue
+		case err != nil || cl.isTooOld(now):
 			cl.refuse(cl.row)
 			continue
 		}
@@ -152,8 +157,8 @@ func (c *claimer) decide() int {
 // one.
 func (cl *claim) isFirst() bool { return cl.row.State == task.Scheduled }
 
-// isExpired reports whether the task of such a message may have ended, and its row be gone.
-func (cl *claim) isExpired(now task.Instant) bool {
+// isTooOld reports whether the task of such a message may have ended, and its row be gone.
+func (cl *claim) isTooOld(now task.Instant) bool {
 	return cl.isFirst() && now >= cl.row.Enqueued.Add(task.UndispatchedMax)
 }
 

@@ -18,11 +18,15 @@ func TestAClaimedTaskTellsTheWorkerAllItNeeds(t *testing.T) {
 			t.Collection, t.Key, t.Failures, t.Lost = "c", "k", 1, 2
 			t.Overrides.Timeout = time.Minute
 			t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+			t.Tags = []task.Tag{{Name: "tenant", Value: "acme"}}
 		})
 		f.enqueue(want)
 		got := f.work(slots(1, "mail")).wantClaimed(1)[0]
 		if got.GetTraceparent() != want.Traceparent {
 			t.Errorf("trace context %q", got.GetTraceparent())
+		}
+		if tags := got.GetTags(); len(tags) != 1 || tags["tenant"] != "acme" {
+			t.Errorf("tags %v", tags)
 		}
 		if id(got) != want.ID || got.GetLambda() != "mail" || got.GetPriority() != "normal" || got.GetCollection() != "c" || got.GetKey() != "k" {
 			t.Errorf("got %v", got)

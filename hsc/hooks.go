@@ -35,6 +35,8 @@ const (
 	RefusedGone  = "gone"  // there is no such task
 	RefusedTwice = "twice" // another message of the same delivery is for the same task
 	RefusedAgain = "again" // the message has led to a claim here already
+	// RefusedExpired: the time to start the task is over. Its wake-up ends it.
+	RefusedExpired = "expired"
 )
 
 func (h Hooks) withDefaults() Hooks {

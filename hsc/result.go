@@ -45,10 +45,13 @@ func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
 	if !ok {
 		return report{attempt: a}, invalidProblem(fmt.Sprintf("outcome %q: want success, retriable_failure, fatal_failure, snoozed, released or cancelled", r.GetOutcome()))
 	}
+	if n := len(r.GetResult()); n > task.ResultBytesMax {
+		return report{attempt: a}, invalidProblem(fmt.Sprintf("result of %d bytes: at most %d are kept with a task", n, task.ResultBytesMax))
+	}
 	delay := min(max(r.GetDelayMicros(), 0), snoozeMax.Microseconds())
 	return report{attempt: a, event: task.Event{
 		Kind: task.Finish, Outcome: outcome, Error: r.GetError(),
-		Started: task.Instant(max(r.GetStartedMicros(), 0)), Delay: task.Micros(delay),
+		Started: task.Instant(max(r.GetStartedMicros(), 0)), Delay: task.Micros(delay), Result: r.GetResult(),
 	}}, nil
 }
 

@@ -1,6 +1,7 @@
 package hsc
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -209,5 +210,34 @@ func TestAMessageTheQueueRefusesIsLeftToTheWakeUp(t *testing.T) {
 		if f.failed["send messages"] != 1 {
 			t.Errorf("failed: %v", sortedKeys(f.failed))
 		}
+	})
+}
+
+func TestAResultIsKeptWithItsTask(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		r := result(c, "success")
+		r.Result = make([]byte, task.ResultBytesMax)
+		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
+		w.wantAck(c, kinesinv1.Reason_REASON_UNSPECIFIED)
+		if row := f.wantState(id(c), task.Success); len(row.Result) != task.ResultBytesMax {
+			t.Errorf("a result of %d bytes", len(row.Result))
+		}
+	})
+}
+
+// A worker of the SDK makes it a failure that says so; this is for others.
+func TestAResultThatIsTooLargeIsRefused(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		w, c := f.one()
+		r := result(c, "success")
+		r.Result = make([]byte, task.ResultBytesMax+1)
+		w.send(&kinesinv1.WorkRequest{Results: []*kinesinv1.Result{r}})
+		w.wantAck(c, kinesinv1.Reason_REASON_INVALID)
+		acks := w.acks()
+		if text := acks[len(acks)-1].GetProblem().GetText(); !strings.Contains(text, "result of 32769 bytes: at most 32768") {
+			t.Errorf("refused with %q", text)
+		}
+		f.wantState(id(c), task.Claimed)
 	})
 }

@@ -44,6 +44,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		TimeoutMicros: policy.Timeout.Microseconds(),
 		Payload:       payload,
 		Traceparent:   t.Traceparent,
+		Tags:          task.TagValues(t.Tags),
 	}
 	if p := int(t.Partition.Priority); p < len(l.Priorities) {
 		c.Priority = l.Priorities[p]

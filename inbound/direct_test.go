@@ -201,9 +201,10 @@ func TestWhatMakesNoSenseForADeliverLambdaIsRefused(t *testing.T) {
 			"max attempts": func(i *kinesinv1.ScheduleItem) { i.MaxAttempts = 3 },
 			"timeout":      func(i *kinesinv1.ScheduleItem) { i.TimeoutMicros = 1e6 },
 			"backoff":      func(i *kinesinv1.ScheduleItem) { i.BackoffMinMicros, i.BackoffMaxMicros = 1e6, 1e7 },
+			"start before": func(i *kinesinv1.ScheduleItem) { i.StartBeforeMicros = int64(start.Add(time.Hour)) },
 		} {
 			r := o.schedule(with(due(0), change))[0]
-			wantRefusal(t, what, r.Problem, kinesinv1.Reason_REASON_INVALID, "mode deliver", "leave them out")
+			wantRefusal(t, what, r.Problem, kinesinv1.Reason_REASON_INVALID, "mode deliver", "do", "not apply; leave")
 		}
 		r := o.schedule(with(due(0), func(i *kinesinv1.ScheduleItem) { i.Traceparent = "x" }))[0]
 		wantRefusal(t, "trace", r.Problem, kinesinv1.Reason_REASON_INVALID, "want the W3C form")
@@ -212,6 +213,10 @@ func TestWhatMakesNoSenseForADeliverLambdaIsRefused(t *testing.T) {
 		}
 		_, err := o.CreateLambda(o.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "x", Mode: "deliver", MaxAttempts: 3}})
 		wantError(t, "create with attempts", err, kinesinv1.Reason_REASON_INVALID, "not for mode deliver")
+		_, err = o.CreateLambda(o.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "x", Mode: "deliver", PoisonBound: 3}})
+		wantError(t, "create with a poison bound", err, kinesinv1.Reason_REASON_INVALID, "poison bound", "not for mode deliver")
+		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", StartWithinMicros: 1e6}})
+		wantError(t, "update of start within", err, kinesinv1.Reason_REASON_INVALID, "start within", "not for mode deliver")
 		_, err = o.UpdateLambda(o.ctx, &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "invoices", Mode: "deliver", TimeoutMicros: 1e6}})
 		wantError(t, "update of the timeout", err, kinesinv1.Reason_REASON_INVALID, "not for mode deliver")
 	})

@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-
 func keyedIn(d time.Duration, payload, onConflict string) *kinesinv1.ScheduleItem {
 	return with(in(d), func(i *item) { i.Key, i.Payload, i.OnConflict = "k", []byte(payload), onConflict })
 }

@@ -80,19 +80,24 @@ func (in *Inbound) lookUp(ctx context.Context, ids []string) ([]task.Task, error
 
 // viewAll shows each task under the id by which it was asked for.
 func (in *Inbound) viewAll(ids []string, rows []task.Task) []*kinesinv1.GetResult {
-	results := make([]*kinesinv1.GetResult, len(rows))
+	results, room := make([]*kinesinv1.GetResult, len(rows)), ResultsBytesMax
 	for i := range rows {
-		results[i] = in.viewOf(ids[i], &rows[i])
+		results[i] = in.viewOf(ids[i], &rows[i], &room)
 	}
 	return results
 }
 
-func (in *Inbound) viewOf(id string, row *task.Task) *kinesinv1.GetResult {
+// viewOf shows a task with its result, as far as there is room in the answer.
+func (in *Inbound) viewOf(id string, row *task.Task, room *int) *kinesinv1.GetResult {
 	if row.ID.IsZero() {
 		return &kinesinv1.GetResult{Problem: noSuchTask()}
 	}
 	v := in.view(row)
 	v.Id = id
+	if n := len(row.Result); n <= *room {
+		v.Result = row.Result
+		*room -= n
+	}
 	return &kinesinv1.GetResult{Task: v}
 }
 

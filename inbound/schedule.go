@@ -86,6 +86,9 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming) error {
 		return err
 	}
 	t.Due = due
+	if err := b.SetExpiry(l, t, c.Item); err != nil {
+		return err
+	}
 	if err := identify(b, t, l, c.Item); err != nil {
 		return err
 	}

@@ -73,6 +73,15 @@ func TestRefusals(t *testing.T) {
 		{"timeout that overflows", func(i *item) { i.TimeoutMicros = 18_446_744_073_709_552 + 1_000_000 }, isInvalid, []string{"timeout"}},
 		{"backoff without a minimum", func(i *item) { i.BackoffMaxMicros = 1_000_000 }, isInvalid, []string{"backoff minimum"}},
 		{"backoff upside down", func(i *item) { i.BackoffMinMicros, i.BackoffMaxMicros = 2_000_000, 1_000_000 }, isInvalid, []string{"backoff maximum 1s", "2s"}},
+		{name: "start just after the due time", change: func(i *item) { i.StartBeforeMicros = int64(start.Add(time.Minute)) + 1 }},
+		{
+			"start before the due time", func(i *item) { i.StartBeforeMicros = int64(start.Add(time.Minute)) }, isInvalid,
+			[]string{"start before 2023-11-14T22:14:20Z is not after the due time 2023-11-14T22:14:20Z"},
+		},
+		{"start before 1970", func(i *item) { i.StartBeforeMicros = -1 }, isInvalid, []string{"not after the due time"}},
+		{name: "tags", change: func(i *item) { i.Tags = map[string]string{"tenant": "acme", "empty": ""} }},
+		{"tag name with a space", func(i *item) { i.Tags = map[string]string{"a b": ""} }, isInvalid, []string{"tag name", "a b", "1 to 64 bytes"}},
+		{"tag value too long", func(i *item) { i.Tags = map[string]string{"a": most(task.TagValueBytesMax + 1)} }, isInvalid, []string{"257 bytes", "at most 256"}},
 	} {
 		run(t, func(f *fixture) {
 			r := f.schedule(with(in(time.Minute), c.change))[0]

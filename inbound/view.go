@@ -8,7 +8,7 @@ import (
 // deletedLambda is shown for the name of a deleted lambda whose ended tasks are still kept.
 const deletedLambda = "(deleted)"
 
-// view returns a task as users see it.
+// view returns a task as users see it, without its payload and its result.
 func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v := &kinesinv1.Task{
 		Id: in.Sealer.SealTask(t), Lambda: deletedLambda, State: t.State.String(),
@@ -18,7 +18,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
 		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
 		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
-		Result: t.Result, ResultBytes: int64(len(t.Result)),
+		ResultBytes: int64(len(t.Result)),
 	}
 	switch {
 	case t.State.IsRunning():

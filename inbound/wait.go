@@ -61,11 +61,12 @@ type waiter struct {
 	ids      []string
 	live     []bool // of ids
 	living   int
+	room     int // for results, in bytes
 	response *kinesinv1.GetResponse
 }
 
 func (in *Inbound) newWaiter(ids []string) *waiter {
-	w := &waiter{Inbound: in, ids: ids, live: make([]bool, len(ids)), living: len(ids), response: &kinesinv1.GetResponse{}}
+	w := &waiter{Inbound: in, ids: ids, live: make([]bool, len(ids)), living: len(ids), room: ResultsBytesMax, response: &kinesinv1.GetResponse{}}
 	w.response.Results = make([]*kinesinv1.GetResult, len(ids))
 	w.init(len(ids))
 	for i, id := range ids {
@@ -121,7 +122,7 @@ func (w *waiter) look(ctx context.Context, some []int, last bool) error {
 		if !w.live[i] || lives && !last {
 			continue
 		}
-		w.response.Results[i] = w.viewOf(ids[k], &rows[k])
+		w.response.Results[i] = w.viewOf(ids[k], &rows[k], &w.room)
 		if !lives {
 			w.live[i] = false
 			w.living--

@@ -59,6 +59,14 @@ type entry struct {
 
 func (e entry) key() rowKey { return rowKey{e.at, e.id} }
 
+// expiry returns when the task expires, as far as its row tells; zero: never.
+func (e entry) expiry() task.Instant {
+	if e.row == nil || !e.row.MayExpire() {
+		return 0
+	}
+	return e.row.StartBefore
+}
+
 // buffer holds what a partition does next, ordered by time and bounded: all wake-up rows up to the high-water
 // mark that are not in flight. A row that does not fit lowers the mark and stays in the store. Other
 // goroutines may read only the mark.
@@ -131,7 +139,7 @@ func (b *buffer) dropAfter(k rowKey, matches func(entry) bool) {
 
 // take removes and returns up to limit entries that are due, earliest first; early ones count as due when
 // they are at or before now+lead. Of those that send it takes no more than room and passes over the others;
-// full says that it passed over any.
+// full says that it passed over any. A task that has expired needs no room.
 func (b *buffer) take(now task.Instant, lead time.Duration, limit, room int) (taken []entry, full bool) {
 	last := now.Add(lead)
 	b.entries.Ascend(func(e entry) bool {
@@ -139,7 +147,7 @@ func (b *buffer) take(now task.Instant, lead time.Duration, limit, room int) (ta
 		case e.at > last || len(taken) == limit:
 			return false
 		case e.at > now && !e.early:
-		case !e.sends:
+		case !e.sends || e.expiry() > 0 && e.expiry() <= now:
 			taken = append(taken, e)
 		case room > 0:
 			room--
@@ -162,17 +170,19 @@ func (b *buffer) first() (task.Instant, bool) {
 }
 
 // nextDispatch returns when the next entry is to be dispatched, if early ones go that long before their time.
-// With silent it leaves out those that send.
+// With silent it leaves out those that send, until they expire.
 func (b *buffer) nextDispatch(lead time.Duration, silent bool) (at task.Instant, ok bool) {
 	b.entries.Ascend(func(e entry) bool {
 		if ok && e.at.Add(-lead) >= at {
 			return false
 		}
-		if silent && e.sends {
-			return true
-		}
 		when := e.at
-		if e.early {
+		switch {
+		case silent && e.sends && e.expiry().IsZero():
+			return true
+		case silent && e.sends:
+			when = max(when, e.expiry())
+		case e.early:
 			when = when.Add(-lead)
 		}
 		if !ok || when < at {

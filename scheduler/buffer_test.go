@@ -227,6 +227,11 @@ func TestNextDispatch(t *testing.T) {
 	l.add(entry{at: 22, id: idOf(3)})
 	want(true, 22)
 	want(false, 15)
+	l.add(entry{at: 16, id: idOf(4), sends: true, row: &task.Task{StartBefore: 19}}) // for which no room is needed when it has expired
+	want(true, 19)
+	l.add(entry{at: 16, id: idOf(4), sends: true, row: &task.Task{StartBefore: 19, Lost: 1}})
+	want(true, 22)
+	l.drop(rowKey{16, idOf(4)})
 	if at := l.oldestSend(); at != 18 {
 		t.Errorf("waits since %d, want 18", at)
 	}

@@ -181,6 +181,8 @@ type Config struct {
 type Hooks struct {
 	// Waked: a wake-up was due and led to this event.
 	Waked func(t *task.Task, kind task.EventKind)
+	// Ended: a wake-up ended the task.
+	Ended func(t *task.Task)
 	// Lost: a worker's lease ran out and was marked lost.
 	Lost func(worker string)
 	// Assigned: the members or the partitions changed. Called by Run, before anything is done about it.

@@ -269,7 +269,7 @@ func (l *loop) inFlightAt(t *task.Task, at task.Instant) inFlightTask {
 		attempt: t.Attempt, firstSeen: l.inFlight.firstSeen(t.ID, t.Attempt, l.now()), waiting: isWaiting(t) && at == t.Wake,
 	}
 	if t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() {
-		f.sentUntil = t.Enqueued.Add(task.UndispatchedMax)
+		f.sentUntil = t.NotPastExpiry(t.Enqueued.Add(task.UndispatchedMax))
 	}
 	return f
 }

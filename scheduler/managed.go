@@ -229,14 +229,16 @@ func (m *managedMode) resendIfLost(t *task.Task) {
 // withinRoom leaves retries for which the queue has no room to a later round. They stay in flight, so that a
 // scan need not find them again.
 func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent int) []task.Order {
-	if !slices.ContainsFunc(orders, isRetry) {
+	now := m.now()
+	needsRoom := func(o task.Order) bool { return isRetry(o) && !o.Task.IsExpired(now) }
+	if !slices.ContainsFunc(orders, needsRoom) {
 		return orders
 	}
 	messages, room := m.queueRoom(ctx)
 	messages -= sent
 	kept := orders[:0]
 	for i := range orders {
-		if isRetry(orders[i]) {
+		if needsRoom(orders[i]) {
 			if messages--; messages < 0 {
 				m.room = queueRoom{lacking: true, back: room.back}
 				t := orders[i].Task
@@ -287,6 +289,9 @@ func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatc
 	case r.Done:
 		if !o.First && m.Hooks.Waked != nil {
 			m.Hooks.Waked(&o.Task, o.Event.Kind)
+		}
+		if r.Task.State.IsEnd() && m.Hooks.Ended != nil {
+			m.Hooks.Ended(&r.Task)
 		}
 		m.follow(&r.Task)
 		return nil

@@ -348,7 +348,7 @@ func (r *recheck) facts(ctx context.Context, t *task.Task) (f facts, err error) 
 		if isAhead(t.ClaimedAt, r.now) {
 			f.firstSeen = r.inFlight.firstSeen(t.ID, t.Attempt, r.now)
 		}
-	case t.State == task.Enqueued:
+	case t.State == task.Enqueued && !t.IsExpired(r.now):
 		f.queueAge, err = r.queueAge(ctx, queue.NameFor(t))
 	}
 	return f, err

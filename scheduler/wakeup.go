@@ -58,11 +58,11 @@ func decide(t *task.Task, f facts) decision {
 }
 
 // decideEnqueued enqueues again, unless the queue itself is older than the timeout: then the message is most
-// likely still in it.
+// likely still in it. For a task that has expired that is its end, whatever is in the queue.
 func decideEnqueued(t *task.Task, f facts) decision {
-	if f.queueAge >= task.EnqueueTimeout {
+	if f.queueAge >= task.EnqueueTimeout && !t.IsExpired(f.now) {
 		wait := max(task.EnqueueTimeoutAfter(t.Enqueues), 2*f.queueAge)
-		return decision{action: checkLater, until: f.now.Add(min(wait, task.EnqueueTimeoutMax))}
+		return decision{action: checkLater, until: t.NotPastExpiry(f.now.Add(min(wait, task.EnqueueTimeoutMax)))}
 	}
 	return decision{action: apply, event: task.Event{Kind: task.Enqueue}}
 }

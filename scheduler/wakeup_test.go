@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -27,6 +28,10 @@ func TestDecide(t *testing.T) {
 	suspect := processing
 	suspect.Suspect = true
 	enqueued := task.Task{State: task.Enqueued, Wake: at, Enqueues: 1}
+	expiring := enqueued
+	expiring.StartBefore = at.Add(20 * time.Second)
+	started := expiring
+	started.FirstStarted = at
 	tired := enqueued
 	tired.Enqueues = 20
 
@@ -61,6 +66,9 @@ func TestDecide(t *testing.T) {
 		{"enqueued, queue as old as the timeout", enqueued, facts{now: at, queueAge: task.EnqueueTimeout}, again(at.Add(2 * task.EnqueueTimeout))},
 		{"enqueued, queue much older", enqueued, facts{now: at, queueAge: 10 * time.Minute}, again(at.Add(20 * time.Minute))},
 		{"enqueued, queue older than the longest timeout", enqueued, facts{now: at, queueAge: 9 * time.Hour}, again(at.Add(task.EnqueueTimeoutMax))},
+		{"enqueued, queue older than the timeout, expires before the next look", expiring, facts{now: at, queueAge: task.EnqueueTimeout}, again(expiring.StartBefore)},
+		{"enqueued and expired, queue older than the timeout", expiring, facts{now: expiring.StartBefore, queueAge: time.Minute}, act(task.Enqueue)},
+		{"enqueued again, started before", started, facts{now: expiring.StartBefore, queueAge: time.Minute}, again(expiring.StartBefore.Add(2 * time.Minute))},
 		{"enqueued and extended often", tired, facts{now: at, queueAge: task.EnqueueTimeout}, again(at.Add(task.EnqueueTimeoutMax))},
 
 		{"processing, lease good", processing, facts{now: at, lease: good}, follow(end)},
@@ -86,7 +94,7 @@ func TestDecide(t *testing.T) {
 		{"claimed, lease over", claimed, facts{now: end, lease: good}, take(isLost)},
 		{"claimed, lease lost", claimed, facts{now: at, lease: lost}, do(isLost)},
 	} {
-		if got := decide(&c.task, c.c); got != c.want {
+		if got := decide(&c.task, c.c); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
 		}
 	}

@@ -505,7 +505,7 @@ func (c *recorder) Dispatch(ctx context.Context, orders []task.Order) []task.Dis
 }
 
 func (c *recorder) carryOut(ctx context.Context, o *task.Order) (r task.Dispatched) {
-	if c.early && o.First {
+	if c.early && o.First && !o.Task.IsExpired(c.w.clock.Now()) {
 		queued := o.Task.Queued(c.w.clock.Now())
 		c.send(ctx, queued)
 		return task.Dispatched{Task: queued, Done: true}
@@ -515,7 +515,10 @@ func (c *recorder) carryOut(ctx context.Context, o *task.Order) (r task.Dispatch
 		return r // the task moved on
 	}
 	ops := store.Change(next, false, false)
-	if o.First {
+	switch {
+	case o.First && next.State.IsEnd():
+		ops = store.EndWaiting(next, &o.Task)
+	case o.First:
 		ops = []store.Op{{Kind: store.PutTask, Task: next}}
 	}
 	results, err := c.w.rows.Apply(ctx, ops)

@@ -54,7 +54,7 @@ func TestScheduleCarriesEverything(t *testing.T) {
 	}
 	id, err := sendReminder.Schedule(t.Context(), s.client(t), reminder{User: 42},
 		sdk.In(time.Hour), sdk.Key("reminder-42"), sdk.Priority("high"), sdk.Collection("emails"),
-		sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute))
+		sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute), sdk.Tag("tenant", "acme"), sdk.StartBefore(time.UnixMicro(42)))
 	if err != nil || id != "k1" {
 		t.Fatalf("got %q, %v", id, err)
 	}
@@ -65,6 +65,7 @@ func TestScheduleCarriesEverything(t *testing.T) {
 		Lambda: "send-reminder", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "emails", Key: "reminder-42",
 		Payload: []byte(`{"user":42}`), MaxAttempts: 8, TimeoutMicros: time.Minute.Microseconds(),
 		BackoffMinMicros: time.Second.Microseconds(), BackoffMaxMicros: time.Minute.Microseconds(),
+		Tags: map[string]string{"tenant": "acme"}, StartBeforeMicros: 42,
 	})
 	if got.RequestId = nil; fmt.Sprint(got) != want {
 		t.Errorf("sent %v\nwant %v", got, want)

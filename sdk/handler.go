@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -30,6 +31,20 @@ type Task[T any] struct {
 	Created     time.Time
 	Timeout     time.Duration // of this attempt; zero for none
 	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
+	Tags        map[string]string
+
+	result *any // shared by all forms of the attempt
+}
+
+// SetResult gives the task a value that is kept with it if the handler returns nil, for whoever reads the
+// task or waits for it: bytes as they are, anything else as JSON. A second one replaces the first, and nil
+// removes it. A value that has no JSON, or more than ResultBytesMax bytes, fails the attempt, which is tried
+// again.
+func (t *Task[T]) SetResult(value any) {
+	if t.result == nil {
+		t.result = new(any)
+	}
+	*t.result = value
 }
 
 // Handler runs one attempt. nil means success. An error means that the task is tried again after a backoff,
@@ -64,7 +79,8 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 	return &Task[T]{
 		ID: raw.ID, Lambda: raw.Lambda, Priority: raw.Priority, Collection: raw.Collection, Key: raw.Key, Payload: raw.Payload,
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
-		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent,
+		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent, Tags: raw.Tags,
+		result: raw.result,
 	}
 }
 
@@ -100,8 +116,37 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 		return outcomeOf(err)
 	}
 	t := taskOf(work)
-	t.Args, t.Payload = payload, payload
-	return outcomeOf(h(ctx, t))
+	t.Args, t.Payload, t.result = payload, payload, new(any)
+	if err := h(ctx, t); err != nil {
+		return outcomeOf(err)
+	}
+	return w.succeeded(ctx, work, *t.result)
+}
+
+// succeeded returns the outcome of an attempt whose handler returned nil.
+func (w *Worker) succeeded(ctx context.Context, work *controller.Work, value any) controller.Outcome {
+	result, err := resultBytes(value)
+	if err == nil {
+		result, err = w.client.encodeResult(context.WithoutCancel(ctx), work, result)
+	}
+	if err != nil {
+		return outcomeOf(err)
+	}
+	return controller.Outcome{Kind: task.OutcomeSuccess, Result: result}
+}
+
+func resultBytes(value any) ([]byte, error) {
+	switch v := value.(type) {
+	case nil:
+		return nil, nil
+	case []byte:
+		return v, nil
+	}
+	encoded, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encode the result: %w", err)
+	}
+	return encoded, nil
 }
 
 func taskOf(w *controller.Work) *Task[[]byte] {
@@ -109,7 +154,7 @@ func taskOf(w *controller.Work) *Task[[]byte] {
 		ID: ID(w.ID), Lambda: w.Lambda, Priority: w.Priority, Collection: w.Collection, Key: w.Key,
 		Args: w.Payload, Payload: w.Payload,
 		Attempt: w.Attempt, Failures: w.Failures, MaxAttempts: w.MaxAttempts, WorkerLost: w.WorkerLost,
-		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent,
+		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent, Tags: w.Tags,
 	}
 }
 

@@ -2,11 +2,13 @@ package sdk
 
 import (
 	"encoding/binary"
+	"maps"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // ID is the public id of a task. It is opaque: only servers and package sqsinbound issue ids.
@@ -29,8 +31,19 @@ type Item struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 
-	Traceparent string // W3C trace context, passed on to the handler or the consumer
+	// StartBefore is when the task expires if it has not started; zero means its lambda's StartWithin after
+	// the due time. It must be after the due time. Not for ModeDeliver.
+	StartBefore time.Time
+
+	Tags        map[string]string // what its users know it by; at most TagsMax
+	Traceparent string            // W3C trace context, passed on to the handler or the consumer
 }
+
+// Bounds of a task's tags and of its result.
+const (
+	TagsMax        = task.TagsMax
+	ResultBytesMax = task.ResultBytesMax
+)
 
 // Option sets a field of an Item.
 type Option func(*Item)
@@ -80,6 +93,22 @@ func Backoff(shortest, longest time.Duration) Option {
 	return func(i *Item) { i.BackoffMin, i.BackoffMax = shortest, longest }
 }
 
+// StartBefore has the task end as StateExpired if it has not started by then: work that is useless when it is
+// late. Retries of a task that has started may be later.
+func StartBefore(t time.Time) Option { return func(i *Item) { i.StartBefore = t } }
+
+// Tag gives the task a name and a value that its users know it by. A second one of the same name replaces
+// the first. A name is 1 to 64 bytes of text without "=", spaces and control characters, a value at most 256
+// bytes without control characters; anything else is refused with ErrInvalid.
+func Tag(name, value string) Option {
+	return func(i *Item) {
+		tags := make(map[string]string, len(i.Tags)+1) // of this item alone
+		maps.Copy(tags, i.Tags)
+		tags[name] = value
+		i.Tags = tags
+	}
+}
+
 // Traceparent gives the task a W3C trace context, "00-<trace id>-<parent id>-<flags>", for its handler or for
 // the consumer of a deliver lambda. Anything else is refused with ErrInvalid.
 func Traceparent(text string) Option { return func(i *Item) { i.Traceparent = text } }
@@ -100,7 +129,10 @@ func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 		DelayMicros: max(i.In, 0).Microseconds(), RequestId: requestID,
 		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
 		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),
-		Traceparent: i.Traceparent,
+		Traceparent: i.Traceparent, Tags: i.Tags,
+	}
+	if !i.StartBefore.IsZero() {
+		w.StartBeforeMicros = max(i.StartBefore.UnixMicro(), 1)
 	}
 	if !i.At.IsZero() {
 		w.DueMicros = max(i.At.UnixMicro(), 1)

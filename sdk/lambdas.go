@@ -32,6 +32,15 @@ type LambdaInfo struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	Retention   time.Duration // how long ended tasks are kept
+	// KeyRetention is how long a key is held after its task ended in success or delivered; zero: Retention.
+	// An update with a negative value unsets it, as it does StartWithin.
+	KeyRetention time.Duration
+	// PoisonBound is how many attempts in a row may be lost with their workers before a task is dead; zero:
+	// 3. Not for ModeDeliver.
+	PoisonBound int
+	// StartWithin is how long after its due time a task expires that has not started, unless it has a
+	// StartBefore of its own; zero: never. Not for ModeDeliver.
+	StartWithin time.Duration
 
 	// The fields below are read only.
 
@@ -120,7 +129,8 @@ func (l *LambdaInfo) wire() *kinesinv1.Lambda {
 	return &kinesinv1.Lambda{
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: uint32(max(l.Shards, 0)), MaxAttempts: uint32(max(l.MaxAttempts, 0)),
 		TimeoutMicros: l.Timeout.Microseconds(), BackoffMinMicros: l.BackoffMin.Microseconds(), BackoffMaxMicros: l.BackoffMax.Microseconds(),
-		RetentionMicros: l.Retention.Microseconds(),
+		RetentionMicros: l.Retention.Microseconds(), KeyRetentionMicros: l.KeyRetention.Microseconds(),
+		PoisonBound: uint32(max(l.PoisonBound, 0)), StartWithinMicros: l.StartWithin.Microseconds(),
 	}
 }
 
@@ -129,6 +139,7 @@ func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 		Name: w.GetName(), Mode: w.GetMode(), Priorities: w.GetPriorities(), Shards: int(w.GetShards()), MaxAttempts: int(w.GetMaxAttempts()),
 		Timeout: task.Micros(w.GetTimeoutMicros()), BackoffMin: task.Micros(w.GetBackoffMinMicros()), BackoffMax: task.Micros(w.GetBackoffMaxMicros()),
 		Retention: task.Micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFromMicros()), Registered: w.GetRegistered(),
+		KeyRetention: task.Micros(w.GetKeyRetentionMicros()), PoisonBound: int(w.GetPoisonBound()), StartWithin: task.Micros(w.GetStartWithinMicros()),
 		Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
 	}
 }

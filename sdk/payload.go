@@ -7,12 +7,14 @@ import (
 	"fmt"
 
 	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // PayloadCodec changes payloads on their way between programs, for encryption or compression: a Client
-// encodes what it schedules, and decodes what its workers run and what it reads. Servers, stores, queues and
-// backups have the encoded payload only. It is used from many goroutines, and must not change its arguments.
+// encodes what it schedules, and decodes what its workers run and what it reads. Results of handlers go the
+// same way. Servers, stores, queues and backups have the encoded payload only. It is used from many
+// goroutines, and must not change its arguments.
 //
 // Encode has to return the same bytes for the same task with a key (PayloadContext.Key), or a repeated call
 // fails with ErrKeyConflict.
@@ -29,12 +31,17 @@ type PayloadContext struct {
 	Lambda string
 	Key    string   // the task's idempotency key
 	Task   [16]byte // the UUID in its id; zero if it has a key, because then its id is made by the server
+	Result bool     // it is the task's result, which the codec encodes too, and not its payload
 }
 
-// AssociatedData returns bytes that differ for each task, to bind a payload to its task.
+// AssociatedData returns bytes that differ for each task, and for its payload and its result, to bind a
+// payload to its task.
 func (p PayloadContext) AssociatedData() []byte {
 	b := binary.AppendUvarint(nil, uint64(len(p.Lambda)))
 	b = append(b, p.Lambda...)
+	if p.Result {
+		b = append(b, 'r')
+	}
 	if p.Key != "" {
 		return append(append(b, 'k'), p.Key...)
 	}
@@ -45,9 +52,20 @@ func (p PayloadContext) AssociatedData() []byte {
 // programs that schedule, run or read the same tasks need the same codec.
 func WithPayloadCodec(codec PayloadCodec) ClientOption {
 	return func(c *clientConfig) {
-		c.Encode, c.Decode = nil, nil
+		c.Encode, c.Decode, c.EncodeResult, c.DecodeResult = nil, nil, nil, nil
 		if codec == nil {
 			return
+		}
+		ofResult := func(lambda, key string, id [16]byte) PayloadContext {
+			p := payloadContext(lambda, key, id)
+			p.Result = true
+			return p
+		}
+		c.EncodeResult = func(ctx context.Context, lambda, key string, id [16]byte, result []byte) ([]byte, error) {
+			return codec.Encode(ctx, ofResult(lambda, key, id), result)
+		}
+		c.DecodeResult = func(ctx context.Context, lambda, key string, id [16]byte, result []byte) ([]byte, error) {
+			return codec.Decode(ctx, ofResult(lambda, key, id), result)
 		}
 		c.Encode = func(ctx context.Context, lambda, key string, id [16]byte, payload []byte) ([]byte, error) {
 			return codec.Encode(ctx, payloadContext(lambda, key, id), payload)
@@ -129,15 +147,37 @@ func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, er
 // decodeRead returns a payload that was read. There is none of a task in the inbound queue, or if nobody
 // asked.
 func (c *Client) decodeRead(ctx context.Context, lambda, key string, id ID, payload []byte) ([]byte, error) {
-	if c.cfg.Decode == nil || len(payload) == 0 {
-		return payload, nil
+	return decoded(ctx, c.cfg.Decode, "payload", lambda, key, id, payload)
+}
+
+// decodeResult returns a result that was read.
+func (c *Client) decodeResult(ctx context.Context, lambda, key string, id ID, result []byte) ([]byte, error) {
+	return decoded(ctx, c.cfg.DecodeResult, "result", lambda, key, id, result)
+}
+
+func decoded(ctx context.Context, decode sdkconfig.PayloadFunc, what, lambda, key string, id ID, encoded []byte) ([]byte, error) {
+	if decode == nil || len(encoded) == 0 {
+		return encoded, nil
 	}
 	known, err := task.PeekID(string(id))
-	if err == nil {
-		payload, err = c.cfg.Decode(ctx, lambda, key, known, payload)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("decode the payload of task %s: %w", id, err)
+		return nil, fmt.Errorf("decode the %s of task %s: %w", what, id, err)
 	}
-	return payload, nil
+	plain, err := decode(ctx, lambda, key, known, encoded)
+	if err != nil {
+		return nil, fmt.Errorf("decode the %s of task %s: %w", what, id, err)
+	}
+	return plain, nil
+}
+
+// encodeResult returns the result of an attempt as it is stored.
+func (c *Client) encodeResult(ctx context.Context, w *controller.Work, result []byte) ([]byte, error) {
+	if c.cfg.EncodeResult == nil || len(result) == 0 {
+		return result, nil
+	}
+	encoded, err := c.cfg.EncodeResult(ctx, w.Lambda, w.Key, w.Task, result)
+	if err != nil {
+		return nil, fmt.Errorf("encode the result: %w", err)
+	}
+	return encoded, nil
 }

@@ -121,7 +121,7 @@ func rejectedOf(w *kinesinv1.Rejected) Rejected {
 			Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key,
 			MaxAttempts: int(i.MaxAttempts), Timeout: task.Micros(i.TimeoutMicros),
 			BackoffMin: task.Micros(i.BackoffMinMicros), BackoffMax: task.Micros(i.BackoffMaxMicros),
-			Traceparent: i.Traceparent,
+			Traceparent: i.Traceparent, Tags: i.Tags, StartBefore: timeOf(i.StartBeforeMicros),
 		}
 	}
 	return r

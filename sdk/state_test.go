@@ -13,7 +13,7 @@ func TestStatesAreThoseOfTheServer(t *testing.T) {
 	public := map[sdk.State]bool{sdk.StateAccepted: false}
 	for _, s := range []sdk.State{
 		sdk.StateScheduled, sdk.StateEnqueued, sdk.StateClaimed, sdk.StateProcessing, sdk.StateRetriableFailure, sdk.StateSuccess,
-		sdk.StateFatalFailure, sdk.StateDead, sdk.StateCancelled, sdk.StateDropped, sdk.StateAcquired, sdk.StateDelivered,
+		sdk.StateFatalFailure, sdk.StateDead, sdk.StateCancelled, sdk.StateDropped, sdk.StateAcquired, sdk.StateDelivered, sdk.StateExpired,
 	} {
 		public[s] = true
 	}

@@ -37,10 +37,16 @@ type TaskInfo struct {
 	Seq             uint64 // rises with every change: see IfSeq
 	Worker          string // of the newest attempt
 	Attempts        []AttemptInfo
-	Traceparent     string // W3C trace context of the caller that scheduled it
+	Tags            map[string]string
+	StartBefore     time.Time // when it expires if it has not started; zero: never
+	Traceparent     string    // W3C trace context of the caller that scheduled it
 
 	Payload      []byte // only with WithPayload
 	PayloadBytes int64
+	// Result is what its handler gave with SetResult, decoded if the client has a payload codec; nil for
+	// none, in lists, and for callers who may not read payloads.
+	Result      []byte
+	ResultBytes int64 // stored
 }
 
 // AttemptInfo is one finished attempt.
@@ -65,7 +71,7 @@ func (t *TaskInfo) Lateness() time.Duration {
 type GetResult struct {
 	Task TaskInfo
 	// Err is ErrNotFound if the id is unknown, forged, or of a task whose retention is over. If only the
-	// payload could not be decoded, Task has all but the payload.
+	// payload or the result could not be decoded, Task has all but that.
 	Err error
 }
 
@@ -105,7 +111,50 @@ func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]Ge
 			t.Payload, results[i].Err = c.decodeRead(ctx, t.Lambda, t.Key, t.ID, t.Payload)
 		}
 	}
+	if err == nil {
+		err = c.completeResults(ctx, results)
+	}
 	return results, err
+}
+
+// completeResults asks for the results of tasks for which there was no room in an answer, as long as more
+// come, and decodes all of them.
+func (c *Client) completeResults(ctx context.Context, results []GetResult) error {
+	for {
+		var ids []ID
+		var at []int
+		for i := range results {
+			if t := &results[i].Task; results[i].Err == nil && t.ResultBytes > int64(len(t.Result)) {
+				ids, at = append(ids, t.ID), append(at, i)
+			}
+		}
+		if len(ids) == 0 || len(ids) == len(results) { // none at all: the caller may not read them
+			break
+		}
+		response, err := call(ctx, c, "get", c.backend.tasks.Get, &kinesinv1.GetRequest{Ids: namesOf(ids).ids})
+		if err != nil {
+			return err
+		}
+		more, err := getResults(response, namesOf(ids))
+		if err != nil {
+			return err
+		}
+		came := false
+		for k := range more {
+			if more[k].Err == nil && len(more[k].Task.Result) > 0 {
+				came, results[at[k]].Task.Result = true, more[k].Task.Result
+			}
+		}
+		if !came {
+			break
+		}
+	}
+	for i := range results {
+		if t := &results[i].Task; results[i].Err == nil {
+			t.Result, results[i].Err = c.decodeResult(ctx, t.Lambda, t.Key, t.ID, t.Result)
+		}
+	}
+	return nil
 }
 
 const (
@@ -132,8 +181,11 @@ func (c *Client) Wait(ctx context.Context, ids ...ID) ([]GetResult, error) {
 		if err != nil {
 			return known, err
 		}
-		if known, err = getResults(response, n); err != nil || ended(known) {
+		if known, err = getResults(response, n); err != nil {
 			return known, err
+		}
+		if ended(known) {
+			return known, c.completeResults(ctx, known)
 		}
 		if err := clock.Sleep(ctx, c.cfg.Clock, waitGapMin); err != nil {
 			return known, fmt.Errorf("wait: %w", err)
@@ -273,7 +325,8 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
-		Traceparent: w.Traceparent, Seq: w.Seq,
+		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros),
+		Result: w.Result, ResultBytes: w.ResultBytes,
 	}
 	for _, a := range w.Attempts {
 		t.Attempts = append(t.Attempts, AttemptInfo{

@@ -355,6 +355,13 @@ func TestMetrics(t *testing.T) {
 	if response, err := r.tasks().Schedule(t.Context(), &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item("nobody", 0)}}); err != nil {
 		t.Fatal(response, err)
 	}
+	expiring := item("mail", 0)
+	expiring.Priority, expiring.StartBeforeMicros = "high", time.Now().Add(time.Second).UnixMicro()
+	r.schedule(expiring)
+	r.until("expired", func() bool {
+		v, _ := r.metric(`kinesin_tasks_expired_total{lambda="mail",priority="high"}`)
+		return v == "1"
+	})
 	r.runOne()
 	r.until("counted", func() bool { v, _ := r.metric("kinesin_store_counted"); return v == "1" })
 	for series, want := range map[string]string{
@@ -371,7 +378,7 @@ func TestMetrics(t *testing.T) {
 		`kinesin_attempts_total{lambda="mail",outcome="success",priority="normal"}`:            "1",
 		`kinesin_task_lateness_seconds_count{lambda="mail",priority="normal",stage="claimed"}`: "1",
 		`kinesin_task_lateness_seconds_count{lambda="mail",priority="normal",stage="started"}`: "1",
-		`kinesin_wakeups_total{event="enqueue"}`:                                               "0",
+		`kinesin_wakeups_total{event="enqueue"}`:                                               "1", // which ended the expired one
 		`kinesin_workers_lost_total`:                                                           "0",
 		`kinesin_internal_errors_total`:                                                        "0",
 		`kinesin_registrations{outcome="refused"}`:                                             "0",

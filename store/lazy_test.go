@@ -38,11 +38,8 @@ func events(of *task.Task) []task.Event {
 func TestALazyWriteMayBeLost(t *testing.T) {
 	taken := map[task.State]int{}
 	for _, first := range []bool{true, false} {
-		for _, state := range task.States() {
-			before := inState(state)
-			if state == task.Processing {
-				before.Failures = 2 // of 3
-			}
+		for _, before := range standings() {
+			state := before.State
 			for _, e := range events(&before) {
 				next, _, err := before.Apply(e, 2000, task.Policy{MaxAttempts: 3})
 				if err != nil || (first && state != task.Scheduled) {
@@ -60,6 +57,23 @@ func TestALazyWriteMayBeLost(t *testing.T) {
 			t.Errorf("no transition to %s was tried", s)
 		}
 	}
+}
+
+// standings are a task in every state, and one whose time to start is over in those in which that matters.
+func standings() (all []task.Task) {
+	for _, state := range task.States() {
+		one := inState(state)
+		if state == task.Processing {
+			one.Failures = 2 // of 3
+		}
+		all = append(all, one)
+	}
+	for _, state := range []task.State{task.Scheduled, task.Enqueued, task.Claimed} {
+		one := inState(state)
+		one.StartBefore = 1900
+		all = append(all, one)
+	}
+	return all
 }
 
 func inState(s task.State) task.Task {

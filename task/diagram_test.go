@@ -115,13 +115,16 @@ func TestTheTableOfEventsIsTheMachine(t *testing.T) {
 func allChanges() map[change]bool {
 	done := map[change]bool{}
 	for _, from := range task.States() {
-		for bits := range 1 << 4 {
+		for bits := range 1 << 5 {
 			now := scheduled()
 			now.State, now.Worker, now.Attempt = from, "w1", 1
 			now.CancelRequested = bits&1 != 0
 			now.Suspect = bits&2 != 0
 			now.Blamed = uint32(bits >> 1 & 1)
 			now.Failures = uint32(bits>>2&1) * (policy.MaxAttempts - 1)
+			if bits&16 != 0 {
+				now.StartBefore = start
+			}
 			applyAll(now, bits&8 != 0, done)
 		}
 	}

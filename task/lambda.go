@@ -210,7 +210,7 @@ func (l *Lambda) priorityIndex(name string) (uint8, bool) {
 func (l *Lambda) PolicyFor(t *Task) Policy {
 	p := Policy{
 		MaxAttempts: l.MaxAttempts, Timeout: l.Timeout, Retention: l.Retention,
-		BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, KeyRetention: cmp.Or(l.KeyRetention, l.Retention),
+		BackoffMin: l.BackoffMin, BackoffMax: l.BackoffMax, KeyRetention: cmp.Or(l.KeyRetention, l.Retention), PoisonBound: l.PoisonBound,
 	}
 	o := t.Overrides
 	if o.MaxAttempts != 0 {

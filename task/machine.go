@@ -15,6 +15,8 @@ var (
 	ErrFenced = errors.New("attempt does not own the task")
 	// ErrStale refuses a message that was sent before the task's newest change.
 	ErrStale = errors.New("message is stale")
+	// ErrExpired refuses to start a task whose StartBefore has come. An Enqueue ends it.
+	ErrExpired = errors.New("task has expired")
 	// ErrNoEdge refuses an event that the diagram does not allow in this state.
 	ErrNoEdge = errors.New("event is not possible in this state")
 )
@@ -55,13 +57,14 @@ type EventKind uint8
 // The events, and the fields of Event that each one reads.
 const (
 	_ EventKind = iota
-	// Enqueue: the task is put on its lambda's queue, for the first time or again.
+	// Enqueue: the task is put on its lambda's queue, for the first time or again. It ends there if it has
+	// expired.
 	Enqueue
 	// Claim: Worker takes the message with Seq; Lease is the length of the worker's lease.
 	Claim
 	// Start: Worker confirms that Attempt runs since Started.
 	Start
-	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Jitter.
+	// Finish: Worker ends Attempt with Outcome; Started, Delay (snooze), Error, Result (success), Jitter.
 	Finish
 	// WorkerLost: the lease of Worker ran out, or its process has ended. Blame if the lease names this task
 	// as the one in quarantine.
@@ -111,6 +114,7 @@ type Event struct {
 	Outcome Outcome
 	Started Instant
 	Error   string
+	Result  []byte
 	Delay   time.Duration
 	Jitter  uint64
 	Blame   bool
@@ -131,7 +135,7 @@ const (
 
 // Apply is the state machine. It returns the task after the event, and what the caller has to do once that is
 // stored on the condition that the stored Seq is t.Seq. It refuses an event with ErrEnded, ErrFenced,
-// ErrStale or ErrNoEdge.
+// ErrStale, ErrExpired or ErrNoEdge.
 func (t Task) Apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	if t.State.IsEnd() && e.Kind != Redrive {
 		return t, None, fmt.Errorf("%w: %s", ErrEnded, t.State)
@@ -154,7 +158,7 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	t.Seq++
 	switch e.Kind {
 	case Enqueue:
-		return t.enqueue(now)
+		return t.enqueue(now, p)
 	case Acquire:
 		return t.acquire(e, now)
 	case HandOver:
@@ -164,7 +168,7 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	case Match:
 		return t.match(e, now)
 	case Start:
-		return t.start(e)
+		return t.start(e, now)
 	case Finish:
 		return t.finish(e, now, p)
 	case WorkerLost:
@@ -185,19 +189,27 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }
 
-func (t Task) enqueue(now Instant) (Task, Effect, error) {
+func (t Task) enqueue(now Instant, p Policy) (Task, Effect, error) {
 	if t.State.IsRunning() || t.State == Acquired {
 		return t, None, fmt.Errorf("%w: enqueue while %s", ErrNoEdge, t.State)
+	}
+	return t.enqueueOrExpire(now, p)
+}
+
+// enqueueOrExpire puts a task on the queue, unless it may not start any more.
+func (t Task) enqueueOrExpire(now Instant, p Policy) (Task, Effect, error) {
+	if t.IsExpired(now) {
+		return t.end(Expired, now, p), None, nil
 	}
 	return t.toQueue(now), Send, nil
 }
 
 // toQueue is the only way into Enqueued. A message may be sent before the due time, so the timeout counts
-// from the later of the two.
+// from the later of the two. A task that may expire wakes then, whether a worker takes its message or not.
 func (t Task) toQueue(now Instant) Task {
 	t.State = Enqueued
 	t.Enqueued = now
-	t.Wake = max(now, t.HeldUntil()).Add(EnqueueTimeoutAfter(t.Enqueues))
+	t.Wake = t.NotPastExpiry(max(now, t.HeldUntil()).Add(EnqueueTimeoutAfter(t.Enqueues)))
 	t.Enqueues++
 	t.Worker = ""
 	return t
@@ -221,6 +233,9 @@ func (t Task) claim(e Event, now Instant) (Task, Effect, error) {
 	if t.State != Enqueued || e.Seq != t.Seq-1 {
 		return t, None, fmt.Errorf("%w: task is %s", ErrStale, t.State)
 	}
+	if t.IsExpired(now) {
+		return t, None, t.tooLate()
+	}
 	return t.claimed(e, now), None, nil
 }
 
@@ -229,7 +244,14 @@ func (t Task) match(e Event, now Instant) (Task, Effect, error) {
 	if t.State != Scheduled && t.State != RetriableFailure || t.Suspect {
 		return t, None, fmt.Errorf("%w: match while %s", ErrNoEdge, t.State)
 	}
+	if t.IsExpired(now) {
+		return t, None, t.tooLate()
+	}
 	return t.toQueue(now).claimed(e, now), None, nil
+}
+
+func (t *Task) tooLate() error {
+	return fmt.Errorf("%w: it had to start before %s", ErrExpired, t.StartBefore.Time().UTC().Format(time.RFC3339Nano))
 }
 
 // claimed is the only way into a new attempt. It keeps the wake-up of the enqueued task, which its scheduler
@@ -253,7 +275,7 @@ func (t *Task) owns(e Event) error {
 	return nil
 }
 
-func (t Task) start(e Event) (Task, Effect, error) {
+func (t Task) start(e Event, now Instant) (Task, Effect, error) {
 	if err := t.owns(e); err != nil {
 		return t, None, err
 	}
@@ -261,11 +283,17 @@ func (t Task) start(e Event) (Task, Effect, error) {
 		return t, None, fmt.Errorf("%w: start while %s", ErrNoEdge, t.State)
 	}
 	t.State = Processing
-	t.started(e.Started)
+	t.started(e, now)
 	return t, None, nil
 }
 
-func (t *Task) started(at Instant) {
+// started notes when the handler of an event's attempt began. A worker need not know it; but a task that may
+// expire has to know that it began, so that a retry is not refused.
+func (t *Task) started(e Event, now Instant) {
+	at := e.Started
+	if at.IsZero() && t.Started.IsZero() && !t.StartBefore.IsZero() && e.ran() {
+		at = now
+	}
 	if at.IsZero() {
 		return
 	}
@@ -275,17 +303,23 @@ func (t *Task) started(at Instant) {
 	}
 }
 
+// ran reports whether an event says that the handler of an attempt began.
+func (e *Event) ran() bool {
+	return e.Kind == Start || e.Outcome == OutcomeRetriable || e.Outcome == OutcomeSnoozed
+}
+
 func (t Task) finish(e Event, now Instant, p Policy) (Task, Effect, error) {
 	if err := t.owns(e); err != nil {
 		return t, None, err
 	}
-	t.started(e.Started)
+	t.started(e, now)
 	t.remember(e.Outcome, e.Error, now)
 	if e.Outcome != OutcomeReleased {
 		t.Suspect, t.Blamed = false, 0 // the attempt ended and its process lived
 	}
 	switch e.Outcome {
 	case OutcomeSuccess:
+		t.Result = e.Result
 		return t.end(Success, now, p), None, nil
 	case OutcomeFatal:
 		return t.end(FatalFailure, now, p), None, nil
@@ -317,29 +351,45 @@ func (t Task) wait(s State, d time.Duration, now Instant, p Policy) (Task, Effec
 	return t, None, nil
 }
 
-// again puts a task back on the queue at once, unless a cancel was requested.
+// again puts a task back on the queue at once, unless a cancel was requested or it may not start any more.
 func (t Task) again(now Instant, p Policy) (Task, Effect, error) {
 	if t.CancelRequested {
 		return t.end(Cancelled, now, p), None, nil
 	}
-	return t.toQueue(now), Send, nil
+	return t.enqueueOrExpire(now, p)
 }
 
 func (t Task) workerLost(e Event, now Instant, p Policy) (Task, Effect, error) {
 	if err := t.owns(e); err != nil {
 		return t, None, err
 	}
-	t.remember(OutcomeWorkerLost, "the worker was lost", now)
 	t.Lost++
-	switch {
-	case !t.Suspect:
-		t.Suspect = true // it runs again at once, beside others
-	case t.Blamed > 0 && e.Blame:
-		return t.end(Dead, now, p), None, nil // it ran alone: it is the cause
-	default:
+	inRow := t.lostInRow(p) + 1
+	if t.Blamed > 0 && e.Blame && inRow >= p.poisonBound() { // it ran alone: it is the cause
+		t.remember(OutcomeWorkerLost, fmt.Sprintf(
+			"the worker was lost: %d attempts in a row were lost with their workers, the last one alone in its process", inRow), now)
+		return t.end(Dead, now, p), None, nil
+	}
+	t.remember(OutcomeWorkerLost, "the worker was lost", now)
+	if t.Suspect = true; inRow >= blamedFrom(p) { // before, it runs again at once, beside others
 		t.Blamed++ // from now on it begins in quarantine, each time in a longer one
 	}
 	return t.again(now, p)
+}
+
+// blamedFrom is how many losses in a row make a task begin in quarantine: two, or one where the second is the
+// last.
+func blamedFrom(p Policy) uint32 { return min(2, p.poisonBound()-1) }
+
+// lostInRow returns how many attempts were lost since one ended whose process lived.
+func (t *Task) lostInRow(p Policy) uint32 {
+	switch {
+	case !t.Suspect:
+		return 0
+	case t.Blamed == 0:
+		return 1
+	}
+	return t.Blamed + blamedFrom(p) - 1
 }
 
 func (t Task) unconfirmed(e Event, now Instant, p Policy) (Task, Effect, error) {

@@ -45,6 +45,7 @@ func anyEvent(t *rapid.T, now task.Task, at task.Instant) task.Event {
 		Delay:   time.Duration(rapid.Int64().Draw(t, "delay")),
 		Jitter:  rapid.Uint64().Draw(t, "jitter"),
 		Blame:   rapid.Bool().Draw(t, "blame"),
+		Result:  rapid.SampledFrom([][]byte{nil, []byte("42")}).Draw(t, "result"),
 		By:      rapid.SampledFrom([]string{"", "p1", "p2"}).Draw(t, "by"),
 		Due:     at.Add(time.Duration(rapid.IntRange(-60, 60).Draw(t, "due")) * time.Second),
 		Force:   rapid.Bool().Draw(t, "force"),
@@ -64,7 +65,11 @@ type step struct {
 func walk(t *rapid.T, check func(t *rapid.T, s step)) {
 	p := policy
 	p.MaxAttempts = rapid.Uint32Range(1, 4).Draw(t, "max attempts")
+	p.PoisonBound = rapid.SampledFrom([]uint32{0, 0, 2, 3, 5}).Draw(t, "poison bound")
 	current, now := scheduled(), start
+	if rapid.Bool().Draw(t, "may expire") {
+		current.StartBefore = current.Due.Add(time.Duration(rapid.IntRange(1, 400_000).Draw(t, "start within ms")) * time.Millisecond)
+	}
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		now = now.Add(time.Duration(rapid.IntRange(0, 100_000).Draw(t, "ms")) * time.Millisecond)
 		e := anyEvent(t, current, now)
@@ -96,7 +101,7 @@ func applyChecked(t *rapid.T, current task.Task, e task.Event, now task.Instant,
 }
 
 func isRefusal(err error) bool {
-	return errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrFenced) || errors.Is(err, task.ErrStale) || errors.Is(err, task.ErrNoEdge)
+	return errors.Is(err, task.ErrEnded) || errors.Is(err, task.ErrFenced) || errors.Is(err, task.ErrStale) || errors.Is(err, task.ErrExpired) || errors.Is(err, task.ErrNoEdge)
 }
 
 // changeRules hold for every accepted change by a user.
@@ -166,11 +171,27 @@ var rules = map[string]func(step) bool{
 	"no more failures than allowed": func(s step) bool { return s.after.Failures <= s.policy.MaxAttempts },
 	"only suspects are blamed":      func(s step) bool { return s.after.Blamed == 0 || s.after.Suspect },
 	"blame comes with the loss of a suspect": func(s step) bool {
-		return s.after.Blamed <= s.before.Blamed || s.event.Kind == task.WorkerLost && s.before.Suspect
+		return s.after.Blamed <= s.before.Blamed || s.event.Kind == task.WorkerLost && (s.before.Suspect || s.policy.PoisonBound == 2)
 	},
 	"a loss in quarantine ends a blamed task": func(s step) bool {
 		inQuarantine := s.event.Kind == task.WorkerLost && s.event.Blame && s.before.Blamed > 0
-		return inQuarantine == (s.event.Kind == task.WorkerLost && s.after.State == task.Dead)
+		enough := s.policy.PoisonBound <= 3 || s.before.Blamed+2 >= s.policy.PoisonBound // a suspect was lost once before it was blamed
+		return (inQuarantine && enough) == (s.event.Kind == task.WorkerLost && s.after.State == task.Dead)
+	},
+	"no attempt begins when the task has expired": func(s step) bool {
+		return !s.claims() || !s.before.IsExpired(s.now)
+	},
+	"no expired task waits": func(s step) bool {
+		return s.after.State != task.Enqueued || !s.after.IsExpired(s.now)
+	},
+	"a queued task wakes when it expires": func(s step) bool {
+		return s.after.State != task.Enqueued || s.after.StartBefore == 0 || s.wasTried() || s.after.Wake <= s.after.StartBefore
+	},
+	"only what never started expires": func(s step) bool {
+		return s.after.State != task.Expired || !s.wasTried() && s.after.StartBefore > 0 && s.now >= s.after.StartBefore
+	},
+	"a result comes with success": func(s step) bool {
+		return string(s.after.Result) == string(s.event.Result) || !s.reports(task.OutcomeSuccess) && s.after.Result == nil
 	},
 	"quarantines get longer with each blame": func(s step) bool {
 		return s.after.Blamed <= s.before.Blamed || s.after.Quarantine() > s.before.Quarantine() || s.after.Blamed > 20
@@ -231,6 +252,11 @@ func (s step) enqueuer() string {
 	return ""
 }
 
+// wasTried reports whether a handler may have run the task.
+func (s step) wasTried() bool {
+	return s.after.FirstStarted > 0 || s.after.Lost > 0 || s.after.Failures > 0
+}
+
 // claims tells the events that begin an attempt.
 func (s step) claims() bool { return s.event.Kind == task.Claim || s.event.Kind == task.Match }
 
@@ -241,7 +267,7 @@ func (s step) isSend() bool {
 
 func (s step) hasReasonToDie() bool {
 	return s.reports(task.OutcomeRetriable) && s.after.Failures >= s.policy.MaxAttempts ||
-		s.event.Kind == task.WorkerLost && s.before.Blamed > 0 && s.event.Blame
+		s.event.Kind == task.WorkerLost && s.before.Blamed > 0 && s.event.Blame && s.after.Lost >= max(s.policy.PoisonBound, 2)
 }
 
 func (s step) clears() bool { return s.event.Kind == task.Finish && !s.reports(task.OutcomeReleased) }
@@ -261,7 +287,7 @@ func birth(t task.Task) task.Task {
 	return task.Task{
 		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: t.Created, Collection: t.Collection, Key: t.Key,
 		Digest: t.Digest, Payload: t.Payload, PayloadSize: t.PayloadSize, Overrides: t.Overrides,
-		Traceparent: t.Traceparent, WakeRow: t.WakeRow,
+		Traceparent: t.Traceparent, WakeRow: t.WakeRow, Tags: t.Tags, Life: t.Life, StartBefore: t.StartBefore,
 	}
 }
 

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"math/bits"
 	"time"
 )
@@ -14,6 +15,13 @@ type Policy struct {
 	Retention   time.Duration
 	// KeyRetention is how long a key is held after success or delivered.
 	KeyRetention time.Duration
+	// PoisonBound is how many attempts in a row may be lost with their workers before the task is dead; 0:
+	// PoisonBoundDefault.
+	PoisonBound uint32
+}
+
+func (p Policy) poisonBound() uint32 {
+	return max(cmp.Or(p.PoisonBound, PoisonBoundDefault), PoisonBoundMin)
 }
 
 // Backoff returns the pause after the given number of failures: uniform between BackoffMin and the lesser of

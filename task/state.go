@@ -92,11 +92,11 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // edges is the diagram of docs/state-machine.md: the states to which one event can lead from each state. An
 // edge from a state to itself changes only the wake-up or a mark.
 var edges = [stateEnd][]State{
-	Scheduled: {Scheduled, Enqueued, Claimed, Acquired, Cancelled, Dropped},
-	Enqueued:  {Enqueued, Scheduled, Claimed, Cancelled, Dropped},
+	Scheduled: {Scheduled, Enqueued, Claimed, Acquired, Cancelled, Dropped, Expired},
+	Enqueued:  {Enqueued, Scheduled, Claimed, Cancelled, Dropped, Expired},
 	Claimed: {
 		Claimed, Processing, Enqueued, Scheduled, RetriableFailure,
-		Success, FatalFailure, Dead, Cancelled,
+		Success, FatalFailure, Dead, Cancelled, Expired,
 	},
 	Processing: {
 		Processing, Enqueued, Scheduled, RetriableFailure,

@@ -15,8 +15,8 @@ func TestStatesSurviveTheirTexts(t *testing.T) {
 		}
 		seen[s.String()] = true
 	}
-	if len(seen) != 12 {
-		t.Errorf("%d states, want 12", len(seen))
+	if len(seen) != 13 {
+		t.Errorf("%d states, want 13", len(seen))
 	}
 	for _, text := range []string{"", "unknown", "accepted", "Success", "success ", "state(99)"} {
 		_, err := task.ParseState(text)
@@ -32,12 +32,12 @@ func TestStatesSurviveTheirTexts(t *testing.T) {
 func TestEndsAndRunningStates(t *testing.T) {
 	ends := map[task.State]bool{
 		task.Success: true, task.FatalFailure: true, task.Dead: true, task.Cancelled: true, task.Dropped: true,
-		task.Delivered: true,
+		task.Delivered: true, task.Expired: true,
 	}
 	const reserved = task.Dropped + 1
 	running := map[task.State]bool{task.Claimed: true, task.Processing: true}
 	for s := range task.State(20) {
-		if stored := s >= task.Scheduled && s <= task.Delivered && s != reserved; s.IsStored() != stored {
+		if stored := s >= task.Scheduled && s <= task.Expired && s != reserved; s.IsStored() != stored {
 			t.Errorf("%s: stored %v", s, s.IsStored())
 		}
 		if s.IsEnd() != ends[s] || s.IsRunning() != running[s] {

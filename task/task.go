@@ -102,8 +102,25 @@ func (t Task) Undispatched() Task {
 // Queued returns the undispatched task that a message holds which is sent before there is a task row.
 func (t Task) Queued(now Instant) Task {
 	t.Enqueued = now
-	t.Wake = max(now, t.Due).Add(EnqueueTimeout)
+	t.Wake = t.NotPastExpiry(max(now, t.Due).Add(EnqueueTimeout))
 	return t
+}
+
+// IsExpired reports whether the task may not start any more: it never started, and its StartBefore has come.
+// A task whose worker was lost may have started.
+func (t *Task) IsExpired(now Instant) bool { return t.MayExpire() && now >= t.StartBefore }
+
+// MayExpire reports whether the task never started, as far as is known, and has a StartBefore.
+func (t *Task) MayExpire() bool {
+	return !t.StartBefore.IsZero() && t.FirstStarted.IsZero() && t.Lost == 0 && t.Failures == 0
+}
+
+// NotPastExpiry returns the earlier of an instant and that at which the task expires.
+func (t *Task) NotPastExpiry(at Instant) Instant {
+	if t.MayExpire() {
+		return min(at, t.StartBefore)
+	}
+	return at
 }
 
 // HeldUntil returns from when on a worker may start the task: its due time. A task that was started once is

@@ -99,6 +99,9 @@ func (in *Ingest) admit(ctx context.Context, b *intake.Batch, c *intake.Incoming
 	}
 	t.ID, t.Due, t.Partition = token.ID, token.Due.CeilMillis(), token.Partition
 	c.Task = t
+	if err := b.SetExpiry(l, t, a.Item); err != nil {
+		return err
+	}
 	if err := checkStale(b.Now, token, l, a); err != nil {
 		return err
 	}

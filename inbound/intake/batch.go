@@ -78,7 +78,7 @@ func (b *Batch) Plan(ctx context.Context, c *Incoming, l *catalog.Entry, t *task
 	switch {
 	case b.goesDirect(c):
 		c.direct = true
-	case l.Mode == task.Managed && b.isNear(ctx, t):
+	case l.Mode == task.Managed && !t.IsExpired(b.Now) && b.isNear(ctx, t): // the scheduler ends what comes out of the buffer too late
 		return b.planNear(ctx, c)
 	case t.Key != "":
 		t.Wake = t.Due

@@ -43,7 +43,7 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 		return t, err
 	}
 	if l.Mode == task.Deliver {
-		if err := b.checkDeliverable(l, t, item.Payload); err != nil {
+		if err := b.checkDeliverable(l, t, item); err != nil {
 			return t, err
 		}
 	}
@@ -52,6 +52,22 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 		t.Payload = item.Payload
 	}
 	return t, nil
+}
+
+// SetExpiry sets when a task that Build made expires unless it has started, by its item or else by its
+// lambda. The caller has set the due time, which comes first.
+func (b *Batch) SetExpiry(l *catalog.Entry, t *task.Task, item *kinesinv1.ScheduleItem) error {
+	switch {
+	case item.StartBeforeMicros != 0:
+		t.StartBefore = task.Instant(item.StartBeforeMicros)
+	case l.StartWithin > 0:
+		t.StartBefore = t.Due.Add(l.StartWithin)
+	}
+	if t.StartBefore.IsZero() || t.StartBefore > t.Due {
+		return nil
+	}
+	return refusal.Invalid("start before %s is not after the due time %s: the task could never start",
+		t.StartBefore.Time().UTC().Format(time.RFC3339Nano), t.Due.Time().UTC().Format(time.RFC3339Nano))
 }
 
 // BufferedTask is the inverse of Build, for a task without a key: it returns the message that has the task

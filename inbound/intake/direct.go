@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/refusal"
@@ -21,12 +22,15 @@ import (
 const deliverWait = 3 * time.Second
 
 // checkDeliverable refuses what makes no sense for a task that Kinesin does not execute.
-func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, payload []byte) error {
-	if t.Overrides != (task.Overrides{}) {
-		return refusal.Invalid("lambda %s is of mode deliver: its tasks are put on a queue and not executed by Kinesin, "+
-			"so max attempts, timeout and backoff do not apply; leave them out", l.Name)
+func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1.ScheduleItem) error {
+	const why = "lambda %s is of mode deliver: its tasks are put on a queue and not executed by Kinesin, so %s; leave %s out"
+	switch {
+	case t.Overrides != (task.Overrides{}):
+		return refusal.Invalid(why, l.Name, "max attempts, timeout and backoff do not apply", "them")
+	case item.StartBeforeMicros != 0:
+		return refusal.Invalid(why, l.Name, "nobody knows when they start, and start before does not apply", "it")
 	}
-	return b.Queue.CheckPayload(payload)
+	return b.Queue.CheckPayload(item.Payload)
 }
 
 // goesDirect reports whether a task needs no row. One with a key does: only a row keeps the key taken.

@@ -94,8 +94,12 @@ func sameSettings(have, want task.Lambda) error {
 }
 
 func describe(l task.Lambda) string {
-	return fmt.Sprintf("%s has mode %s, priorities %s, shards %d, max attempts %d, timeout %v, backoff %v..%v, retention %v",
+	text := fmt.Sprintf("%s has mode %s, priorities %s, shards %d, max attempts %d, timeout %v, backoff %v..%v, retention %v",
 		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
+	if l.KeyRetention != 0 || l.PoisonBound != 0 || l.StartWithin != 0 { // zero: not set
+		text += fmt.Sprintf(", key retention %v, poison bound %d, start within %v", l.KeyRetention, l.PoisonBound, l.StartWithin)
+	}
+	return text
 }
 
 // Update changes a lambda by compare-and-set; change edits a copy and may refuse. Nothing is written if it

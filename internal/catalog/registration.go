@@ -24,7 +24,7 @@ const RegistrationKind = "registration"
 const registrationFormat = 1
 
 var errNotForDeliver = errors.New(
-	"max attempts, timeout and backoff are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
+	"max attempts, timeout, backoff, poison bound and start within are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
 
 // ErrFixed refuses a registration with another mode or other priorities than the lambda has, or with fewer
 // shards than it ever had.
@@ -103,7 +103,8 @@ type registration struct {
 
 // CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
 func CheckSettings(mode task.Mode, given task.Lambda) error {
-	if mode == task.Deliver && (given.MaxAttempts != 0 || given.Timeout != 0 || given.BackoffMin != 0 || given.BackoffMax != 0) {
+	attempts := given.MaxAttempts != 0 || given.Timeout != 0 || given.BackoffMin != 0 || given.BackoffMax != 0
+	if mode == task.Deliver && (attempts || given.PoisonBound != 0 || given.StartWithin != 0) {
 		return errNotForDeliver
 	}
 	return nil

@@ -25,27 +25,33 @@ func registration(t *testing.T, value string) catalog.Registration {
 }
 
 func TestParseRegistration(t *testing.T) {
-	r := registration(t, `{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000}`)
+	r := registration(t, `{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000,"key_retention_us":60000000,"poison_bound":5,"start_within_us":30000000}`)
 	want := task.Lambda{
+		KeyRetention: time.Minute, PoisonBound: 5, StartWithin: 30 * time.Second,
 		Name: "mail", Priorities: []string{"now", "later"}, Shards: 3, MaxAttempts: 4, Timeout: time.Minute,
 		BackoffMin: time.Millisecond, BackoffMax: 5 * time.Second, Retention: time.Hour,
 	}
 	if got := r.Lambda; !slices.Equal(got.Priorities, want.Priorities) || got.Timeout != want.Timeout || got.BackoffMin != want.BackoffMin ||
-		got.BackoffMax != want.BackoffMax || got.Retention != want.Retention || got.Shards != want.Shards || got.MaxAttempts != want.MaxAttempts {
+		got.BackoffMax != want.BackoffMax || got.Retention != want.Retention || got.Shards != want.Shards || got.MaxAttempts != want.MaxAttempts ||
+		got.KeyRetention != want.KeyRetention || got.PoisonBound != want.PoisonBound || got.StartWithin != want.StartWithin {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if other := registration(t, `{"format":1}`); other.Sum == r.Sum || other.Sum == "" || other.Shards != 0 { // the server says
 		t.Errorf("got %+v", other)
 	}
 	for value, word := range map[string]string{
-		`{"format":2}`:                                    "update the servers",
-		`{"format":1,"weight":7}`:                         `unknown field "weight", which this program does not know; update the servers`,
-		`{"format":1,"mode":"later"}`:                     "want managed or deliver",
-		`{"format":1,"mode":"deliver","max_attempts":3}`:  "not for mode deliver",
-		`{"format":1,"shards":70000}`:                     "corrupt",
-		`{"format":1,"priorities":["a","a"]}`:             "named twice",
-		`{"format":1,"retention_us":-1}`:                  "retention",
-		`{"format":1,"retention_us":9223372036854775807}`: "retention",
+		`{"format":2}`:                                            "update the servers",
+		`{"format":1,"weight":7}`:                                 `unknown field "weight", which this program does not know; update the servers`,
+		`{"format":1,"mode":"later"}`:                             "want managed or deliver",
+		`{"format":1,"mode":"deliver","max_attempts":3}`:          "not for mode deliver",
+		`{"format":1,"shards":70000}`:                             "corrupt",
+		`{"format":1,"priorities":["a","a"]}`:                     "named twice",
+		`{"format":1,"mode":"deliver","poison_bound":3}`:          "not for mode deliver",
+		`{"format":1,"mode":"deliver","start_within_us":3000000}`: "not for mode deliver",
+		`{"format":1,"poison_bound":1}`:                           "poison bound 1: want 2 to 1000",
+		`{"format":1,"start_within_us":-1}`:                       "start within",
+		`{"format":1,"retention_us":-1}`:                          "retention",
+		`{"format":1,"retention_us":9223372036854775807}`:         "retention",
 		`[]`: "corrupt",
 	} {
 		_, err := catalog.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})

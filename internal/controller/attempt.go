@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -66,17 +67,21 @@ func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
 			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
 			Timeout: task.Micros(c.TimeoutMicros), Payload: c.Payload,
-			Traceparent: c.Traceparent,
+			Traceparent: c.Traceparent, Tags: c.Tags,
 		},
 	}
 }
 
 // end sets the result of an attempt.
 func (a *attempt) end(o Outcome) {
+	if n := len(o.Result); n > task.ResultBytesMax {
+		o = Outcome{Kind: task.OutcomeRetriable, Error: fmt.Sprintf("the result has %d bytes: at most %d are kept with a task", n, task.ResultBytesMax)}
+	}
 	a.state = ended
 	a.result = &kinesinv1.Result{
 		Task: a.key.task[:], Attempt: a.key.attempt, Outcome: o.Kind.String(),
 		Error: strings.ToValidUTF8(o.Error[:min(len(o.Error), task.ErrorBytesMax)], ""), StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
+		Result: o.Result,
 	}
 }
 

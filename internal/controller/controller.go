@@ -148,6 +148,7 @@ type Work struct {
 	Timeout     time.Duration // zero: none
 	Payload     []byte
 	Traceparent string // W3C trace context of who scheduled it, empty for none
+	Tags        map[string]string
 }
 
 // Outcome is how an attempt ended.
@@ -155,6 +156,9 @@ type Outcome struct {
 	Kind  task.Outcome  // OutcomeSuccess, OutcomeRetriable, OutcomeFatal, OutcomeSnoozed, OutcomeReleased or OutcomeCancelled
 	Error string        // for people; at most task.ErrorBytesMax bytes are kept
 	Delay time.Duration // before a snoozed task is due again
+	// Result is kept with a task that ends in success; nil for none. With more than task.ResultBytesMax bytes
+	// the attempt is a retriable failure that says so.
+	Result []byte
 }
 
 // Controller runs the tasks of one process.

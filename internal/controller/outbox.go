@@ -15,6 +15,7 @@ const (
 	flushMax         = 32 // reports that are sent without a linger
 	flushSlotsShare  = 4  // as are reports of one part in this many of the slots
 	reportsPerSend   = 1024
+	resultBytesMax   = 4 << 20 // of the values in one message, beside one that has more
 	unknownDelay     = 5 * time.Second // until a task of an unknown lambda is tried elsewhere
 	unknownLambda    = "this worker has no handler for the lambda"
 	releasedDraining = "the worker is stopping"
@@ -60,7 +61,7 @@ func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 	o.last = now
 	request := &kinesinv1.WorkRequest{Drain: o.drain}
 	o.drain = false
-	results := o.results[:min(len(o.results), reportsPerSend)]
+	results := o.results[:o.fitting()]
 	for _, a := range results {
 		a.sent = true
 		request.Results = append(request.Results, a.result)
@@ -76,6 +77,17 @@ func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 	o.results = rest(o.results, len(results))
 	o.started = rest(o.started, len(started))
 	return request, 0
+}
+
+// fitting returns how many results go into the next message.
+func (o *outbox) fitting() int {
+	size, most := 0, min(len(o.results), reportsPerSend)
+	for n, a := range o.results[:most] {
+		if size += len(a.result.Result); size > resultBytesMax {
+			return max(n, 1)
+		}
+	}
+	return most
 }
 
 // rest returns what follows the first n; when that is nothing, the memory is used again.

@@ -83,7 +83,7 @@ func nameIn(c access.Caller, v access.Verb, lambda, collection string) string {
 	return lambda + " in collection " + collection
 }
 
-// Get needs read on each task, and read-payload for payloads.
+// Get needs read on each task, and read-payload for payloads and results.
 func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
 	if r.GetWithPayload() {
 		return s.getPayloads(ctx, r)
@@ -92,7 +92,7 @@ func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.Get
 		return nil, err
 	}
 	response, err := s.next.Get(ctx, r)
-	return s.visible(ctx, response, access.Read), err
+	return s.withResults(ctx, s.visible(ctx, response, access.Read)), err
 }
 
 func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
@@ -103,19 +103,11 @@ func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kines
 	}
 	response, err := s.next.Get(ctx, r)
 	response = s.visible(ctx, s.visible(ctx, response, access.Read), access.ReadPayload)
-	read := map[string]uint32{}
-	for _, result := range response.GetResults() {
-		if t := result.GetTask(); t != nil {
-			read[t.GetLambda()]++
-		}
-	}
-	for lambda, n := range read {
-		s.noteOften(access.From(ctx), audit.Record{Action: actPayload, Target: lambda, Outcome: audit.OK, Count: n})
-	}
+	s.noteRead(ctx, response, func(*kinesinv1.Task) bool { return true })
 	return response, err
 }
 
-// Wait needs read on each task. What one caller waits for is bounded.
+// Wait needs read on each task, and read-payload for results. What one caller waits for is bounded.
 func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
 	if err := s.allowNamed(ctx, actRead, access.Read, r); err != nil {
 		return nil, err
@@ -126,7 +118,32 @@ func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.G
 	}
 	defer end()
 	response, err := s.next.Wait(ctx, r)
-	return s.visible(ctx, response, access.Read), err
+	return s.withResults(ctx, s.visible(ctx, response, access.Read)), err
+}
+
+// withResults leaves results to callers who may read payloads, and notes that they read them.
+func (s tasks) withResults(ctx context.Context, response *kinesinv1.GetResponse) *kinesinv1.GetResponse {
+	c := access.From(ctx)
+	for _, result := range response.GetResults() {
+		if t := result.GetTask(); t != nil && !c.Grants.AllowIn(access.ReadPayload, t.GetLambda(), t.GetCollection()) {
+			t.Result = nil
+		}
+	}
+	s.noteRead(ctx, response, func(t *kinesinv1.Task) bool { return len(t.GetResult()) > 0 })
+	return response
+}
+
+// noteRead notes which payloads or results a caller has read.
+func (s tasks) noteRead(ctx context.Context, response *kinesinv1.GetResponse, is func(*kinesinv1.Task) bool) {
+	read := map[string]uint32{}
+	for _, result := range response.GetResults() {
+		if t := result.GetTask(); t != nil && is(t) {
+			read[t.GetLambda()]++
+		}
+	}
+	for lambda, n := range read {
+		s.noteOften(access.From(ctx), audit.Record{Action: actPayload, Target: lambda, Outcome: audit.OK, Count: n})
+	}
 }
 
 // named is a request that names tasks.

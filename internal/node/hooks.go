@@ -56,7 +56,11 @@ func (n *Node) dispatcherHooks() dispatcher.Hooks {
 
 func (n *Node) schedulerHooks() scheduler.Hooks {
 	return scheduler.Hooks{
-		Waked:  func(_ *task.Task, kind task.EventKind) { n.metrics.waked(kind) },
+		Waked: func(_ *task.Task, kind task.EventKind) { n.metrics.waked(kind) },
+		Ended: func(t *task.Task) {
+			n.ended([]task.ID{t.ID})
+			n.countExpired(n.catalog.ByRef(t.Partition.Lambda), t)
+		},
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
 		Assigned: func(s *scheduler.Assignment) {
@@ -82,6 +86,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 			if l != nil {
 				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}
+			n.countExpired(l, t)
 		},
 		Died: func(_ string, tasks int) {
 			n.metrics.lost.Inc()
@@ -89,6 +94,13 @@ func (n *Node) hscHooks() hsc.Hooks {
 		},
 		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
 		Failed:  n.hscFailed,
+	}
+}
+
+// countExpired counts a task that has ended, if that was because it never started.
+func (n *Node) countExpired(l *catalog.Entry, t *task.Task) {
+	if l != nil && t.State == task.Expired {
+		n.metrics.of(l, t.Partition.Priority).expired.Inc()
 	}
 }
 

@@ -46,6 +46,7 @@ type Metrics struct {
 	matched  *prometheus.CounterVec   // lambda, priority
 	refused  *prometheus.CounterVec   // reason
 	finished *prometheus.CounterVec   // lambda, priority, outcome
+	expired  *prometheus.CounterVec   // lambda, priority
 	wakeups  *prometheus.CounterVec   // event
 	claims   *prometheus.CounterVec   // reason of the refusal
 	lost     prometheus.Counter
@@ -89,6 +90,7 @@ type classSeries struct {
 	name     string // of the lambda
 	accepted prometheus.Counter
 	matched  prometheus.Counter
+	expired  prometheus.Counter
 	lateness [stageEnd]prometheus.Observer
 	finished [task.OutcomeUnstarted + 1]prometheus.Counter
 }
@@ -119,7 +121,7 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 	for _, s := range *m.classes.Load() {
 		if !names[s.name] {
 			for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-				m.accepted, m.matched, m.lateness, m.finished, m.undelivered, m.grown,
+				m.accepted, m.matched, m.lateness, m.finished, m.expired, m.undelivered, m.grown,
 			} {
 				series.DeletePartialMatch(prometheus.Labels{"lambda": s.name})
 			}
@@ -131,7 +133,7 @@ func (m *Metrics) withoutGone() map[class]*classSeries {
 func (m *Metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
 	name := l.Priorities[priority]
 	s := &classSeries{name: l.Name, accepted: m.accepted.WithLabelValues(l.Name, name)}
-	s.matched = m.matched.WithLabelValues(l.Name, name)
+	s.matched, s.expired = m.matched.WithLabelValues(l.Name, name), m.expired.WithLabelValues(l.Name, name)
 	for i, text := range stageTexts {
 		s.lateness[i] = m.lateness.WithLabelValues(l.Name, name, text)
 	}
@@ -168,6 +170,7 @@ func NewMetrics() *Metrics {
 			"lambda", "priority"),
 		refused:     counters(f, "kinesin_tasks_refused_total", "Refused tasks.", "reason"),
 		finished:    counters(f, "kinesin_attempts_total", "Ended attempts.", "lambda", "priority", "outcome"),
+		expired:     counters(f, "kinesin_tasks_expired_total", "Tasks that ended because they did not start in time.", "lambda", "priority"),
 		wakeups:     counters(f, "kinesin_wakeups_total", "Wake-ups by the event they led to.", "event"),
 		claims:      counters(f, "kinesin_claims_refused_total", "Messages whose claim was refused.", "reason"),
 		lost:        counter(f, "kinesin_workers_lost_total", "Expired worker leases."),

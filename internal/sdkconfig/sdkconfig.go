@@ -25,6 +25,8 @@ type Client struct {
 
 	// Encode and Decode, if set, change the payload of a task: see sdk.WithPayloadCodec.
 	Encode, Decode PayloadFunc
+	// EncodeResult and DecodeResult do the same to the result of a task.
+	EncodeResult, DecodeResult PayloadFunc
 
 	Clock clock.Clock
 	// Controllers, if set, changes the configuration of each worker before it runs. The context is Run's.

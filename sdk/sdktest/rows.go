@@ -60,9 +60,11 @@ type row struct {
 	worker  string
 	attempt uint32
 	cancel  bool
+	expires task.Instant // of a task in its queue, if it never started; zero: never
 }
 
 // wakeup is the wake-up of a task that is not dispatched: its due time, or the end of a backoff or a snooze.
+// A task in its queue has one when it may expire.
 type wakeup struct {
 	at      task.Instant
 	id      task.ID
@@ -130,6 +132,9 @@ func (r *rows) replace(t *task.Task) {
 		state: t.State, at: cmp.Or(t.Wake, t.Due), lambda: t.Partition.Lambda,
 		worker: t.Worker, attempt: t.Attempt, cancel: t.CancelRequested,
 	}
+	if t.MayExpire() {
+		now.expires = t.StartBefore
+	}
 	r.live[t.ID] = now
 	r.count(t.ID, now, 1)
 }
@@ -138,14 +143,12 @@ func (r *rows) replace(t *task.Task) {
 func (r *rows) count(id task.ID, w row, n int) {
 	switch w.state {
 	case task.Scheduled, task.RetriableFailure, task.Acquired:
-		m := wakeup{at: w.at, id: id, lambda: w.lambda}
-		if n > 0 {
-			r.wakeups.ReplaceOrInsert(m)
-		} else {
-			r.wakeups.Delete(m)
-		}
+		r.countWakeup(wakeup{at: w.at, id: id, lambda: w.lambda}, n)
 	case task.Enqueued:
 		r.queued[w.lambda] += n
+		if w.expires > 0 {
+			r.countWakeup(wakeup{at: w.expires, id: id, lambda: w.lambda}, n)
+		}
 	case task.Claimed:
 		r.claimed += n
 		r.countHold(w, n)
@@ -153,6 +156,14 @@ func (r *rows) count(id task.ID, w row, n int) {
 		r.processing += n
 		r.countHold(w, n)
 	default: // ended rows are not counted
+	}
+}
+
+func (r *rows) countWakeup(m wakeup, n int) {
+	if n > 0 {
+		r.wakeups.ReplaceOrInsert(m)
+	} else {
+		r.wakeups.Delete(m)
 	}
 }
 

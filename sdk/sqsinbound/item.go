@@ -31,7 +31,7 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := check(item); err != nil {
+	if err := check(item, due); err != nil {
 		return nil, 0, err
 	}
 	made := task.NewID(now, c.clock.Uint64(), c.clock.Uint64())
@@ -53,7 +53,7 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: payload,
 		MaxAttempts: uint32(item.MaxAttempts), TimeoutMicros: item.Timeout.Microseconds(),
 		BackoffMinMicros: item.BackoffMin.Microseconds(), BackoffMaxMicros: item.BackoffMax.Microseconds(),
-		Traceparent: item.Traceparent,
+		Traceparent: item.Traceparent, Tags: item.Tags, StartBeforeMicros: startBefore(item),
 	}}
 	if !envelope.Fits(c.sealer, t, c.messageBytesMax) {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,
@@ -78,13 +78,28 @@ func dueOf(item *sdk.Item, now task.Instant) (task.Instant, error) {
 	return due.CeilMillis(), nil
 }
 
+// startBefore returns when an item expires, in microseconds; 0: as its lambda says.
+func startBefore(item *sdk.Item) int64 {
+	if item.StartBefore.IsZero() {
+		return 0
+	}
+	return max(item.StartBefore.UnixMicro(), 1)
+}
+
 // check refuses items that every server would refuse. The sealer checks the names.
-func check(item *sdk.Item) error {
+func check(item *sdk.Item, due task.Instant) error {
 	if n := len(item.Collection); n > collectionBytesMax || !utf8.ValidString(item.Collection) || strings.ContainsFunc(item.Collection, unicode.IsControl) {
 		return invalid("collection of %d bytes: want at most %d bytes of UTF-8 text without control characters", n, collectionBytesMax)
 	}
 	if item.MaxAttempts < 0 || item.MaxAttempts > task.AttemptsMax {
 		return invalid("max attempts %d: want 1 to %d", item.MaxAttempts, task.AttemptsMax)
+	}
+	if before := startBefore(item); before != 0 && before <= int64(due) {
+		return invalid("start before %s is not after the due time %s: the task could never start",
+			item.StartBefore.UTC().Format(time.RFC3339Nano), due.Time().UTC().Format(time.RFC3339Nano))
+	}
+	if _, err := task.TagsOf(item.Tags); err != nil {
+		return invalid("%v", err)
 	}
 	if err := task.CheckTraceparent(item.Traceparent); err != nil {
 		return invalid("%v", err)

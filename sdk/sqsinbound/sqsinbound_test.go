@@ -206,6 +206,7 @@ func TestEveryFieldIsInTheQueue(t *testing.T) {
 			_, err := f.Schedule(f.t.Context(), sdk.Item{
 				Lambda: "mail", Payload: []byte("p"), In: time.Hour, Priority: "high", Collection: "c", MaxAttempts: 3, Timeout: time.Minute,
 				BackoffMin: time.Second, BackoffMax: time.Minute, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+				Tags: map[string]string{"tenant": "acme"}, StartBefore: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC),
 			})
 			if err != nil {
 				t.Error(err)
@@ -214,7 +215,7 @@ func TestEveryFieldIsInTheQueue(t *testing.T) {
 		m := f.tasks()[0].Item.ProtoReflect()
 		for i := range m.Descriptor().Fields().Len() {
 			field := m.Descriptor().Fields().Get(i)
-			elsewhere := slices.Contains([]string{"due_micros", "delay_micros", "request_id", "key"}, string(field.Name()))
+			elsewhere := slices.Contains([]string{"due_micros", "delay_micros", "request_id", "key", "on_conflict"}, string(field.Name()))
 			if m.Has(field) == elsewhere {
 				t.Errorf("%s: there %v", field.Name(), m.Has(field))
 			}

@@ -181,6 +181,16 @@ func (m *model) ownerWrites(w *world, o int, out emit) {
 			}
 			return
 		}
+		if m.Expiring {
+			v := *w
+			t := t
+			t.state, t.by = ended, 0
+			v.task = t
+			v.end(t.life)
+			m.lazyDelete(&v, self.part, self.at, row.seq)
+			v.owners[o] = proc{}
+			out(&v, step{who: who, what: "puts the task row as expired"})
+		}
 		if m.Match {
 			m.pushes(w, t, who, out, func(v *world) { v.owners[o] = proc{} })
 		}
@@ -199,6 +209,12 @@ func (m *model) ownerWrites(w *world, o int, out emit) {
 		*self = proc{}
 		out(&v, step{who: who, what: "replaces the task row as cancelled, since that was wanted"})
 		return
+	}
+	if m.Expiring && w.task.attempt == 0 {
+		v := *w
+		m.ends(&v)
+		v.owners[o] = proc{}
+		out(&v, step{who: who, what: "replaces the task row as expired"})
 	}
 	v.armed, v.reread = 0, 0
 	v.task.state, v.task.by = enqueued, by

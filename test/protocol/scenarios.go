@@ -15,6 +15,21 @@ func Scenarios(long bool) []Scenario {
 			Left: budget{crashes: 1, cancels: 1, moves: 1},
 		},
 		{
+			Name:  "expiry: instead of a dispatch or of a second message, beside another owner and a worker",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 1, Places: 1, Expiring: true, Expires: true,
+			Left: budget{crashes: 1, losses: 1, resends: 1},
+		},
+		{
+			Name:  "expiry: a cancel and a repeated request",
+			Calls: []Call{{Kind: Far}, {Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 1, Expiring: true, Match: true,
+			Left: budget{crashes: 1, cancels: 1},
+		},
+		{
+			Name:  "expiry: a key",
+			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, AfterExpiry: 1}}, Parts: 1, Owners: 1, Workers: 1, Places: 1, Expiring: true, Expires: true,
+			Left: budget{crashes: 1},
+		},
+		{
 			Name:  "buffer: a late duplicate, a cancel, a move away",
 			Calls: []Call{{Kind: Far, AfterCall: 1}}, Buffered: true, Copies: 2, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
 			Left: budget{crashes: 1, cancels: 1, moves: 1},

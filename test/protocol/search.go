@@ -49,6 +49,7 @@ type Scenario struct {
 	Deliver          bool
 	Embedded         bool
 	Expires, Sweeps  bool
+	Expiring         bool // an owner may end a task that never started instead of its dispatch
 	Match            bool
 	Outside          bool     // hsc runs in a process that fires nothing
 	Prompt           bool     // Late is checked

@@ -12,9 +12,10 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
 
-const batchFields = "lambda, in, at, priority, collection, key, traceparent, payload"
+const batchFields = "lambda, in, at, start_before, priority, collection, key, tags, max_attempts, timeout, backoff, traceparent, payload"
 
 // batchLine is a line of a batch.
 type batchLine struct {
@@ -26,6 +27,12 @@ type batchLine struct {
 	Key         string          `json:"key"`
 	Traceparent string          `json:"traceparent"`
 	Payload     json.RawMessage `json:"payload"`
+
+	StartBefore string            `json:"start_before"`
+	MaxAttempts int               `json:"max_attempts"`
+	Timeout     string            `json:"timeout"`
+	Backoff     string            `json:"backoff"`
+	Tags        map[string]string `json:"tags"`
 }
 
 // parseLine reads a line. Its errors do not contain the number of the line.
@@ -51,6 +58,9 @@ func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 		return item, invalid(errors.New(`"lambda" is missing`))
 	}
 	if err := l.due(&item); err != nil {
+		return item, invalid(err)
+	}
+	if err := l.settings(&item); err != nil {
 		return item, invalid(err)
 	}
 	payload, err := l.payload()
@@ -79,7 +89,7 @@ func decodeLine(text []byte, l *batchLine) error {
 	field, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
 	switch {
 	case isType && wrongType.Field != "":
-		return fmt.Errorf("%q: want a string, have a JSON %s", wrongType.Field, wrongType.Value)
+		return fmt.Errorf("%q: want %s, have a JSON %s", wrongType.Field, wantOf(wrongType.Field), wrongType.Value)
 	case isType:
 		return fmt.Errorf("want a JSON object, have a JSON %s", wrongType.Value)
 	case isUnknown:
@@ -99,6 +109,41 @@ func (l *batchLine) due(item *sdk.Item) (err error) {
 	case l.At != nil:
 		if item.At, err = parseTime(*l.At); err != nil {
 			return fmt.Errorf(`"at": %w`, err)
+		}
+	}
+	return nil
+}
+
+// wantOf returns what a field has to be.
+func wantOf(field string) string {
+	switch field {
+	case "max_attempts":
+		return "a whole number"
+	case "tags":
+		return "an object of strings"
+	}
+	return "a string"
+}
+
+// settings sets what a task may have of its own, which else its lambda has. The server checks their bounds.
+func (l *batchLine) settings(item *sdk.Item) (err error) {
+	item.MaxAttempts, item.Tags = l.MaxAttempts, l.Tags
+	if l.MaxAttempts < 0 || l.MaxAttempts > task.AttemptsMax {
+		return fmt.Errorf(`"max_attempts": %d is out of range: want 1 to %d`, l.MaxAttempts, task.AttemptsMax)
+	}
+	if l.StartBefore != "" {
+		if item.StartBefore, err = parseTime(l.StartBefore); err != nil {
+			return fmt.Errorf(`"start_before": %w`, err)
+		}
+	}
+	if l.Timeout != "" {
+		if item.Timeout, err = parseDuration(l.Timeout); err != nil {
+			return fmt.Errorf(`"timeout": %w`, err)
+		}
+	}
+	if l.Backoff != "" {
+		if err := (rangeValue{&item.BackoffMin, &item.BackoffMax}).Set(l.Backoff); err != nil {
+			return fmt.Errorf(`"backoff": %w`, err)
 		}
 	}
 	return nil

@@ -183,6 +183,16 @@ func TestBadUsage(t *testing.T) {
 		{"schedule x --in", "needs an argument"},
 		{"schedule x --at tomorrow", "RFC 3339"},
 		{"schedule x --traceparent 00-1", "want the W3C form"},
+		{"schedule x --start-before soon", "--start-before: \"soon\" is not a time: want RFC 3339"},
+		{"schedule x --max-attempts 0", "want 1 to 1000"},
+		{"schedule x --timeout 1ms", "want 100ms to 30d"},
+		{"schedule x --backoff 5s", "want MIN..MAX"},
+		{"schedule x --tag tenant", "want NAME=VALUE"},
+		{"schedule x --tag a=1 --tag a=2", "tag \"a\" is given twice"},
+		{"schedule --batch - --tag a=1", "--tag does not go with --batch"},
+		{"lambda create x --poison-bound 1", "want 2 to 1000"},
+		{"lambda create x --start-within 0", "want 1ms to 365d"},
+		{"lambda update x --key-retention 1s", "want 1m to 1825d"},
 		{"schedule x --payload a --payload-file b", "--payload and --payload-file exclude each other"},
 		{"schedule --batch - --in 5s", "--in does not go with --batch"},
 		{"wait x --timeout soon", "want a duration"},
@@ -293,16 +303,17 @@ func TestLambdas(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	o := s.object("lambda", "create", "a", "--priorities", "high, low", "--shards", "2", "--max-attempts", "3",
-		"--timeout", "5s", "--backoff", "1s..2m", "--retention", "2d")
+		"--timeout", "5s", "--backoff", "1s..2m", "--retention", "2d", "--key-retention", "1d", "--poison-bound", "5", "--start-within", "30s")
 	delete(o, "created")
 	want := map[string]any{
 		"name": "a", "mode": "managed", "priorities": []any{"high", "low"}, "shards": 2., "max_attempts": 3., "timeout_ms": 5000.,
-		"backoff_min_ms": 1000., "backoff_max_ms": 120000., "retention_ms": 172800000., "deleting": false, "registered": false, "withdrawn": false, "existed": false,
+		"backoff_min_ms": 1000., "backoff_max_ms": 120000., "retention_ms": 172800000., "key_retention_ms": 86400000., "poison_bound": 5., "start_within_ms": 30000., "deleting": false, "registered": false, "withdrawn": false, "existed": false,
 	}
 	if fmt.Sprint(o) != fmt.Sprint(want) {
 		t.Errorf("created %v, want %v", o, want)
 	}
-	again := []string{"lambda", "create", "a", "--priorities", "high,low", "--shards", "2", "--max-attempts", "3", "--timeout", "5s", "--backoff", "1s..2m", "--retention", "48h"}
+	again := []string{"lambda", "create", "a", "--priorities", "high,low", "--shards", "2", "--max-attempts", "3", "--timeout", "5s", "--backoff", "1s..2m", "--retention", "48h",
+		"--key-retention", "24h", "--poison-bound", "5", "--start-within", "30s"}
 	if o := s.object(again...); o["existed"] != true {
 		t.Errorf("the same again: %v", o)
 	}
@@ -312,6 +323,14 @@ func TestLambdas(t *testing.T) {
 	s.do("lambda", "get", "nope").check(t, "get nope", 1, "nope")
 	if o := s.object("lambda", "update", "a", "--max-attempts", "4"); o["max_attempts"] != 4. || o["timeout_ms"] != 5000. {
 		t.Errorf("updated %v", o)
+	}
+	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "poison bound   5") || !strings.Contains(text, "start within   30s") ||
+		!strings.Contains(text, "key retention  1d") {
+		t.Error(text)
+	}
+	o = s.object("lambda", "update", "a", "--start-within", "never", "--key-retention", "retention", "--poison-bound", "2")
+	if _, set := o["start_within_ms"]; set || o["key_retention_ms"] != o["retention_ms"] || o["poison_bound"] != 2. {
+		t.Errorf("unset %v", o)
 	}
 	if o := s.object("lambda", "update", "a", "--shards", "8"); o["shards"] != 8. || o["shards_from"] == nil || o["max_attempts"] != 4. {
 		t.Errorf("grown %v", o)
@@ -341,7 +360,8 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "a")
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	in := []string{"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada", "--traceparent", trace}
+	in := []string{"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada", "--traceparent", trace,
+		"--start-before", "2100-01-01T00:00:00Z", "--max-attempts", "4", "--timeout", "9s", "--backoff", "2s..3s", "--tag", "tenant=acme", "--tag", "empty="}
 	first := s.object(in...)
 	id, isText := first["id"].(string)
 	if !isText || id == "" || first["duplicate"] != false {
@@ -357,11 +377,20 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	o := s.object("get", id, "--payload")
 	for field, want := range map[string]any{
 		"id": id, "lambda": "a", "state": "scheduled", "priority": "high", "collection": "c", "key": "k", "payload": "Ada", "payload_bytes": 3., "traceparent": trace,
-		"attempt": 0., "failures": 0., "max_attempts": 10., "worker_lost": 0., "suspect": false, "cancel_requested": false, "due": first["due"],
+		"start_before": "2100-01-01T00:00:00.000000Z", "attempt": 0., "failures": 0., "max_attempts": 4., "worker_lost": 0., "suspect": false, "cancel_requested": false, "due": first["due"],
 	} {
 		if o[field] != want {
 			t.Errorf("%s is %v, want %v", field, o[field], want)
 		}
+	}
+	if tags := fmt.Sprint(o["tags"]); tags != "map[empty: tenant:acme]" {
+		t.Errorf("tags %s", tags)
+	}
+	if text := s.must("get", id); !strings.Contains(text, "empty= tenant=acme") || !strings.Contains(text, "start before  2100-01-01T00:00:00.000000Z") {
+		t.Error(text)
+	}
+	if text := s.must("list", "--lambda", "a"); !strings.Contains(text, id+"  empty= tenant=acme\n") && !strings.HasSuffix(text, id+"  empty= tenant=acme") {
+		t.Error(text)
 	}
 	if _, found := o["started"]; found {
 		t.Error("a task that has not started has a start")
@@ -525,6 +554,36 @@ func TestLargeBatchStaysInOrder(t *testing.T) {
 	}
 	if all := s.objects("list", "--lambda", "a", "--limit", "7"); len(all) != 7 {
 		t.Errorf("%d tasks listed with a limit of 7", len(all))
+	}
+}
+
+func TestResultsAreShown(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a")
+	s.serve("a", func(_ context.Context, t *sdk.Task[[]byte]) error {
+		switch {
+		case t.Tags["as"] == "json":
+			t.SetResult(map[string]any{"sum": 42, "of": []int{40, 2}})
+		case t.Tags["as"] == "bytes":
+			t.SetResult([]byte("a\xff"))
+		}
+		return nil
+	})
+	inJSON, inBytes, none := s.must("schedule", "a", "--tag", "as=json"), s.must("schedule", "a", "--tag", "as=bytes"), s.must("schedule", "a")
+	want := inJSON + ` success {"of":[40,2],"sum":42}` + "\n" + inBytes + " success (base64) Yf8=\n" + none + " success"
+	if got := s.must("wait", inJSON, inBytes, none); got != want {
+		t.Errorf("wait: %s\nwant: %s", got, want)
+	}
+	all := s.objects("wait", inJSON, inBytes, none)
+	if got := fmt.Sprint(all[0]["result"], all[0]["result_bytes"], all[1]["result_base64"], all[1]["result"], all[2]["result"]); got != "map[of:[40 2] sum:42] 22Yf8=<nil> <nil>" {
+		t.Errorf("wait in JSON: %s", got)
+	}
+	if text := s.must("get", inJSON); !strings.Contains(text, `{"of":[40,2],"sum":42}`) {
+		t.Error(text)
+	}
+	if all := s.objects("list", "--lambda", "a", "--state", "success"); len(all) != 3 || all[0]["result"] != nil {
+		t.Errorf("listed %v", all)
 	}
 }
 

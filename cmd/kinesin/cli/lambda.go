@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -33,21 +34,35 @@ type lambdaObject struct {
 	BackoffMinMS float64  `json:"backoff_min_ms,omitempty"`
 	BackoffMaxMS float64  `json:"backoff_max_ms,omitempty"`
 	RetentionMS  float64  `json:"retention_ms"`
-	Created      string   `json:"created,omitempty"`
-	Deleting     bool     `json:"deleting"`
-	Registered   bool     `json:"registered"`
-	Withdrawn    bool     `json:"withdrawn"`
-	Refused      string   `json:"registration_refused,omitempty"`
-	Existed      *bool    `json:"existed,omitempty"` // create only
+
+	KeyRetentionMS float64 `json:"key_retention_ms"`
+	PoisonBound    int     `json:"poison_bound,omitempty"`    // not for mode deliver
+	StartWithinMS  float64 `json:"start_within_ms,omitempty"` // if it is set
+
+	Created    string `json:"created,omitempty"`
+	Deleting   bool   `json:"deleting"`
+	Registered bool   `json:"registered"`
+	Withdrawn  bool   `json:"withdrawn"`
+	Refused    string `json:"registration_refused,omitempty"`
+	Existed    *bool  `json:"existed,omitempty"` // create only
 }
 
 func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 	return lambdaObject{
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
+		KeyRetentionMS: millis(cmp.Or(l.KeyRetention, l.Retention)), PoisonBound: poisonBound(l), StartWithinMS: millis(l.StartWithin),
 		Created: timeText(l.Created), ShardsFrom: timeText(l.ShardsFrom), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
 		Refused: l.RegistrationRefused,
 	}
+}
+
+// poisonBound returns how many losses in a row make a task dead; 0 for mode deliver.
+func poisonBound(l *sdk.LambdaInfo) int {
+	if l.Mode == sdk.ModeDeliver {
+		return 0
+	}
+	return cmp.Or(l.PoisonBound, task.PoisonBoundDefault)
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
@@ -68,8 +83,13 @@ func (a *app) printLambda(l *sdk.LambdaInfo, existed *bool) error {
 		t.row("max attempts", strconv.Itoa(l.MaxAttempts))
 		t.row("timeout", formatDuration(l.Timeout))
 		t.row("backoff", formatRange(l.BackoffMin, l.BackoffMax))
+		t.row("poison bound", strconv.Itoa(poisonBound(l)))
+	}
+	if l.StartWithin > 0 {
+		t.row("start within", formatDuration(l.StartWithin))
 	}
 	t.row("retention", formatDuration(l.Retention))
+	t.row("key retention", formatDuration(cmp.Or(l.KeyRetention, l.Retention)))
 	t.row("created", timeText(l.Created))
 	t.fact("registered", registeredText(l))
 	if l.Deleting {
@@ -106,6 +126,12 @@ func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
 	f.Var(durationValue{&l.Timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "how long one attempt may take; "+formatDuration(task.TimeoutDefault)+" when not set")
 	f.Var(rangeValue{&l.BackoffMin, &l.BackoffMax}, "backoff", "shortest and longest pause before a retry; "+
 		formatRange(task.BackoffMinDefault, task.BackoffMaxDefault)+" when not set")
+	f.Var(intValue{&l.PoisonBound, task.PoisonBoundMin, task.PoisonBoundMax}, "poison-bound", fmt.Sprintf(
+		"how many attempts in a row may be lost with their workers before a task is dead; %d when not set", task.PoisonBoundDefault))
+	f.Var(neverValue{durationValue{&l.StartWithin, task.StartWithinMin, task.StartWithinMax}, "never"}, "start-within",
+		"how long after its due time a task expires that has not started, or never; never when not set")
+	f.Var(neverValue{durationValue{&l.KeyRetention, task.RetentionMin, task.RetentionMax}, "retention"}, "key-retention",
+		"how long a key is held after its task ended in success or delivered, or the word retention; the retention when not set")
 	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
 }
 

@@ -13,11 +13,11 @@ import (
 func TestHowALambdaIsRegistered(t *testing.T) {
 	t.Parallel()
 	for want, l := range map[string]sdk.LambdaInfo{
-		"":                           {Name: "mail"},
-		"registered    by Terraform": {Name: "mail", Registered: true},
-		"registered    withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
-		"registered    by Terraform, refused: it is torn": {Name: "mail", Registered: true, RegistrationRefused: "it is torn"},
-		"registered    not yet, refused: it is torn":      {Name: "mail", RegistrationRefused: "it is torn"},
+		"":                            {Name: "mail"},
+		"registered     by Terraform": {Name: "mail", Registered: true},
+		"registered     withdrawn: deleted when its tasks have ended; restore the module call, or kinesin lambda delete mail --drop": {Name: "mail", Registered: true, Withdrawn: true},
+		"registered     by Terraform, refused: it is torn":                                                                           {Name: "mail", Registered: true, RegistrationRefused: "it is torn"},
+		"registered     not yet, refused: it is torn":                                                                                {Name: "mail", RegistrationRefused: "it is torn"},
 	} {
 		var text bytes.Buffer
 		if err := (&app{Process: Process{Stdout: &text}}).printLambda(&l, nil); err != nil {

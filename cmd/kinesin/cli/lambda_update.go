@@ -4,12 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// changeable are the flags of lambda update.
+var changeable = []string{ //nolint:gochecknoglobals // a table
+	"max-attempts", "timeout", "backoff", "retention", "key-retention", "poison-bound", "start-within", "shards",
+}
 
 func (a *app) lambdaUpdateCommand() *cobra.Command {
 	var l sdk.LambdaInfo
@@ -39,8 +45,8 @@ are fixed at creation.`,
 				return usagef("--%s is fixed at creation: create another lambda, or delete this one first", name)
 			}
 		}
-		if !slices.ContainsFunc([]string{"max-attempts", "timeout", "backoff", "retention", "shards"}, f.Changed) {
-			return usagef("nothing to change: want any of --max-attempts, --timeout, --backoff, --retention, --shards")
+		if !slices.ContainsFunc(changeable, f.Changed) {
+			return usagef("nothing to change: want any of --%s", strings.Join(changeable, ", --"))
 		}
 		l.Name = args[0]
 		if err := checkLambda(&l); err != nil {

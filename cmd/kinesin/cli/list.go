@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -84,7 +85,7 @@ func listTable(w io.Writer) func(*sdk.TaskInfo) error {
 		if !t.Started.IsZero() {
 			started, late = t.Started.Format(listTime), latenessText(t.Lateness())
 		}
-		_, err := fmt.Fprintf(w, columns, t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), t.ID)
+		_, err := fmt.Fprintf(w, columns, t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
 		return err
 	}
 }

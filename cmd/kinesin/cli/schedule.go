@@ -27,6 +27,13 @@ type scheduleFlags struct {
 	traceparent               string
 	batch                     string
 	onConflict                string
+
+	startBefore string
+	maxAttempts int
+	timeout     time.Duration
+	backoffMin  time.Duration
+	backoffMax  time.Duration
+	tags        map[string]string
 }
 
 type scheduledObject struct {
@@ -47,10 +54,12 @@ func (a *app) scheduleCommand() *cobra.Command {
 
 Without --in and --at it is due now; a time in the past means now too.
 
---batch reads a JSON object from each line, with "lambda", "in" or "at", "priority", "collection", "key", "traceparent" and
-"payload" (a string is used unchanged, any other value as its JSON text). LAMBDA is the default for lines without "lambda". It
-prints a result for each line, in order: the id, or "error: line N: …". Exit 1 when any line failed; the others are scheduled.`,
+--batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key", "tags"
+(an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used unchanged, any other value as its
+JSON text). LAMBDA is the default for lines without "lambda". It prints a result for each line, in order: the id, or "error: line N:
+…". Exit 1 when any line failed; the others are scheduled.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
+  kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
   echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
 		Args: cobra.MaximumNArgs(1),
@@ -77,6 +86,11 @@ func (s *scheduleFlags) add(f *pflag.FlagSet) {
 		"what to do if a task holds the key: keep it, replace its payload and time, or reject")
 	f.StringVar(&s.payload, "payload", "", "payload `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
+	f.StringVar(&s.startBefore, "start-before", "", "the task ends as expired if it has not started by this `TIME`, RFC 3339")
+	f.Var(intValue{&s.maxAttempts, 1, task.AttemptsMax}, "max-attempts", "how many attempts may fail before the task is dead; that of the lambda when not set")
+	f.Var(durationValue{&s.timeout, task.TimeoutMin, task.TimeoutMax}, "timeout", "how long one attempt may take; that of the lambda when not set")
+	f.Var(rangeValue{&s.backoffMin, &s.backoffMax}, "backoff", "shortest and longest pause before a retry; that of the lambda when not set")
+	f.Var(tagsValue{&s.tags}, "tag", fmt.Sprintf("a tag of the task, `NAME=VALUE`; may be repeated, at most %d", task.TagsMax))
 	f.StringVar(&s.traceparent, "traceparent", "", "W3C trace context of the caller, passed on to the handler or the consumer")
 	f.StringVar(&s.batch, "batch", "", "schedule the tasks in a `FILE` of JSON lines, - for stdin")
 }
@@ -106,7 +120,8 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
 	item := sdk.Item{
 		Lambda: lambda, Priority: s.priority, Collection: s.collection, Key: s.key, Payload: []byte(s.payload), Traceparent: s.traceparent,
-		OnConflict: sdk.Conflict(s.onConflict),
+		OnConflict:  sdk.Conflict(s.onConflict),
+		MaxAttempts: s.maxAttempts, Timeout: s.timeout, BackoffMin: s.backoffMin, BackoffMax: s.backoffMax, Tags: s.tags,
 	}
 	if f.Changed("on-conflict") && s.key == "" {
 		return item, usagef("--on-conflict is for a task with --key")
@@ -130,6 +145,13 @@ func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) 
 			return item, usagef("--at: %v", err)
 		}
 		item.At = at
+	}
+	if f.Changed("start-before") {
+		before, err := parseTime(s.startBefore)
+		if err != nil {
+			return item, usagef("--start-before: %v", err)
+		}
+		item.StartBefore = before
 	}
 	return item, nil
 }

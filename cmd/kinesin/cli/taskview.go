@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -16,32 +18,37 @@ const jsonTime = "2006-01-02T15:04:05.000000Z07:00"
 
 // taskObject is a task in JSON. docs/cli.md documents the fields; unset ones are omitted.
 type taskObject struct {
-	ID              string          `json:"id"`
-	Lambda          string          `json:"lambda"`
-	State           sdk.State       `json:"state"`
-	Priority        string          `json:"priority"`
-	Collection      string          `json:"collection,omitempty"`
-	Key             string          `json:"key,omitempty"`
-	Due             string          `json:"due"`
-	Created         string          `json:"created,omitempty"`
-	Enqueued        string          `json:"enqueued,omitempty"`
-	Started         string          `json:"started,omitempty"`
-	Ended           string          `json:"ended,omitempty"`
-	Next            string          `json:"next,omitempty"`
-	LatenessMS      *float64        `json:"lateness_ms,omitempty"`
-	Attempt         int             `json:"attempt"`
-	Failures        int             `json:"failures"`
-	MaxAttempts     int             `json:"max_attempts"`
-	WorkerLost      int             `json:"worker_lost"`
-	Suspect         bool            `json:"suspect"`
-	CancelRequested bool            `json:"cancel_requested"`
-	Worker          string          `json:"worker,omitempty"`
-	Seq             uint64          `json:"seq,omitempty"`
-	Traceparent     string          `json:"traceparent,omitempty"`
-	PayloadBytes    int64           `json:"payload_bytes"`
-	Payload         *string         `json:"payload,omitempty"`
-	PayloadBase64   string          `json:"payload_base64,omitempty"`
-	Attempts        []attemptObject `json:"attempts"`
+	ID              string            `json:"id"`
+	Lambda          string            `json:"lambda"`
+	State           sdk.State         `json:"state"`
+	Priority        string            `json:"priority"`
+	Collection      string            `json:"collection,omitempty"`
+	Key             string            `json:"key,omitempty"`
+	Due             string            `json:"due"`
+	Created         string            `json:"created,omitempty"`
+	Enqueued        string            `json:"enqueued,omitempty"`
+	Started         string            `json:"started,omitempty"`
+	Ended           string            `json:"ended,omitempty"`
+	Next            string            `json:"next,omitempty"`
+	LatenessMS      *float64          `json:"lateness_ms,omitempty"`
+	Attempt         int               `json:"attempt"`
+	Failures        int               `json:"failures"`
+	MaxAttempts     int               `json:"max_attempts"`
+	WorkerLost      int               `json:"worker_lost"`
+	Suspect         bool              `json:"suspect"`
+	CancelRequested bool              `json:"cancel_requested"`
+	Worker          string            `json:"worker,omitempty"`
+	Seq             uint64            `json:"seq,omitempty"`
+	Traceparent     string            `json:"traceparent,omitempty"`
+	Tags            map[string]string `json:"tags,omitempty"`
+	StartBefore     string            `json:"start_before,omitempty"`
+	PayloadBytes    int64             `json:"payload_bytes"`
+	Payload         *string           `json:"payload,omitempty"`
+	PayloadBase64   string            `json:"payload_base64,omitempty"`
+	ResultBytes     int64             `json:"result_bytes,omitempty"`
+	Result          json.RawMessage   `json:"result,omitempty"` // one that is JSON
+	ResultBase64    string            `json:"result_base64,omitempty"`
+	Attempts        []attemptObject   `json:"attempts"`
 }
 
 type attemptObject struct {
@@ -65,7 +72,13 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 		Due: timeText(t.Due), Created: timeText(t.Created), Enqueued: timeText(t.Enqueued), Started: timeText(t.Started),
 		Ended: timeText(t.Ended), Attempt: t.Attempt, Failures: t.Failures,
 		MaxAttempts: t.MaxAttempts, WorkerLost: t.WorkerLost, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
-		Worker: t.Worker, Seq: t.Seq, Traceparent: t.Traceparent, PayloadBytes: t.PayloadBytes, Attempts: make([]attemptObject, len(t.Attempts)),
+		Worker: t.Worker, Seq: t.Seq, Traceparent: t.Traceparent, PayloadBytes: t.PayloadBytes, ResultBytes: t.ResultBytes,
+		Tags: t.Tags, StartBefore: timeText(t.StartBefore), Attempts: make([]attemptObject, len(t.Attempts)),
+	}
+	if json.Valid(t.Result) {
+		o.Result = t.Result
+	} else if len(t.Result) > 0 {
+		o.ResultBase64 = base64.StdEncoding.EncodeToString(t.Result)
 	}
 	if !t.State.IsEnd() {
 		o.Next = timeText(t.Next)
@@ -115,7 +128,9 @@ func printTask(w io.Writer, o *taskObject) error {
 	t.fact("priority", o.Priority)
 	t.fact("collection", o.Collection)
 	t.fact("key", o.Key)
+	t.fact("tags", tagsText(o.Tags))
 	t.fact("due", o.Due)
+	t.fact("start before", o.StartBefore)
 	t.fact("created", o.Created)
 	t.fact("enqueued", o.Enqueued)
 	t.fact("started", o.Started)
@@ -134,6 +149,7 @@ func printTask(w io.Writer, o *taskObject) error {
 	if o.PayloadBytes > 0 || o.MaxAttempts > 0 && o.State != sdk.StateAccepted { // without a row it is unknown
 		t.fact("payload", fmt.Sprintf("%d bytes", o.PayloadBytes))
 	}
+	t.fact("result", o.resultText())
 	for _, a := range o.Attempts {
 		t.fact(fmt.Sprintf("attempt %d", a.Attempt), a.text())
 	}
@@ -153,6 +169,21 @@ func (o *taskObject) printPayload(w io.Writer) error {
 		return err
 	}
 	return nil
+}
+
+// resultText returns a result in one line: its JSON, or base64 of what is none.
+func (o *taskObject) resultText() string {
+	switch {
+	case o.Result != nil:
+		var line bytes.Buffer
+		_ = json.Compact(&line, o.Result) // it is valid
+		return line.String()
+	case o.ResultBase64 != "":
+		return "(base64) " + o.ResultBase64
+	case o.ResultBytes > 0:
+		return fmt.Sprintf("%d bytes", o.ResultBytes)
+	}
+	return ""
 }
 
 func (o *taskObject) stateText() string {

@@ -2,12 +2,15 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const durationWant = "want a duration such as 90s, 5m, 1h30m, 3d or 2w"
@@ -210,4 +213,63 @@ func (v choiceValue) Set(text string) error {
 	}
 	last := len(v.choices) - 1
 	return fmt.Errorf("%q is unknown: want %s or %s", text, strings.Join(v.choices[:last], ", "), v.choices[last])
+}
+
+// tagsValue is a flag with a tag, NAME=VALUE, that may be repeated.
+type tagsValue struct{ tags *map[string]string }
+
+func (v tagsValue) String() string {
+	if v.tags == nil {
+		return ""
+	}
+	return tagsText(*v.tags)
+}
+
+func (tagsValue) Type() string { return "tag" }
+
+func (v tagsValue) Set(text string) error {
+	name, value, found := strings.Cut(text, "=")
+	if !found {
+		return fmt.Errorf("%q is not a tag: want NAME=VALUE", text)
+	}
+	if _, twice := (*v.tags)[name]; twice {
+		return fmt.Errorf("tag %q is given twice", name)
+	}
+	tags := map[string]string{name: value}
+	maps.Copy(tags, *v.tags)
+	if _, err := task.TagsOf(tags); err != nil {
+		return err
+	}
+	*v.tags = tags
+	return nil
+}
+
+// tagsText returns tags in order of their names.
+func tagsText(tags map[string]string) string {
+	all := make([]string, 0, len(tags))
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		all = append(all, name+"="+tags[name])
+	}
+	return strings.Join(all, " ")
+}
+
+// neverValue is a flag with a duration or a word for none, which becomes a negative duration.
+type neverValue struct {
+	durationValue
+	word string
+}
+
+func (v neverValue) String() string {
+	if v.d != nil && *v.d < 0 {
+		return v.word
+	}
+	return v.durationValue.String()
+}
+
+func (v neverValue) Set(text string) error {
+	if text == v.word {
+		*v.d = -1 * time.Microsecond
+		return nil
+	}
+	return v.durationValue.Set(text)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,8 @@ func (a *app) waitCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "wait ID… | --lambda L --key K [--timeout D]",
 		Short: "Wait until tasks have ended",
-		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order; with -o json, the same as get.
+		Long: `Waits until all tasks have ended, then prints "ID STATE" for each, in order, and the result if the handler gave one; with -o json,
+the same as get.
 
 Exit 0 when all tasks ended as success or delivered. Exit 1 when one ended otherwise, when there is no task with an ID, and on a
 timeout, after printing the latest states. A restart of the server does not interrupt it.`,
@@ -54,7 +56,10 @@ func (a *app) printStates(ids []string, all []sdk.GetResult) error {
 	}
 	out := a.results(len(ids) > 1)
 	for i := range all {
-		state := func() error { return a.printLine(ids[i] + " " + all[i].Task.State.String()) }
+		o := objectOf(&all[i].Task)
+		state := func() error {
+			return a.printLine(strings.TrimRight(ids[i]+" "+o.State.String()+" "+o.resultText(), " "))
+		}
 		if err := out.add(ids[i], all[i].Err, nil, state); err != nil {
 			return err
 		}

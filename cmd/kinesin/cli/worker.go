@@ -71,6 +71,7 @@ CMD gets the payload on stdin and these variables:
   KINESIN_DUE        due time, RFC 3339 with milliseconds
   KINESIN_DEADLINE   when this attempt times out
   KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
+  KINESIN_TAGS       the task's tags as a JSON object, if it has any
   KINESIN_WORKER     the id of this worker's lease
   KINESIN_SERVER     the server, so that CMD can schedule tasks; also KINESIN_TLS_CA_FILE if this worker has it
 
@@ -248,7 +249,7 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	facts := &executor.Task{
 		ID: string(t.ID), Lambda: t.Lambda, Priority: t.Priority, Collection: t.Collection, Key: t.Key,
 		Attempt: t.Attempt, Failures: t.Failures, Due: t.Due, Payload: t.Payload,
-		Traceparent: t.Traceparent,
+		Traceparent: t.Traceparent, Tags: t.Tags,
 	}
 	facts.Deadline, _ = ctx.Deadline()
 	if worker := c.worker.Load(); worker != nil {

@@ -7,6 +7,7 @@ package executor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,7 @@ type Task struct {
 	Deadline                                      time.Time // zero: none
 	Payload                                       []byte
 	Traceparent                                   string // empty: none
+	Tags                                          map[string]string
 }
 
 // ExitError says how a command failed.
@@ -235,6 +237,10 @@ func (t *Task) env() []string {
 	}
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)
+	}
+	if len(t.Tags) > 0 { // their names are no names of variables
+		tags, _ := json.Marshal(t.Tags) // strings never fail
+		add("TAGS", string(tags))
 	}
 	return env
 }

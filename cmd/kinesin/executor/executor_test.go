@@ -89,7 +89,7 @@ func TestCommandSeesItsTask(t *testing.T) {
 	err := h.Run(t.Context(), &executor.Task{
 		ID: "k1abc", Lambda: "greet", Priority: "high", Collection: "c", Key: "k", Worker: "w",
 		Attempt: 3, Failures: 2, Due: time.UnixMilli(1234), Deadline: time.UnixMilli(5678), Payload: []byte("Ada"),
-		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+		Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Tags: map[string]string{"tenant": "acme", "a.b": ""},
 	})
 	want := `Ada
 KINESIN_ATTEMPT=3
@@ -101,6 +101,7 @@ KINESIN_KEY=k
 KINESIN_LAMBDA=greet
 KINESIN_PRIORITY=high
 KINESIN_SERVER=http://127.0.0.1:7070
+KINESIN_TAGS={"a.b":"","tenant":"acme"}
 KINESIN_TASK_ID=k1abc
 KINESIN_TRACEPARENT=00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
 KINESIN_WORKER=w

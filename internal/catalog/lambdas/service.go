@@ -25,6 +25,7 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err := svc.refresh(ctx); err != nil {
 		return nil, err
 	}
+	want.KeyRetention, want.StartWithin = max(want.KeyRetention, 0), max(want.StartWithin, 0)
 	want = svc.Catalog.WithDefaults(want)
 	if have, err := svc.Catalog.Lambda(want.Name); err != nil || mayProvision(have, want) {
 		if err := svc.provision(ctx, want); err != nil {
@@ -135,8 +136,8 @@ func (svc *Service) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasReq
 	return response, nil
 }
 
-// UpdateLambda changes attempts, timeout, backoff, retention, and shards, which only grow. Zero fields stay
-// as they are.
+// UpdateLambda changes attempts, timeout, backoff, retention, the bounds of keys, losses and starts, and
+// shards, which only grow. Zero fields stay as they are; a negative key retention or start within is unset.
 func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLambdaRequest) (_ *kinesinv1.UpdateLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	want, err := lambdaOf(request.Lambda)
@@ -175,9 +176,9 @@ func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
 	l.BackoffMin = cmp.Or(want.BackoffMin, l.BackoffMin)
 	l.BackoffMax = cmp.Or(want.BackoffMax, l.BackoffMax)
 	l.Retention = cmp.Or(want.Retention, l.Retention)
-	l.KeyRetention = cmp.Or(want.KeyRetention, l.KeyRetention)
+	l.KeyRetention = max(cmp.Or(want.KeyRetention, l.KeyRetention), 0) // negative: none of its own any more
 	l.PoisonBound = cmp.Or(want.PoisonBound, l.PoisonBound)
-	l.StartWithin = cmp.Or(want.StartWithin, l.StartWithin)
+	l.StartWithin = max(cmp.Or(want.StartWithin, l.StartWithin), 0)
 	return nil
 }
 

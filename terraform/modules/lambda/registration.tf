@@ -17,6 +17,10 @@ locals {
       backoff_min_us = var.backoff_seconds == null ? null : floor(var.backoff_seconds.min * 1000000)
       backoff_max_us = var.backoff_seconds == null ? null : floor(var.backoff_seconds.max * 1000000)
       retention_us   = var.retention_seconds == null ? null : floor(var.retention_seconds * 1000000)
+
+      key_retention_us = var.key_retention_seconds == null ? null : floor(var.key_retention_seconds * 1000000)
+      poison_bound     = var.poison_bound
+      start_within_us  = var.start_within_seconds == null ? null : floor(var.start_within_seconds * 1000000)
     } : name => value if value != null
   }
 

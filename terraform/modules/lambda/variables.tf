@@ -145,6 +145,39 @@ variable "retention_seconds" {
   }
 }
 
+variable "key_retention_seconds" {
+  description = "How long an idempotency key is held after its task ended in success or delivered, a minute to five years (157680000); retention_seconds when null."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.key_retention_seconds == null ? true : var.key_retention_seconds >= 60 && var.key_retention_seconds <= 157680000
+    error_message = "Want a key_retention_seconds of 60 (a minute) to 157680000 (five years)."
+  }
+}
+
+variable "poison_bound" {
+  description = "How many attempts in a row may be lost with their workers before a task is a dead letter, 2 to 1000; 3 when null. Raise it where workers are taken away often, as spot nodes are. Not for mode deliver."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.poison_bound == null ? true : var.mode == "managed" && var.poison_bound >= 2 && var.poison_bound <= 1000 && floor(var.poison_bound) == var.poison_bound
+    error_message = "Want a poison_bound of 2 to 1000, a whole number, and none for mode deliver."
+  }
+}
+
+variable "start_within_seconds" {
+  description = "How long after its due time a task expires that has not started, 1 ms to 365 days; never when null. Not for mode deliver."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.start_within_seconds == null ? true : var.mode == "managed" && var.start_within_seconds >= 0.001 && var.start_within_seconds <= 31536000
+    error_message = "Want a start_within_seconds of 0.001 to 31536000 (365 days), and none for mode deliver."
+  }
+}
+
 variable "consumer_visibility_timeout_seconds" {
   description = "For how long SQS hides a message that a consumer received and has not deleted, 0 to 43200. Only for mode deliver: the queues of managed lambdas have what the servers need, 30 s."
   type        = number

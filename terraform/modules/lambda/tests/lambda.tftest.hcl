@@ -156,6 +156,31 @@ run "retention" {
   expect_failures = [var.retention_seconds]
 }
 
+run "settings" {
+  command = plan
+
+  variables {
+    key_retention_seconds = 3600
+    poison_bound          = 5
+    start_within_seconds  = 1.5
+  }
+
+  assert {
+    condition     = local.registration.key_retention_us == 3600000000 && local.registration.poison_bound == 5 && local.registration.start_within_us == 1500000
+    error_message = "The registration has other settings."
+  }
+}
+
+run "poison_bound" {
+  command = plan
+
+  variables {
+    poison_bound = 1
+  }
+
+  expect_failures = [var.poison_bound]
+}
+
 run "name" {
   command = plan
 

@@ -1,0 +1,73 @@
+package inbound_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A task has its own StartBefore, or else that of its lambda.
+func TestWhenATaskExpires(t *testing.T) {
+	run(t, func(f *fixture) {
+		own := with(in(time.Minute), func(i *item) { i.StartBeforeMicros = int64(start.Add(time.Hour)) })
+		for _, within := range []time.Duration{0, 5 * time.Second} {
+			if within > 0 {
+				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithinMicros: within.Microseconds()}}
+				if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var ofLambda task.Instant
+			if within > 0 {
+				ofLambda = start.Add(time.Minute + within)
+			}
+			keyed := with(in(time.Minute), func(i *item) { i.Key = within.String() })
+			for i, want := range []task.Instant{start.Add(time.Hour), ofLambda, ofLambda} {
+				id := f.accept([]*item{own, in(time.Minute), keyed}[i])
+				if got := f.get(id).Task; got.GetStartBeforeMicros() != int64(want) {
+					t.Errorf("start within %v, task %d: start before %v, want %v", within, i, task.Instant(got.GetStartBeforeMicros()).Sub(start), want.Sub(start))
+				}
+			}
+		}
+	})
+}
+
+// The wake-up of a task that goes to its queue at once is no later than its expiry.
+func TestANearTaskWakesWhenItExpires(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(with(in(time.Second), func(i *item) { i.StartBeforeMicros = int64(start.Add(2 * time.Second)) }))
+		if row := f.row(id); row.State != task.Enqueued || row.Wake != start.Add(2*time.Second) {
+			t.Errorf("%s, wakes after %v", row.State, row.Wake.Sub(start))
+		}
+	})
+}
+
+// The buffer is emptied when it is too late to start a task: the scheduler, which finds its wake-up row, ends
+// it.
+func TestATaskThatComesOutOfTheBufferTooLateIsStoredForItsEnd(t *testing.T) {
+	runBuffered(t, nil, func(b *buffered) {
+		ids := b.accepted(with(in(time.Minute), func(i *item) {
+			i.StartBeforeMicros, i.Tags = int64(start.Add(2*time.Minute)), map[string]string{"tenant": "acme"}
+		}))
+		b.advance(3 * time.Minute)
+		b.drain(time.Second)
+		rows := b.waitingRows()
+		if len(rows) != 1 || b.messages() != 0 || len(b.aside) != 0 {
+			t.Fatalf("%d wake-up rows, %d messages, rejected %v; want one row", len(rows), b.messages(), b.aside)
+		}
+		if want := []task.Tag{{Name: "tenant", Value: "acme"}}; rows[0].StartBefore != start.Add(2*time.Minute) || len(rows[0].Tags) != 1 || rows[0].Tags[0] != want[0] {
+			t.Errorf("out of the buffer came %+v", rows[0])
+		}
+		ended, _, err := rows[0].Apply(task.Event{Kind: task.Enqueue}, b.clock.Now(), task.Policy{Retention: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.apply(store.EndWaiting(ended, &rows[0])...)
+		if got := b.get(ids[0]).Task.GetState(); got != task.Expired.String() {
+			t.Errorf("state %s", got)
+		}
+	})
+}
