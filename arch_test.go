@@ -109,8 +109,9 @@ var table = []row{
 
 	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
 	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
+	{name: "internal/where", may: []string{"task"}},
 	{
-		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"}),
+		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gather", "internal/refusal", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
 	{name: "inbound/buffer"},
