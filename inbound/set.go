@@ -36,6 +36,8 @@ type Selection struct {
 	Live, Ended bool
 	// EndedBy leaves out what ended later; 0: nothing.
 	EndedBy task.Instant
+
+	oneShard bool // of each lambda and priority, for estimates
 }
 
 // Row is a task of a set as it was found, for the calls that change it.
@@ -242,6 +244,9 @@ func (s *Selection) partitions(c *catalog.Catalog, states []task.State) (all []t
 			continue
 		}
 		for _, p := range l.Partitions() {
+			if s.oneShard && p.Shard > 0 {
+				continue
+			}
 			if s.Filter.CanBe(l.Name, l.Priorities[p.Priority], states...) {
 				all = append(all, p)
 			}

@@ -20,7 +20,7 @@ type AuditConfig struct {
 
 // newGuard makes what checks and records calls.
 func (n *Node) newGuard(c *Config) *guard.Guard {
-	g := &guard.Guard{LambdaOf: n.lambdaOf}
+	g := &guard.Guard{LambdaOf: n.lambdaOf, Where: n.where}
 	if c.Audit != nil {
 		n.audit = audit.New(audit.Config{
 			Rows: n.store, Clock: c.Clock, Log: c.Log, Chained: !c.shared, Keep: c.Audit.Keep,
@@ -35,6 +35,9 @@ func (n *Node) newGuard(c *Config) *guard.Guard {
 func (n *Node) lambdaOf(ctx context.Context, id string) (string, error) {
 	return n.inbound.LambdaOf(ctx, id)
 }
+
+// where returns the lambdas that a filter may select. Only inbound's role is asked for sets.
+func (n *Node) where(expression string) ([]string, error) { return n.inbound.Where(expression) }
 
 // callerOf returns the name of the identity that makes a call.
 func callerOf(ctx context.Context) string { return access.From(ctx).Name }

@@ -66,6 +66,7 @@ type Node struct {
 	audit      *audit.Log // nil: nothing is recorded
 	taken      func(name string) bool
 	grower     *grower // nil if shards are not added
+	recent     *recent
 
 	shared   bool // several processes may use the store
 	running  atomic.Bool
@@ -92,6 +93,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
+	n.recent = newRecent(c.Clock, n.metrics.existing)
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -159,7 +161,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
-		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(),
+		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates,
 	})
 	n.ingest = ingest.New(ingest.Config{
 		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
