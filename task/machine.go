@@ -80,11 +80,13 @@ const (
 	// Match is a direct hand-off: Worker, which has a free slot, gets the task at once. It is Enqueue and
 	// Claim in one, without a message. Lease is the length of the worker's lease.
 	Match
+	// Expire: a user wants the task to end as expired, before it starts.
+	Expire
 )
 
 var eventTexts = [...]string{
 	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop",
-	"acquire", "hand_over", "match",
+	"acquire", "hand_over", "match", "expire",
 }
 
 // String returns the text of the event for logs and metrics.
@@ -167,6 +169,8 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 		return t.cancel(now, p)
 	case Drop:
 		return t.drop(now, p)
+	case Expire:
+		return t.end(Expired, now, p), None, nil // if there is an edge: no worker and no queue outside has it
 	}
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }

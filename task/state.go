@@ -92,8 +92,8 @@ func (s State) IsRunning() bool { return s == Claimed || s == Processing }
 // edges is the diagram of docs/state-machine.md: the states to which one event can lead from each state. An
 // edge from a state to itself changes only the wake-up or a mark.
 var edges = [stateEnd][]State{
-	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped},
-	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped},
+	Scheduled: {Enqueued, Claimed, Acquired, Cancelled, Dropped, Expired},
+	Enqueued:  {Enqueued, Claimed, Cancelled, Dropped, Expired},
 	Claimed: {
 		Claimed, Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
@@ -102,7 +102,7 @@ var edges = [stateEnd][]State{
 		Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
 	},
-	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped},
+	RetriableFailure: {Enqueued, Claimed, Cancelled, Dropped, Expired},
 	Acquired:         {Acquired, Delivered, Dropped},
 }
 
