@@ -161,8 +161,8 @@ type ending struct {
 	writes []store.Op
 }
 
-// ending plans the end of a task that has a row. A waiting task gets an ended task row first: that row refuses
-// every later dispatch, also one of a second wake-up row that a repeated call may have left.
+// ending plans the end of a task that has a row. A waiting task gets an ended task row first: that row
+// refuses every later dispatch, also one of a second wake-up row that a repeated call may have left.
 func (in *Inbound) ending(t found, event task.EventKind) (*ending, error) {
 	if t.waiting && !t.Enqueued.IsZero() && in.isDeliver(t.Partition.Lambda) {
 		return nil, errMayBeDelivered // its queue, or an earlier call, was asked to take it and did not answer

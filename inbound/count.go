@@ -13,9 +13,9 @@ import (
 // estimateRowsMax bounds the rows that an estimate reads.
 const estimateRowsMax = 20_000
 
-// Count counts the tasks that a filter selects, of those that the caller may read: from the store's own counts
-// if those tell, else by reading them. A store whose reads cost money estimates, unless the call asks for an
-// exact count.
+// Count counts the tasks that a filter selects, of those that the caller may read: from the store's own
+// counts if those tell, else by reading them. A store whose reads cost money estimates, unless the call asks
+// for an exact count.
 func (in *Inbound) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error) {
 	of, err := Select(r.Where, in.Clock.Now(), access.From(ctx).Grants)
 	if err != nil {
@@ -24,9 +24,9 @@ func (in *Inbound) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kines
 	if n, known := in.countDepths(&of); known {
 		return &kinesinv1.CountResponse{Count: n, Exact: true}, nil
 	}
-	count := in.CountSet
-	if in.Store.EndedExpire() && !r.Exact {
-		count = in.estimate
+	count := in.CountOrEstimate
+	if r.Exact {
+		count = in.countSet
 	}
 	n, examined, exact, err := count(ctx, &of)
 	if err != nil {
@@ -35,8 +35,16 @@ func (in *Inbound) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kines
 	return &kinesinv1.CountResponse{Count: n, Exact: exact, Examined: examined}, nil
 }
 
-// CountSet counts a set by reading it. It returns also how many rows it read.
-func (in *Inbound) CountSet(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+// CountOrEstimate counts a set by reading it, or estimates it where reads cost money. It returns also how
+// many rows it read.
+func (in *Inbound) CountOrEstimate(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+	if in.Store.EndedExpire() {
+		return in.estimate(ctx, of)
+	}
+	return in.countSet(ctx, of)
+}
+
+func (in *Inbound) countSet(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
 	var position []byte
 	for more := true; more; {
 		page, err := in.Page(ctx, of, position, setRowsPage)

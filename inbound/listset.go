@@ -256,8 +256,8 @@ func (m *merge) take(ctx context.Context, n int) (rows []task.Task, err error) {
 	return rows, nil
 }
 
-// newestEnded lists ended tasks, the newest end first. No store has an index of all ends by time, so each page
-// reads all ended tasks of the set, and keeps the newest: its memory is that of two pages.
+// newestEnded lists ended tasks, the newest end first. No store has an index of all ends by time, so each
+// page reads all ended tasks of the set, and keeps the newest: its memory is that of two pages.
 func (in *Inbound) newestEnded(ctx context.Context, of *Selection, position []byte, limit int) (page Page, err error) {
 	var at place
 	if len(position) > 0 && json.Unmarshal(position, &at) != nil {

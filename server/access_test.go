@@ -113,6 +113,10 @@ var needs = map[string]need{
 	"TaskService/Wait":              {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
 	"TaskService/Count":             {[]access.Verb{access.Read}, false, `{"where":"lambda=L"}`},
 	"TaskService/Stats":             {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"JobService/CreateJob":          {[]access.Verb{access.Read, access.Cancel}, false, `{"action":"cancel","where":"lambda=L","dryRun":true}`},
+	"JobService/GetJob":             {nil, false, `{"id":"x"}`}, // these are for whoever made the job, and for admin on all lambdas
+	"JobService/ListJobs":           {nil, false, `{}`},
+	"JobService/ControlJob":         {nil, false, `{"id":"x","action":"stop"}`},
 	"LambdaService/CreateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L"}}`},
 	"LambdaService/GetLambda":       {[]access.Verb{access.Read}, false, `{"name":"L"}`},
 	"LambdaService/ListLambdas":     {nil, false, `{}`}, // it leaves out what may not be read

@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
@@ -38,6 +40,21 @@ func (n *Node) lambdaOf(ctx context.Context, id string) (string, error) {
 
 // where returns the lambdas that a filter may select. Only inbound's role is asked for sets.
 func (n *Node) where(expression string) ([]string, error) { return n.inbound.Where(expression) }
+
+// jobEnded records the end of a job as an act of whoever made it.
+func (n *Node) jobEnded(ctx context.Context, j *kinesinv1.Job) {
+	if n.audit == nil {
+		return
+	}
+	outcome := audit.OK
+	if j.GetProblem() != "" {
+		outcome = audit.Failed + j.GetProblem()
+	}
+	after, _ := json.Marshal(map[string]any{"action": j.GetAction(), "state": j.GetState(), "outcomes": j.GetOutcomes()}) //nolint:errchkjson // of texts and numbers
+	n.audit.Note(ctx, audit.Record{
+		Identity: j.GetCreatedBy(), From: access.ServerName, Action: "job.end", Target: j.GetId(), Outcome: outcome, After: string(after),
+	})
+}
 
 // callerOf returns the name of the identity that makes a call.
 func callerOf(ctx context.Context) string { return access.From(ctx).Name }

@@ -20,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -60,6 +61,7 @@ type Node struct {
 	inbound    *inbound.Inbound // nil without the role
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
+	jobs       *jobs.Service    // nil without inbound's role
 	hsc        *hsc.Service     // nil without the role
 	guard      *guard.Guard
 	tokens     *tokens.Registry
@@ -167,6 +169,10 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
 		Rate: c.InboundRate, Concurrency: c.InboundConcurrency,
 	})
+	n.jobs = jobs.New(jobs.Config{
+		Store: n.store, Tasks: n.inbound, Changer: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
+		Metered: n.store.EndedExpire(), Ended: n.jobEnded,
+	})
 	n.lambdas = lambdas.New(lambdas.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
 		Unregister: c.Unregister, Shared: c.shared,
@@ -235,10 +241,11 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.audit != nil {
 		group.Go(func() error { return n.audit.Run(groupCtx) })
 	}
-	var registering, consuming, serving, scheduling part
+	var registering, consuming, serving, scheduling, changing part
 	if n.inbound != nil {
 		consuming = startPart(groupCtx, group, n.consume)
 		registering = startPart(groupCtx, group, n.register)
+		changing = startPart(groupCtx, group, n.jobs.Run)
 	}
 	if n.hsc != nil {
 		serving = startPart(groupCtx, group, n.hsc.Run)
@@ -258,6 +265,7 @@ func (n *Node) Run(ctx context.Context) error {
 			n.inbound.Drain()
 		}
 		registering.end()
+		changing.end()
 		consuming.end()
 		if n.farewell(groupCtx) {
 			serving.end() // so that workers report nothing more here, which the others would not know

@@ -118,7 +118,8 @@ func (p *parser) next() error {
 	return nil
 }
 
-// nextQuoted reads a string in double or single quotes. A backslash makes the next character stand for itself.
+// nextQuoted reads a string in double or single quotes. A backslash makes the next character stand for
+// itself.
 func (p *parser) nextQuoted(at int) error {
 	var b strings.Builder
 	quote := p.rest[0]
