@@ -114,7 +114,7 @@ var table = []row{
 		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gather", "internal/refusal", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
-	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/refusal"})},
+	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/refusal"}), tests: []string{"inbound/intake", "internal/catalog"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
