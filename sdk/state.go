@@ -17,6 +17,7 @@ const (
 	StateDead             State = "dead"              // end: the attempts are used up
 	StateCancelled        State = "cancelled"         // end: somebody cancelled it
 	StateDropped          State = "dropped"           // end: it was dropped with its lambda
+	StateExpired          State = "expired"           // end: it did not start in time
 	StateAcquired         State = "acquired"          // of a deliver lambda: about to be put on its queue
 	StateDelivered        State = "delivered"         // of a deliver lambda, end: on its queue
 )
@@ -27,7 +28,7 @@ func (s State) String() string { return string(s) }
 // IsEnd reports whether the task has ended: nothing changes its state any more.
 func (s State) IsEnd() bool {
 	switch s {
-	case StateSuccess, StateFatalFailure, StateDead, StateCancelled, StateDropped, StateDelivered:
+	case StateSuccess, StateFatalFailure, StateDead, StateCancelled, StateDropped, StateExpired, StateDelivered:
 		return true
 	default:
 		return false

@@ -71,6 +71,7 @@ func (a *app) root() *cobra.Command {
 		a.serveCommand(), a.dataCommand(), a.awsCommand(), a.lambdaCommand(), a.inboundCommand(),
 		a.tokenCommand(), a.policyCommand(), a.auditCommand(), a.keyringCommand(),
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
+		a.redriveCommand(), a.rescheduleCommand(), a.expireCommand(), a.deleteCommand(), a.countCommand(), a.statsCommand(), a.jobCommand(),
 		a.backupCommand(), a.restoreCommand(), a.benchCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
 	)
 	root.PersistentFlags().String("config", "", "YAML `FILE` with settings (KINESIN_CONFIG)")
