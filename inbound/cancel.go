@@ -181,8 +181,8 @@ func (in *Inbound) ending(t found, event task.EventKind) (*ending, error) {
 	return &ending{t, next, effect, in.endingWrites(&t, next)}, nil
 }
 
-// finish does what follows the writes of an ending, whose results it gets. ended is called with the tasks that
-// ended.
+// finish does what follows the writes of an ending, whose results it gets. ended is called with the tasks
+// that ended.
 func (in *Inbound) finish(ctx context.Context, e *ending, results []error, ended func([]task.Task)) (outcome string, err error) {
 	switch {
 	case results[0] != nil: // a full scan of the partition finds what is left if a later write failed

@@ -164,14 +164,15 @@ type ListOrder string
 const (
 	// OrderDue lists live tasks by when they are due next, whatever their partition.
 	OrderDue ListOrder = "due"
-	// OrderNewestEnded lists ended tasks, the newest end first. For each page the server reads all ended tasks
-	// of the set, but for dead letters only those of its lambdas.
+	// OrderNewestEnded lists ended tasks, the newest end first. For each page the server reads all ended
+	// tasks of the set, but for dead letters only those of its lambdas.
 	OrderNewestEnded ListOrder = "-ended"
 )
 
 const listPageMax = 1000
 
-// List lists the tasks of a lambda, or those that a filter selects, page by page as the loop goes on. An error ends it.
+// List lists the tasks of a lambda, or those that a filter selects, page by page as the loop goes on. An
+// error ends it.
 func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, error] {
 	return func(yield func(TaskInfo, error) bool) {
 		request := &kinesinv1.ListRequest{Lambda: q.Lambda, State: string(q.State), Where: q.Where, Order: string(q.Order)}

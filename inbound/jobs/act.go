@@ -78,8 +78,8 @@ func (s *Service) redrive(ctx context.Context, j *job, rows []inbound.Row) ([]in
 	return changesOf(response, "redriven"), nil
 }
 
-// dueOf returns when a task of a reschedule is to be due. It is the same each time, so that a task that is met
-// again stays where it is.
+// dueOf returns when a task of a reschedule is to be due. It is the same each time, so that a task that is
+// met again stays where it is.
 func (j *job) dueOf(t *task.Task) task.Instant {
 	switch {
 	case j.By != 0:

@@ -10,9 +10,9 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// plan is how far a job has come that lists its tasks before it changes any. A task that is moved by some time
-// would otherwise be met again where it is now, and moved again. The list has when each task is to be due, so
-// that a part of it may be worked off twice.
+// plan is how far a job has come that lists its tasks before it changes any. A task that is moved by some
+// time would otherwise be met again where it is now, and moved again. The list has when each task is to be
+// due, so that a part of it may be worked off twice.
 type plan struct {
 	Listed bool `json:"listed,omitempty"`
 	Parts  int  `json:"parts,omitempty"` // that are written

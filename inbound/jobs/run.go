@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// stepTriesMax is how often in a row a step of a job may fail before the job fails: for about ten minutes.
+	// stepTriesMax is how often in a row a step of a job may fail before the job fails: for about ten
+	// minutes.
 	stepTriesMax = 70
 	// actTriesMax is how often tasks that could not be changed for now are tried in one step.
 	actTriesMax = 5
@@ -242,8 +243,8 @@ func reasonText(reason api.Reason) string {
 	return strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))
 }
 
-// save stores how far a job has come and renews its lease. If somebody else changed the row, what a user wants
-// of the job is taken from it; if another server has the job, that one goes on.
+// save stores how far a job has come and renews its lease. If somebody else changed the row, what a user
+// wants of the job is taken from it; if another server has the job, that one goes on.
 func (s *Service) save(ctx context.Context, j *job) error {
 	for range casTriesMax {
 		j.Until = s.Clock.Now().Add(leaseFor)

@@ -37,8 +37,8 @@ type setFlags struct {
 // setOnly are the flags that make a command one of a set.
 var setOnly = []string{"where", "all", "dry-run", "pace", "detach", "by", "spread"}
 
-// withSets lets a complete command that changes tasks by their ids also change those that a filter selects, by
-// a job on the server.
+// withSets lets a complete command that changes tasks by their ids also change those that a filter selects,
+// by a job on the server.
 func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	var s setFlags
 	f := c.Flags()
