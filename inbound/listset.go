@@ -210,7 +210,7 @@ type merge struct {
 
 func (m *merge) Len() int      { return len(m.heads) }
 func (m *merge) Swap(i, j int) { m.heads[i], m.heads[j] = m.heads[j], m.heads[i] }
-func (m *merge) Push(s any)    { m.heads = append(m.heads, s.(*stretch)) } //nolint:forcetypeassert // of add
+func (m *merge) Push(s any)    { m.heads = append(m.heads, s.(*stretch)) } //nolint:forcetypeassert,errcheck // of add
 func (m *merge) Less(i, j int) bool {
 	a, b := &m.heads[i].rows[0], &m.heads[j].rows[0]
 	return cmp.Or(cmp.Compare(a.WakeRow.At, b.WakeRow.At), comparePartitions(a.Partition, b.Partition)) < 0

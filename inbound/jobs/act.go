@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 
 	"golang.org/x/sync/errgroup"
@@ -14,8 +15,12 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// changesAtOnce bounds the calls under way for tasks that are changed one by one.
-const changesAtOnce = 64
+// changesAtOnce bounds the calls under way for tasks that are changed one by one; each names up to
+// redrivesTogether tasks to redrive.
+const (
+	changesAtOnce    = 64
+	redrivesTogether = 16
+)
 
 // outcomeAsIs is counted for tasks that were as the job wants them already.
 const outcomeAsIs = "unchanged"
@@ -71,11 +76,20 @@ func (s *Service) redrive(ctx context.Context, j *job, rows []inbound.Row) ([]in
 	for i := range rows {
 		ids[i] = s.Tasks.PublicID(&rows[i])
 	}
-	response, err := s.Changer.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: ids, Force: j.Force})
-	if err != nil {
-		return nil, err
+	changed := make([]inbound.Changed, len(ids))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(changesAtOnce)
+	for from := 0; from < len(ids); from += redrivesTogether {
+		some := ids[from:min(from+redrivesTogether, len(ids))]
+		group.Go(func() error {
+			response, err := s.Changer.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: some, Force: j.Force})
+			if err == nil {
+				err = copyChanges(changed[from:], response, len(some), "redriven")
+			}
+			return err
+		})
 	}
-	return changesOf(response, "redriven"), nil
+	return changed, group.Wait()
 }
 
 // dueOf returns when a task of a reschedule is to be due. It is the same each time, so that a task that is
@@ -114,24 +128,26 @@ func (s *Service) reschedule(ctx context.Context, moves []move) ([]inbound.Chang
 		}
 		group.Go(func() error {
 			response, err := s.Changer.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: []string{m.ID}, DueMicros: max(1, m.Due)})
-			if err != nil {
-				return err
+			if err == nil {
+				err = copyChanges(changed[i:], response, 1, "rescheduled")
 			}
-			changed[i] = changesOf(response, "rescheduled")[0]
-			return nil
+			return err
 		})
 	}
 	return changed, group.Wait()
 }
 
-func changesOf(response *kinesinv1.ChangeResponse, outcome string) []inbound.Changed {
-	changed := make([]inbound.Changed, len(response.Results))
+// copyChanges copies the results of a call for want tasks.
+func copyChanges(to []inbound.Changed, response *kinesinv1.ChangeResponse, want int, outcome string) error {
+	if len(response.Results) != want {
+		return fmt.Errorf("%d results for %d tasks", len(response.Results), want)
+	}
 	for i, r := range response.Results {
-		if changed[i].Err = api.ErrorOf(r.Problem); r.Problem == nil {
-			changed[i].Outcome = outcome
+		if to[i].Err = api.ErrorOf(r.Problem); r.Problem == nil {
+			to[i].Outcome = outcome
 		}
 	}
-	return changed
+	return nil
 }
 
 // actAgain is act, and tries again for a while what could not be changed for now.

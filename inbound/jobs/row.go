@@ -167,8 +167,10 @@ func (s *Service) noteRefused(ctx context.Context, id string, more []refusedID) 
 			return err
 		}
 		var known refusals
-		if len(row.Value) > 0 && json.Unmarshal(row.Value, &known) != nil {
-			return nil // nothing can be added to it
+		if len(row.Value) > 0 {
+			if err := json.Unmarshal(row.Value, &known); err != nil {
+				return fmt.Errorf("%w: refused ids of job %s: %w", store.ErrCorrupt, id, err)
+			}
 		}
 		before, size := len(known.All), len(row.Value)
 		for _, r := range more {

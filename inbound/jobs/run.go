@@ -149,7 +149,7 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 			return
 		case err == nil:
 			failures = 0
-			err = s.note(ctx, j, &done)
+			s.note(ctx, j, &done)
 		default:
 			failures++
 			j.Problem = refusal.Problem(err).GetText()
@@ -208,7 +208,7 @@ func (j *job) batch() int {
 }
 
 // note adds what a step did to its job.
-func (s *Service) note(ctx context.Context, j *job, done *step) error {
+func (s *Service) note(ctx context.Context, j *job, done *step) {
 	var refused []refusedID
 	outcomes := map[string]int64{}
 	for i, c := range done.changed {
@@ -236,7 +236,6 @@ func (s *Service) note(ctx context.Context, j *job, done *step) error {
 	if done.isLast {
 		j.State, j.Ended = stateDone, s.Clock.Now()
 	}
-	return nil
 }
 
 func reasonText(reason api.Reason) string {
@@ -256,10 +255,11 @@ func (s *Service) save(ctx context.Context, j *job) error {
 			return err
 		}
 		now, err := s.find(ctx, j.ID)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
+		isGone := errors.Is(err, store.ErrNotFound)
+		if err != nil && !isGone {
 			return err
 		}
-		if err != nil || now.Owner != s.process {
+		if isGone || now.Owner != s.process {
 			j.Owner, j.State = "", statePaused // not in the store: only this process lets go of it
 			return nil
 		}

@@ -14,7 +14,6 @@ type term struct {
 	op      string
 	texts   []string // of a text or a state
 	numbers []int64  // of a number, or of a time in microseconds
-	tag     string   // name of a tag
 }
 
 // kind is the type of a field.
