@@ -41,7 +41,7 @@ const (
 	refusedBytesMax     = 200 << 10
 	casTriesMax         = 8
 	leaseFor            = 10 * time.Second
-	lookEvery           = time.Second
+	lookEvery           = 5 * time.Second // for jobs of servers that are gone; what happens here is known at once
 	tidyEvery           = time.Hour
 	// napMax is how long a paced job sleeps before it renews its lease and looks whether it is to pause.
 	napMax = time.Second

@@ -221,6 +221,7 @@ func (f *fixture) control(s *server, id, action string) {
 	if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: id, Action: action}); err != nil {
 		f.t.Fatal(err)
 	}
+	synctest.Wait()
 }
 
 func (f *fixture) wantJob(s *server, id, want string) {

@@ -23,13 +23,14 @@ const (
 type recent struct {
 	clock clock.Clock
 	keeps func(lambda uint32) bool // whether a lambda exists
+	began time.Duration            // monotonic time from which slots are counted
 
 	mu  sync.Mutex
 	all map[uint32]*recentOf
 }
 
 func newRecent(c clock.Clock, keeps func(uint32) bool) *recent {
-	return &recent{clock: c, keeps: keeps, all: map[uint32]*recentOf{}}
+	return &recent{clock: c, keeps: keeps, began: clock.Mono(c), all: map[uint32]*recentOf{}}
 }
 
 // recentOf is the last minute of one lambda.
@@ -43,6 +44,8 @@ type slot struct {
 	started, ended uint64
 	lateness       [latenessBits * latenessSteps]uint32
 }
+
+func (r *recent) age() time.Duration { return max(0, clock.Mono(r.clock)-r.began) }
 
 func (r *recent) of(lambda uint32) *recentOf {
 	r.mu.Lock()
@@ -62,7 +65,7 @@ func (r *recent) of(lambda uint32) *recentOf {
 
 // add changes the present slot of a lambda.
 func (r *recent) add(lambda uint32, change func(*slot)) {
-	number := int64(clock.Mono(r.clock) / recentSlot)
+	number := int64(r.age() / recentSlot)
 	one := r.of(lambda)
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -98,7 +101,7 @@ func lateOf(step int) time.Duration {
 
 // rates returns the rates of a lambda over the slots of the last minute that are over, and the one under way.
 func (r *recent) rates(lambda uint32) (rates inbound.Rates) {
-	now := clock.Mono(r.clock)
+	now := r.age()
 	newest := int64(now / recentSlot)
 	one := r.of(lambda)
 	one.mu.Lock()
