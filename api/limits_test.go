@@ -101,6 +101,7 @@ func unimplemented(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	options := api.HandlerOptions(api.Hooks{})
 	mux.Handle(kinesinv1connect.NewTaskServiceHandler(kinesinv1connect.UnimplementedTaskServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewJobServiceHandler(kinesinv1connect.UnimplementedJobServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(kinesinv1connect.UnimplementedLambdaServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(kinesinv1connect.UnimplementedWorkerServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewInboundServiceHandler(kinesinv1connect.UnimplementedInboundServiceHandler{}, options...))

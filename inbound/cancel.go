@@ -16,7 +16,7 @@ import (
 
 // Texts of CancelResult.outcome.
 const (
-	cancelled  = "cancelled"
+	cancelled  = "cancelled" // also the text of the state
 	cancelling = "cancelling"
 )
 
@@ -40,8 +40,17 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 	}
 	response := &kinesinv1.CancelResponse{}
 	tellInternal := in.internalOnce(ctx, kinesinv1connect.TaskServiceCancelProcedure)
-	for _, id := range ids {
-		found, outcome, err := in.cancel(ctx, id, request.IfSeq)
+	done := make([]*kinesinv1.CancelResult, len(ids))
+	if request.IfSeq == 0 {
+		done = in.cancelTogether(ctx, ids)
+	}
+	for i, id := range ids {
+		if done[i] != nil {
+			done[i].Id = id
+			response.Results = append(response.Results, done[i])
+			continue
+		}
+		found, outcome, err := in.cancel(ctx, id, request.IfSeq, false)
 		r := &kinesinv1.CancelResult{Id: id, Outcome: outcome, Problem: refusal.Problem(err)}
 		tellInternal(r.Problem, err)
 		if found != task.Unknown {
@@ -53,7 +62,8 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 }
 
 // cancel tries again as long as the task moves in between. It returns the state in which it found the task.
-func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64) (state task.State, outcome string, err error) {
+// tried says that a cancel was written before, and that its outcome is not known to be one.
+func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried bool) (state task.State, outcome string, err error) {
 	token, err := in.open(id)
 	if err != nil {
 		return state, "", api.ErrorOf(noSuchTask())
@@ -78,7 +88,7 @@ func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64) (state t
 		}
 		outcome, err = in.end(ctx, t)
 		switch {
-		case errors.Is(err, task.ErrEnded) && t.State == task.Cancelled && tries > 0:
+		case errors.Is(err, task.ErrEnded) && t.State == task.Cancelled && (tries > 0 || tried):
 			// The write of an earlier try conflicts with its own effect when its answer was lost and the task
 			// has moved on since.
 			return t.State, cancelled, nil
@@ -145,12 +155,28 @@ func (in *Inbound) putTombstone(ctx context.Context, token task.Token) error {
 	return nil
 }
 
-// end cancels a task that has a row. A waiting task gets an ended task row first: that row refuses every
-// later dispatch, also one of a second wake-up row that a repeated call may have left.
+// end cancels a task that has a row.
 func (in *Inbound) end(ctx context.Context, t found) (outcome string, err error) {
-	isDeliver := in.isDeliver(t.Partition.Lambda)
-	if t.waiting && !t.Enqueued.IsZero() && isDeliver {
-		return "", errMayBeDelivered // its queue, or an earlier call, was asked to take it and did not answer
+	e, err := in.ending(t, task.Cancel)
+	if err != nil {
+		return "", err
+	}
+	return in.finish(ctx, e, in.change(ctx, e.writes), in.ended)
+}
+
+// ending is a change that ends a task, or asks its worker to stop it.
+type ending struct {
+	found  found
+	next   task.Task
+	effect task.Effect
+	writes []store.Op
+}
+
+// ending plans the end of a task that has a row. A waiting task gets an ended task row first: that row
+// refuses every later dispatch, also one of a second wake-up row that a repeated call may have left.
+func (in *Inbound) ending(t found, event task.EventKind) (*ending, error) {
+	if t.waiting && !t.Enqueued.IsZero() && in.isDeliver(t.Partition.Lambda) {
+		return nil, errMayBeDelivered // its queue, or an earlier call, was asked to take it and did not answer
 	}
 	policy := task.Policy{Retention: task.RetentionDefault}
 	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
@@ -159,22 +185,30 @@ func (in *Inbound) end(ctx context.Context, t found) (outcome string, err error)
 	if t.waiting {
 		t.Task = t.Undispatched()
 	}
-	next, effect, err := t.Apply(task.Event{Kind: task.Cancel}, in.Clock.Now(), policy)
+	next, effect, err := t.Apply(task.Event{Kind: event}, in.Clock.Now(), policy)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	results := in.change(ctx, in.endingWrites(&t, next))
+	return &ending{t, next, effect, in.endingWrites(&t, next)}, nil
+}
+
+// finish does what follows the writes of an ending, whose results it gets. ended is called with the tasks
+// that ended.
+func (in *Inbound) finish(ctx context.Context, e *ending, results []error, ended func([]task.Task)) (outcome string, err error) {
 	switch {
 	case results[0] != nil: // a full scan of the partition finds what is left if a later write failed
 		return "", results[0]
-	case t.waiting && isDeliver:
-		return in.endDelivery(ctx, &next, results[1])
-	case effect == task.TellWorker:
-		in.Workers.CancelRequested(&next)
+	case e.found.waiting && in.isDeliver(e.next.Partition.Lambda):
+		err = in.endDelivery(ctx, &e.next, results[1])
+	case e.effect == task.TellWorker:
+		in.Workers.CancelRequested(&e.next)
 		return cancelling, nil
 	}
-	in.ended([]task.Task{next})
-	return cancelled, nil
+	if err != nil {
+		return "", err
+	}
+	ended([]task.Task{e.next})
+	return e.next.State.String(), nil
 }
 
 // endingWrites returns the writes that end a task, or ask it to stop. The first one decides.
@@ -191,17 +225,14 @@ func (in *Inbound) endingWrites(t *found, next task.Task) []store.Op {
 // endDelivery finishes cancelling a task of a deliver lambda whose wake-up row is deleted; put is the outcome
 // of its task row. A process that dies between the two writes has cancelled the task and told nobody. The
 // look after that is for a wake-up row that came out of the buffer once more meanwhile.
-func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) (outcome string, err error) {
+func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) error {
 	if put != nil && !errors.Is(put, store.ErrConflict) {
-		return "", put
+		return put
 	}
 	if in.Buffering.Buffer != nil {
-		if err := in.removeWakeup(ctx, next); err != nil {
-			return "", err
-		}
+		return in.removeWakeup(ctx, next)
 	}
-	in.ended([]task.Task{*next})
-	return cancelled, nil
+	return nil
 }
 
 // removeWakeup deletes the wake-up row of a cancelled task that came out of the buffer before the consumer

@@ -61,33 +61,42 @@ func (in *Inbound) findStored(ctx context.Context, token task.Token) (found, err
 }
 
 func (in *Inbound) changeOnce(ctx context.Context, t found, e edit) (task.Task, error) {
-	l := in.Catalog.ByRef(t.Partition.Lambda)
-	switch {
-	case l == nil || l.Deleting:
-		return t.Task, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "the lambda of the task was deleted, or is being deleted")
-	case l.Mode == task.Deliver && t.Key == "":
-		return t.Task, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-			"a task of a deliver lambda that has no key cannot be changed; cancel it and schedule it again, or schedule such tasks with keys")
-	case t.waiting:
-		t.Task = t.Undispatched()
-	}
-	next, payload, err := e(&t.Task, l)
+	ops, err := in.decideChange(ctx, &t, e)
 	if err != nil {
-		return t.Task, changeRefusal(&t.Task, err)
+		return t.Task, err
 	}
-	next.Seq = store.SeqAfter(t.Seq, in.Clock.Now())
-	if payload != nil {
-		if err := in.replacePayload(ctx, &t.Task, &next, l, payload); err != nil {
-			return t.Task, err
-		}
-	}
-	ops := changingWrites(&t, next)
 	changed, err := outcomeOfChange(ops, in.change(ctx, ops))
 	if err != nil {
 		return t.Task, err
 	}
 	in.announceChange(ctx, &t, &changed)
 	return changed, nil
+}
+
+// decideChange returns the writes that an edit makes of a task, or why it is refused. It stores a payload that
+// is replaced.
+func (in *Inbound) decideChange(ctx context.Context, t *found, e edit) ([]store.Op, error) {
+	l := in.Catalog.ByRef(t.Partition.Lambda)
+	switch {
+	case l == nil || l.Deleting:
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "the lambda of the task was deleted, or is being deleted")
+	case l.Mode == task.Deliver && t.Key == "":
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+			"a task of a deliver lambda that has no key cannot be changed; cancel it and schedule it again, or schedule such tasks with keys")
+	case t.waiting:
+		t.Task = t.Undispatched()
+	}
+	next, payload, err := e(&t.Task, l)
+	if err != nil {
+		return nil, changeRefusal(&t.Task, err)
+	}
+	next.Seq = store.SeqAfter(t.Seq, in.Clock.Now())
+	if payload != nil {
+		if err := in.replacePayload(ctx, &t.Task, &next, l, payload); err != nil {
+			return nil, err
+		}
+	}
+	return changingWrites(t, next), nil
 }
 
 // changingWrites returns the writes of a change. A task that is a wake-up row alone gets a task row first.
@@ -195,4 +204,43 @@ func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string
 		tellInternal(response.Results[i].Problem, err)
 	}
 	return response, nil
+}
+
+// changeRows changes tasks of a set in one write, and those that moved meanwhile one by one.
+func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e edit) []Changed {
+	changed := make([]Changed, len(rows))
+	writes := make([][]store.Op, len(rows))
+	var all []store.Op
+	for i := range rows {
+		if writes[i], changed[i].Err = in.decideChange(ctx, &rows[i], e); changed[i].Err == nil {
+			all = append(all, writes[i]...)
+		}
+	}
+	if len(all) == 0 {
+		return changed
+	}
+	results := in.change(ctx, all)
+	for i, ops := range writes {
+		if changed[i].Err != nil {
+			continue
+		}
+		next, err := outcomeOfChange(ops, results[:len(ops)])
+		if results = results[len(ops):]; err == nil {
+			in.announceChange(ctx, &rows[i], &next)
+		} else if isMoving(err) {
+			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, e)
+		}
+		if changed[i].Err = err; err == nil {
+			changed[i].Outcome = outcome
+		}
+	}
+	return changed
+}
+
+// RedriveRows has ended tasks of a set start anew.
+func (in *Inbound) RedriveRows(ctx context.Context, rows []Row, force bool) []Changed {
+	request := &kinesinv1.RedriveRequest{Force: force}
+	return in.changeRows(ctx, rows, "redriven", func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) {
+		return in.redriven(ctx, t, l, request)
+	})
 }

@@ -44,6 +44,8 @@ type Store interface {
 	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
 	ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)
 	ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error)
+	Depths() (counts map[task.Partition]store.Depth, ready bool)
+	EndedExpire() bool
 }
 
 // Workers are told to stop a running task.
@@ -59,6 +61,9 @@ type Config struct {
 	Hooks     Hooks
 	Buffering Buffering
 	Pages     *task.PageSealer
+
+	// Rates returns the rates of a lambda in this process; nil: they are not known.
+	Rates func(lambda uint32) Rates
 
 	// WaitLookEvery is the least time between two reads of a Wait. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration

@@ -45,18 +45,23 @@ type cursor struct {
 
 var errCursor = refusal.Invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
 
-// List pages over the tasks of a lambda: live ones first, by partition and time, then ended ones.
+// List pages over the tasks of a lambda: live ones first, by partition and time, then ended ones. With a
+// filter or an order, or without a lambda, it lists a set of what the caller may read.
 func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
+	if request.Lambda == "" || request.Where != "" || request.Order != "" {
+		limit, err := listLimit(request.Limit)
+		if err != nil {
+			return nil, err
+		}
+		return in.listSet(ctx, request, limit)
+	}
 	l, err := in.Catalog.Find(ctx, request.Lambda)
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}
-	list := listing{Inbound: in, lambda: l, limit: int(request.Limit)}
-	if list.limit == 0 {
-		list.limit = listDefault
-	}
-	if list.limit < 1 || list.limit > ListMax {
-		return nil, refusal.Invalid("limit %d: want 1 to %d", request.Limit, ListMax)
+	list := listing{Inbound: in, lambda: l}
+	if list.limit, err = listLimit(request.Limit); err != nil {
+		return nil, err
 	}
 	if request.State != "" {
 		if list.state, err = task.ParseState(request.State); err != nil {
@@ -73,6 +78,17 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 		}
 	}
 	return list.page(ctx)
+}
+
+func listLimit(asked int32) (int, error) {
+	limit := int(asked)
+	if limit == 0 {
+		limit = listDefault
+	}
+	if limit < 1 || limit > ListMax {
+		return 0, refusal.Invalid("limit %d: want 1 to %d", asked, ListMax)
+	}
+	return limit, nil
 }
 
 func decodeCursor(text []byte) (c cursor, err error) {

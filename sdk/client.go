@@ -38,6 +38,7 @@ type Client struct {
 type backend struct {
 	tasks   kinesinv1connect.TaskServiceClient
 	lambdas kinesinv1connect.LambdaServiceClient
+	jobs    kinesinv1connect.JobServiceClient
 	inbound kinesinv1connect.InboundServiceClient
 	keyring kinesinv1connect.KeyringServiceClient
 	workers controller.Backend
@@ -103,6 +104,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	return &Client{
 		backend: backend{
 			tasks:   newWireTasks(h, base),
+			jobs:    kinesinv1connect.NewJobServiceClient(h.Calls, base, api.ClientOptions()...),
 			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, base, api.ClientOptions()...),
 			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, base, api.ClientOptions()...),
 			keyring: kinesinv1connect.NewKeyringServiceClient(h.Calls, base, api.ClientOptions()...),

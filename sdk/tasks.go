@@ -204,23 +204,39 @@ func ended(results []GetResult) bool {
 
 // ListQuery selects the tasks to list.
 type ListQuery struct {
-	Lambda string
-	State  State // empty: all states
-	Limit  int   // most tasks to list; zero: all
+	Lambda string // empty: all that the caller may read
+	State  State  // empty: all states
+	Limit  int    // most tasks to list; zero: all
+	// Where is a filter, such as `error~"timeout" and due<-1h`; docs/sets.md describes it.
+	Where string
+	Order ListOrder
 }
+
+// ListOrder is an order of a list.
+type ListOrder string
+
+// The orders of lists. A list without one is in the order in which the store has the tasks.
+const (
+	// OrderDue lists live tasks by when they are due next, whatever their partition.
+	OrderDue ListOrder = "due"
+	// OrderNewestEnded lists ended tasks, the newest end first. For each page the server reads all ended
+	// tasks of the set, but for dead letters only those of its lambdas.
+	OrderNewestEnded ListOrder = "-ended"
+)
 
 const listPageMax = 1000
 
-// List lists the tasks of a lambda, page by page as the loop goes on. An error ends it.
+// List lists the tasks of a lambda, or those that a filter selects, page by page as the loop goes on. An
+// error ends it.
 func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, error] {
 	return func(yield func(TaskInfo, error) bool) {
-		request := &kinesinv1.ListRequest{Lambda: q.Lambda, State: string(q.State)}
+		request := &kinesinv1.ListRequest{Lambda: q.Lambda, State: string(q.State), Where: q.Where, Order: string(q.Order)}
 		for left := q.Limit; ; {
 			request.Limit = listPageMax
 			if q.Limit > 0 {
 				request.Limit = int32(min(left, listPageMax))
 			}
-			response, err := call(ctx, c, "list", c.backend.tasks.List, request)
+			response, err := callSet(ctx, c, "list", c.backend.tasks.List, request)
 			if err != nil {
 				yield(TaskInfo{}, err)
 				return

@@ -111,6 +111,12 @@ var needs = map[string]need{
 	"TaskService/List":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"TaskService/Cancel":            {[]access.Verb{access.Cancel}, false, `{"ids":["I"]}`},
 	"TaskService/Wait":              {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
+	"TaskService/Count":             {[]access.Verb{access.Read}, false, `{"where":"lambda=L"}`},
+	"TaskService/Stats":             {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"JobService/CreateJob":          {[]access.Verb{access.Read, access.Cancel}, false, `{"action":"cancel","where":"lambda=L","dryRun":true}`},
+	"JobService/GetJob":             {nil, false, `{"id":"x"}`}, // these are for whoever made the job, and for admin on all lambdas
+	"JobService/ListJobs":           {nil, false, `{}`},
+	"JobService/ControlJob":         {nil, false, `{"id":"x","action":"stop"}`},
 	"LambdaService/CreateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L"}}`},
 	"LambdaService/GetLambda":       {[]access.Verb{access.Read}, false, `{"name":"L"}`},
 	"LambdaService/ListLambdas":     {nil, false, `{}`}, // it leaves out what may not be read
@@ -226,7 +232,7 @@ func (r *running) wantMatrix(subjects map[string]subject, method protoreflect.Me
 	for name, s := range subjects {
 		for _, lambda := range []string{"mine", "other"} {
 			ids[lambda] = r.later("root", lambda, "")
-			body := strings.NewReplacer(`"L"`, `"`+lambda+`"`, `"I"`, `"`+ids[lambda]+`"`).Replace(n.body)
+			body := strings.NewReplacer(`"L"`, `"`+lambda+`"`, `=L`, `=`+lambda, `"I"`, `"`+ids[lambda]+`"`).Replace(n.body)
 			answer, code := r.call(name, method, lambda, body)
 			calls++
 			want := n.isMet(s.has, s.pattern, lambda)

@@ -89,11 +89,13 @@ const (
 	// Match is a direct hand-off: Worker, which has a free slot, gets the task at once. It is Enqueue and
 	// Claim in one, without a message. Lease is the length of the worker's lease.
 	Match
+	// Expire: a user wants the task to end as expired, before it starts.
+	Expire
 )
 
 var eventTexts = [...]string{
 	"unknown", "enqueue", "claim", "start", "finish", "worker_lost", "unconfirmed", "cancel", "drop",
-	"acquire", "hand_over", "reschedule", "update", "redrive", "match",
+	"acquire", "hand_over", "reschedule", "update", "redrive", "match", "expire",
 }
 
 // String returns the text of the event for logs and metrics.
@@ -185,6 +187,8 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 		return t.update(now)
 	case Redrive:
 		return t.redrive(e)
+	case Expire:
+		return t.end(Expired, now, p), None, nil // if there is an edge: no worker and no queue outside has it
 	}
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }

@@ -102,7 +102,7 @@ var edges = [stateEnd][]State{
 		Processing, Enqueued, Scheduled, RetriableFailure,
 		Success, FatalFailure, Dead, Cancelled,
 	},
-	RetriableFailure: {RetriableFailure, Scheduled, Enqueued, Claimed, Cancelled, Dropped},
+	RetriableFailure: {RetriableFailure, Scheduled, Enqueued, Claimed, Cancelled, Dropped, Expired},
 	Acquired:         {Acquired, Delivered, Dropped},
 	Success:          {Scheduled},
 	FatalFailure:     {Scheduled},

@@ -20,6 +20,8 @@ type Guard struct {
 	// LambdaOf returns the name of the lambda of a task by its public id; task.ErrBadID for one that was not
 	// issued here.
 	LambdaOf func(ctx context.Context, id string) (string, error)
+	// Where returns the lambdas of which a filter may select tasks; an error for one that cannot be read.
+	Where func(expression string) (lambdas []string, err error)
 	// Audit is nil where nothing is recorded.
 	Audit *audit.Log
 

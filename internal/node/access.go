@@ -2,9 +2,11 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
@@ -20,7 +22,7 @@ type AuditConfig struct {
 
 // newGuard makes what checks and records calls.
 func (n *Node) newGuard(c *Config) *guard.Guard {
-	g := &guard.Guard{LambdaOf: n.lambdaOf}
+	g := &guard.Guard{LambdaOf: n.lambdaOf, Where: n.where}
 	if c.Audit != nil {
 		n.audit = audit.New(audit.Config{
 			Rows: n.store, Clock: c.Clock, Log: c.Log, Chained: !c.shared, Keep: c.Audit.Keep,
@@ -34,6 +36,24 @@ func (n *Node) newGuard(c *Config) *guard.Guard {
 // lambdaOf returns the name of the lambda of a task. Only inbound's role is asked for tasks by id.
 func (n *Node) lambdaOf(ctx context.Context, id string) (string, error) {
 	return n.inbound.LambdaOf(ctx, id)
+}
+
+// where returns the lambdas that a filter may select. Only inbound's role is asked for sets.
+func (n *Node) where(expression string) ([]string, error) { return n.inbound.Where(expression) }
+
+// jobEnded records the end of a job as an act of whoever made it.
+func (n *Node) jobEnded(ctx context.Context, j *kinesinv1.Job) {
+	if n.audit == nil {
+		return
+	}
+	outcome := audit.OK
+	if j.GetProblem() != "" {
+		outcome = audit.Failed + j.GetProblem()
+	}
+	after, _ := json.Marshal(map[string]any{"action": j.GetAction(), "state": j.GetState(), "outcomes": j.GetOutcomes()}) //nolint:errchkjson // of texts and numbers
+	n.audit.Note(ctx, audit.Record{
+		Identity: j.GetCreatedBy(), From: access.ServerName, Action: "job.end", Target: j.GetId(), Outcome: outcome, After: string(after),
+	})
 }
 
 // callerOf returns the name of the identity that makes a call.

@@ -81,12 +81,18 @@ func (n *Node) hscHooks() hsc.Hooks {
 			}
 		},
 		Matched: func(l *catalog.Entry, t *task.Task) { n.metrics.of(l, t.Partition.Priority).matched.Inc() },
-		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) { n.late(l, t, stageStarted, late) },
+		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) {
+			n.late(l, t, stageStarted, late)
+			n.recent.started(t.Partition.Lambda, late)
+		},
 		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome) {
 			if l != nil {
 				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}
 			n.countExpired(l, t)
+			if t.State.IsEnd() {
+				n.recent.ended(t.Partition.Lambda)
+			}
 		},
 		Died: func(_ string, tasks int) {
 			n.metrics.lost.Inc()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
 )
 
@@ -19,6 +20,7 @@ func (n *Node) Handler() http.Handler {
 	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})
 	if n.inbound != nil {
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(n.guard.Tasks(n.inbound), options...))
+		mux.Handle(kinesinv1connect.NewJobServiceHandler(n.guard.Jobs(n.jobs, jobs.VerbOf), options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.guard.Lambdas(n.lambdas), options...))
 		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.guard.Inbound(n.ingest), options...))
 		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(n.guard.Keyring(n.keyring), options...))
@@ -37,7 +39,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
+			"/kinesin.v1.JobService/, /kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return mux

@@ -20,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -60,12 +61,14 @@ type Node struct {
 	inbound    *inbound.Inbound // nil without the role
 	ingest     *ingest.Ingest   // nil without inbound's role
 	lambdas    *lambdas.Service // nil without inbound's role
+	jobs       *jobs.Service    // nil without inbound's role
 	hsc        *hsc.Service     // nil without the role
 	guard      *guard.Guard
 	tokens     *tokens.Registry
 	audit      *audit.Log // nil: nothing is recorded
 	taken      func(name string) bool
 	grower     *grower // nil if shards are not added
+	recent     *recent
 
 	shared   bool // several processes may use the store
 	running  atomic.Bool
@@ -92,6 +95,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
+	n.recent = newRecent(c.Clock, n.metrics.existing)
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
@@ -159,11 +163,15 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
-		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(),
+		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates,
 	})
 	n.ingest = ingest.New(ingest.Config{
 		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
 		Rate: c.InboundRate, Concurrency: c.InboundConcurrency,
+	})
+	n.jobs = jobs.New(jobs.Config{
+		Store: n.store, Tasks: n.inbound, Changer: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
+		Metered: n.store.EndedExpire(), Ended: n.jobEnded,
 	})
 	n.lambdas = lambdas.New(lambdas.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
@@ -233,10 +241,11 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.audit != nil {
 		group.Go(func() error { return n.audit.Run(groupCtx) })
 	}
-	var registering, consuming, serving, scheduling part
+	var registering, consuming, serving, scheduling, changing part
 	if n.inbound != nil {
 		consuming = startPart(groupCtx, group, n.consume)
 		registering = startPart(groupCtx, group, n.register)
+		changing = startPart(groupCtx, group, n.jobs.Run)
 	}
 	if n.hsc != nil {
 		serving = startPart(groupCtx, group, n.hsc.Run)
@@ -256,6 +265,7 @@ func (n *Node) Run(ctx context.Context) error {
 			n.inbound.Drain()
 		}
 		registering.end()
+		changing.end()
 		consuming.end()
 		if n.farewell(groupCtx) {
 			serving.end() // so that workers report nothing more here, which the others would not know

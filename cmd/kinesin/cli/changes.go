@@ -84,7 +84,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		if len(ids) != 1 {
 			return usagef("update changes one task, and not %d", len(ids))
 		}
-		if !anyChanged(c, "payload", "payload-file", "max-attempts", "timeout", "start-before") {
+		if !anyOf(c, "payload", "payload-file", "max-attempts", "timeout", "start-before") {
 			return usagef("nothing to change: want --payload, --payload-file, --max-attempts, --timeout or --start-before")
 		}
 		if f.Changed("payload") && f.Changed("payload-file") {
@@ -113,15 +113,6 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		}
 		return a.printChanges(ids, []sdk.ChangeResult{r}, nil)
 	})
-}
-
-func anyChanged(c *cobra.Command, names ...string) bool {
-	for _, name := range names {
-		if c.Flags().Changed(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // whenFlags say when a task is to start.

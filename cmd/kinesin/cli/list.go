@@ -21,26 +21,33 @@ func (a *app) listCommand() *cobra.Command {
 	var q sdk.ListQuery
 	var state string
 	c := &cobra.Command{
-		Use:   "list --lambda L [--state S] [--limit N]",
-		Short: "List the tasks of a lambda",
-		Long: fmt.Sprintf(`Lists the tasks of a lambda, in one state or in all. Ended tasks are listed until their retention is over.
+		Use:   "list [--lambda L] [--state S] [--where FILTER] [--order due|-ended] [--limit N]",
+		Short: "List tasks",
+		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
+over. docs/sets.md describes filters.
+
+Orders: due (live tasks, by when they are due next) and -ended (ended tasks, the newest end first: the server reads all ended tasks
+for it, of dead letters only those of the lambdas).
 
 States: %v.
 With -o json, an array of the objects that get prints.`, task.States()),
 		Example: `  kinesin list --lambda greet
+  kinesin list --where 'error~"timeout"' --order -ended
   kinesin list --lambda greet --state dead --limit 0 -o json | jq -r '.[].id'`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.StringVar(&q.Lambda, "lambda", "", "`NAME` of the lambda; required")
+	f.StringVar(&q.Lambda, "lambda", "", "only tasks of the lambda with this `NAME`")
+	f.StringVar(&q.Where, "where", "", whereUsage)
+	f.StringVar((*string)(&q.Order), "order", "", "`ORDER`: due or -ended; else as the store has them")
 	f.StringVar(&state, "state", "", "only tasks in this `STATE`")
 	q.Limit = listLimitDefault
 	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		switch {
-		case q.Lambda == "":
-			return usagef("--lambda is missing: it names the lambda whose tasks to list")
-		case state != "":
+		if q.Order != "" && q.Order != sdk.OrderDue && q.Order != sdk.OrderNewestEnded {
+			return usagef("--order: %q is unknown: want due or -ended", q.Order)
+		}
+		if state != "" {
 			if _, err := task.ParseState(state); err != nil {
 				return usagef("--state: %v", err)
 			}

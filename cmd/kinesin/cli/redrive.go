@@ -14,19 +14,21 @@ func (a *app) redriveCommand() *cobra.Command {
 	var force bool
 	var payload string
 	c := &cobra.Command{
-		Use:   "redrive ID… | --lambda L --key K [--payload TEXT] [--force]",
+		Use:   "redrive ID… | --lambda L --key K | {--where FILTER | --all} [--lambda L] [--payload TEXT] [--force]",
 		Short: "Have ended tasks start anew",
 		Long: `Has tasks start anew that ended as dead, fatal_failure, cancelled, expired or dropped, under the same ids, and prints "STATE,
 due TIME" for each, in order. Their attempts count anew; their history stays.
 
 Exit 1 when a task has not ended, ended as success or delivered (without --force), when its key was used again, or when there
-is none with an ID.`,
+is none with an ID.
+
+With --where it redrives the tasks that a filter selects, by a job on the server. docs/sets.md describes filters and jobs.`,
 	}
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
 	c.Flags().BoolVar(&force, "force", false, "also tasks that ended as success or delivered")
 	c.Flags().StringVar(&payload, "payload", "", "another payload `TEXT`; of a single task")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+	return a.withSets(a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		ids := by.names(args)
 		opts := []sdk.ChangeOption{sdk.IfSeq(ifSeq)}
 		if force {
@@ -37,5 +39,5 @@ is none with an ID.`,
 		}
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) { return k.Redrive(ctx, some, opts...) })
 		return a.printChanges(ids, all, err)
-	})
+	}), sdk.JobRedrive)
 }

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// statsObject is the statistics of a lambda in JSON.
+type statsObject struct {
+	Lambda     string              `json:"lambda"`
+	Tasks      map[sdk.State]int64 `json:"tasks"`
+	Exact      bool                `json:"exact"`
+	OldestDue  string              `json:"oldest_due,omitempty"`
+	Started    float64             `json:"started_per_second"`
+	Ended      float64             `json:"ended_per_second"`
+	Lateness50 float64             `json:"lateness_p50_ms"`
+	Lateness99 float64             `json:"lateness_p99_ms"`
+}
+
+func (a *app) statsCommand() *cobra.Command {
+	var lambda string
+	c := &cobra.Command{
+		Use:   "stats [--lambda L]",
+		Short: "Show what lives and runs, by lambda",
+		Long: `Shows the live tasks of each lambda that you may read, by state; how long the task that waits longest for its first start is
+overdue; and first starts, ends and lateness of the last minute, on the server that answers. With -o json, an array.
+
+With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
+		Args: cobra.NoArgs,
+	}
+	c.Flags().StringVar(&lambda, "lambda", "", "only the lambda with this `NAME`")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		all, err := k.Stats(ctx, lambda)
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			objects := make([]statsObject, len(all))
+			for i := range all {
+				s := &all[i]
+				objects[i] = statsObject{
+					s.Lambda, s.Tasks, s.Exact, timeText(s.OldestDue), s.Started, s.Ended, millis(s.Lateness50), millis(s.Lateness99),
+				}
+			}
+			return printJSON(a.Stdout, objects)
+		}
+		return a.printStats(all)
+	})
+}
+
+func (a *app) printStats(all []sdk.LambdaStats) error {
+	t := newTable(a.Stdout)
+	if len(all) > 0 {
+		t.row("LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "P50", "P99")
+	}
+	now := clock.Real().Now().Time()
+	for i := range all {
+		s := &all[i]
+		count := func(states ...sdk.State) string {
+			n := int64(0)
+			for _, state := range states {
+				n += s.Tasks[state]
+			}
+			if !s.Exact {
+				return "~" + strconv.FormatInt(n, 10)
+			}
+			return strconv.FormatInt(n, 10)
+		}
+		overdue := "-"
+		if !s.OldestDue.IsZero() {
+			overdue = max(0, now.Sub(s.OldestDue)).Round(time.Second).String()
+		}
+		t.row(s.Lambda, count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
+			count(sdk.StateClaimed, sdk.StateProcessing), overdue, fmt.Sprintf("%.1f", s.Started), fmt.Sprintf("%.1f", s.Ended),
+			latenessText(s.Lateness50), latenessText(s.Lateness99))
+	}
+	return t.Flush()
+}

@@ -1,0 +1,185 @@
+package inbound_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// set returns the tasks that an expression selects.
+func (f *fixture) set(expression string) (rows []inbound.Row) {
+	f.t.Helper()
+	of, err := inbound.Select(expression, f.clock.Now(), access.All())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var position []byte
+	for more := true; more; {
+		page, err := f.Page(f.ctx, &of, position, 100)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		rows = append(rows, page.Rows...)
+		position, more = page.Next, len(page.Next) > 0
+	}
+	return rows
+}
+
+// outcomes counts what became of tasks; refusals by their reason.
+func outcomes(all []inbound.Changed) map[string]int {
+	n := map[string]int{}
+	for _, c := range all {
+		if c.Err != nil {
+			n[c.Err.Error()]++
+			continue
+		}
+		n[c.Outcome]++
+	}
+	return n
+}
+
+func (f *fixture) wantOutcomes(what string, all []inbound.Changed, want string) {
+	f.t.Helper()
+	if got := fmt.Sprint(outcomes(all)); got != want {
+		f.t.Errorf("%s: %s, want %s", what, got, want)
+	}
+}
+
+func TestASetIsCancelledInOneWrite(t *testing.T) {
+	run(t, func(f *fixture) {
+		for i := range 300 {
+			item := named("mail", fmt.Sprintf("k%03d", i), time.Hour)
+			if i%2 == 0 {
+				item.Key = ""
+			}
+			f.schedule(item)
+		}
+		rows := f.set("state=scheduled")
+		writes := 0
+		f.rows.set(func([]store.Op) { writes++ }, nil, nil)
+		f.wantOutcomes("first", f.CancelRows(f.ctx, rows), "map[cancelled:300]")
+		f.rows.set(nil, nil, nil)
+		if writes != 1 {
+			t.Errorf("%d writes", writes)
+		}
+		if left := f.set("state=scheduled"); len(left) > 0 || len(f.done) != 300 {
+			t.Errorf("%d tasks are left, the scheduler was told of %d", len(left), len(f.done))
+		}
+		f.wantOutcomes("the same again", f.CancelRows(f.ctx, rows), "map[cancelled:300]")
+		f.wantOutcomes("as they are", f.CancelRows(f.ctx, f.set("state=cancelled")), "map[cancelled:300]")
+	})
+}
+
+// One that moves between the read and the write is looked at again, alone.
+func TestTasksOfASetThatMove(t *testing.T) {
+	run(t, func(f *fixture) {
+		var ids []string
+		for range 4 {
+			ids = append(ids, f.accept(in(time.Hour)))
+		}
+		rows := f.set("")
+		once := false
+		f.rows.set(func([]store.Op) {
+			if once {
+				return
+			}
+			once = true
+			f.cancelled(ids[0])
+		}, nil, nil)
+		f.wantOutcomes("cancel", f.CancelRows(f.ctx, rows), "map[cancelled:4]")
+		f.rows.set(nil, nil, nil)
+
+		ids = []string{f.accept(in(time.Hour)), f.accept(in(time.Hour)), f.accept(in(time.Hour))}
+		rows, once = f.set("state=scheduled"), false
+		f.rows.set(func([]store.Op) {
+			if once {
+				return
+			}
+			once = true
+			f.cancelled(ids[1])
+		}, nil, nil)
+		got := outcomes(f.ExpireRows(f.ctx, rows))
+		if got["expired"] != 2 || got["the task has ended: cancelled"] != 1 {
+			t.Errorf("expire: %v", got)
+		}
+		for i, want := range []string{"expired", "cancelled", "expired"} {
+			if got := f.get(ids[i]).Task.GetState(); got != want {
+				t.Errorf("task %d is %s", i, got)
+			}
+		}
+	})
+}
+
+// Calls with several ids write together too, and answer for each as before.
+func TestACancelOfSeveralAnswersForEach(t *testing.T) {
+	run(t, func(f *fixture) {
+		ids := []string{f.accept(in(time.Hour)), f.accept(in(time.Hour)), f.accept(named("mail", "k", time.Hour))}
+		f.cancelled(ids[1])
+		r, err := f.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: []string{ids[0], ids[1], "nonsense", ids[2], ids[0]}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, one := range r.Results {
+			got += one.Outcome + " " + one.State + " " + strings.TrimPrefix(one.Problem.GetReason().String(), "REASON_") + ";"
+		}
+		if want := "cancelled scheduled UNSPECIFIED; cancelled TOO_LATE;  NOT_FOUND;cancelled scheduled UNSPECIFIED; cancelled TOO_LATE;"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+// A row is not given up while it may have to refuse a second start.
+func TestRowsAreDeletedWhenNothingNeedsThem(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(named("mail", "k", time.Minute))
+		f.cancelled(id)
+		f.schedule(named("mail", "live", 100*time.Hour))
+		got := outcomes(f.DeleteRows(f.ctx, f.set("")))
+		if len(got) != 2 || got["the task lives: scheduled"] != 1 {
+			t.Errorf("at once: %v", got)
+		}
+		f.time.Advance(time.Minute + task.EndedMin)
+		rows := f.set("state=cancelled")
+		f.wantOutcomes("later", f.DeleteRows(f.ctx, rows), "map[deleted:1]")
+		f.wantOutcomes("again", f.DeleteRows(f.ctx, f.set("state=cancelled")), "map[deleted:1]")
+		if n, err := f.store.Sweep(f.ctx, f.clock.Now(), 10); n != 1 || err != nil {
+			t.Errorf("%d rows were swept, %v", n, err)
+		}
+		if r := f.get(id); r.Problem.GetReason() != kinesinv1.Reason_REASON_NOT_FOUND {
+			t.Error(r)
+		}
+		if again := f.schedule(named("mail", "k", time.Minute))[0]; again.Problem != nil || again.Duplicate {
+			t.Errorf("the key is not free: %v", again)
+		}
+	})
+}
+
+func TestWhatAWorkerHasDoesNotExpire(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(in(time.Hour))
+		row := f.waitingRows()[0]
+		row.State, row.Seq = task.Claimed, row.Seq+1
+		row.Attempt, row.Worker, row.Wake = 1, "w", row.Due
+		if _, err := f.store.Apply(f.ctx, []store.Op{{Kind: store.PutTask, Task: row}}); err != nil {
+			t.Fatal(err)
+		}
+		got := outcomes(f.ExpireRows(f.ctx, f.set("")))
+		if len(got) != 1 || got["a worker has the task, or it may be on the queue of its lambda: only what waits can expire"] != 1 {
+			t.Error(got)
+		}
+		f.wantOutcomes("cancel", f.CancelRows(f.ctx, f.set("")), "map[cancelling:1]")
+		stopped := len(f.stopped)
+		f.wantOutcomes("again", f.CancelRows(f.ctx, f.set("")), "map[cancelling:1]")
+		if len(f.stopped) != stopped || stopped != 1 {
+			t.Errorf("the worker of %s was told %d times", id, len(f.stopped))
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package inbound
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/internal/where"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// estimateRowsMax bounds the rows that an estimate reads.
+const estimateRowsMax = 20_000
+
+// Count counts the tasks that a filter selects, of those that the caller may read: from the store's own
+// counts if those tell, else by reading them. A store whose reads cost money estimates, unless the call asks
+// for an exact count.
+func (in *Inbound) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error) {
+	of, err := Select(r.Where, in.Clock.Now(), access.From(ctx).Grants)
+	if err != nil {
+		return nil, err
+	}
+	if n, known := in.countDepths(&of); known {
+		return &kinesinv1.CountResponse{Count: n, Exact: true}, nil
+	}
+	count := in.CountOrEstimate
+	if r.Exact {
+		count = in.countSet
+	}
+	n, examined, exact, err := count(ctx, &of)
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	return &kinesinv1.CountResponse{Count: n, Exact: exact, Examined: examined}, nil
+}
+
+// CountOrEstimate counts a set by reading it, or estimates it where reads cost money. It returns also how
+// many rows it read.
+func (in *Inbound) CountOrEstimate(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+	if in.Store.EndedExpire() {
+		return in.estimate(ctx, of)
+	}
+	return in.countSet(ctx, of)
+}
+
+func (in *Inbound) countSet(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+	var position []byte
+	for more := true; more; {
+		page, err := in.Page(ctx, of, position, setRowsPage)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		n, examined = n+int64(len(page.Rows)), examined+int64(page.Examined)
+		position, more = page.Next, len(page.Next) > 0
+	}
+	return n, examined, true, nil
+}
+
+// estimate reads one shard of each lambda and priority, over which tasks are spread evenly, and at most
+// estimateRowsMax rows. Of ended tasks it counts those that it reads.
+func (in *Inbound) estimate(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+	sampled := *of
+	sampled.oneShard = true
+	exact = true
+	var position []byte
+	for more := true; more; {
+		page, err := in.Page(ctx, &sampled, position, setRowsPage)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		for i := range page.Rows {
+			weight := in.weight(&page.Rows[i].Task)
+			n, exact = n+weight, exact && weight == 1
+		}
+		examined += int64(page.Examined)
+		position, more = page.Next, len(page.Next) > 0
+		if more && examined >= estimateRowsMax {
+			return n, examined, false, nil
+		}
+	}
+	return n, examined, exact && !in.hasMoreShards(of), nil
+}
+
+// weight returns for how many tasks one stands in an estimate.
+func (in *Inbound) weight(t *task.Task) int64 {
+	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil && !t.State.IsEnd() {
+		return int64(max(1, l.Shards))
+	}
+	return 1
+}
+
+func (in *Inbound) hasMoreShards(of *Selection) bool {
+	return of.Live && len(of.partitions(in.Catalog, liveStates())) > len(of.sampled().partitions(in.Catalog, liveStates()))
+}
+
+func (s Selection) sampled() *Selection {
+	s.oneShard = true
+	return &s
+}
+
+// countDepths counts live tasks from the counts of the store; known is false if the set does not follow from
+// lambda, priority and state alone, or the caller may read only some collections.
+func (in *Inbound) countDepths(of *Selection) (n int64, known bool) {
+	depths, ready := in.Store.Depths()
+	if !ready || of.Ended {
+		return 0, false
+	}
+	for _, p := range of.partitions(in.Catalog, liveStates()) {
+		lambda, priority := namesOf(in.Catalog, p)
+		if !of.By.Allow(access.Read, lambda) {
+			return 0, false
+		}
+		depth := depths[p]
+		for _, state := range liveStates() {
+			t := task.Task{State: state}
+			switch of.Filter.Decide(&where.Subject{Lambda: lambda, Priority: priority, Task: &t, Known: where.KnowLambda | where.KnowPriority | where.KnowState}) {
+			case where.Maybe:
+				return 0, false
+			case where.Always:
+				n += depth[state]
+			case where.Never:
+			}
+		}
+	}
+	return n, true
+}

@@ -1,0 +1,91 @@
+package inbound_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+func (f *fixture) count(expression string) *kinesinv1.CountResponse {
+	f.t.Helper()
+	r, err := f.Count(f.ctx, &kinesinv1.CountRequest{Where: expression})
+	if err != nil {
+		f.t.Fatal(expression, err)
+	}
+	return r
+}
+
+func TestCountsAreOfWhatIsListed(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.lambdas("pay")
+		for i := range 2500 {
+			item := named([]string{"mail", "pay"}[i%2], fmt.Sprintf("k%04d", i), time.Duration(i)*time.Minute+time.Hour)
+			if i%10 == 0 {
+				item.Collection = "seven"
+			}
+			id := f.accept(item)
+			if i < 30 {
+				f.cancelled(id)
+			}
+		}
+		for expression, want := range map[string]int64{
+			"": 2500, "lambda=mail": 1250, "state=scheduled": 2470, "state=cancelled": 30, "lambda=pay and not state=cancelled": 1235,
+			"collection=seven and state=scheduled": 247, "key~k00": 100, "due>=+24h and lambda=mail": 0, "ended<+1h": 30, "state in (dead,success)": 0,
+		} {
+			if expression == "due>=+24h and lambda=mail" {
+				want = int64(len(f.lists(&kinesinv1.ListRequest{Where: expression, Limit: 1000}, nil)))
+			}
+			if r := f.count(expression); r.Count != want || !r.Exact {
+				t.Errorf("%q: %v, want %d", expression, r, want)
+			}
+		}
+		if r := f.count("state=scheduled"); r.Examined != 0 {
+			t.Errorf("the store's own counts were not used: %v", r)
+		}
+		f.as("read:*:seven")
+		if r := f.count("state=scheduled"); r.Count != 247 {
+			t.Errorf("of one collection: %v", r)
+		}
+		f.as("read:pay")
+		if r := f.count("state=scheduled"); r.Count != 1235 || r.Examined != 0 {
+			t.Errorf("of one lambda: %v", r)
+		}
+		if _, err := f.Count(f.ctx, &kinesinv1.CountRequest{Where: "x"}); err == nil {
+			t.Error("a bad filter was taken")
+		}
+	})
+}
+
+func TestStatsOfWhatMayBeRead(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.lambdas("pay")
+		f.schedule(named("mail", "a", 20*time.Second), named("mail", "b", time.Hour), named("pay", "c", time.Hour))
+		f.time.Advance(time.Minute)
+		for grants, want := range map[string]string{
+			"*:*": "mail map[scheduled:2] true -40s;pay map[scheduled:1] true 0s;", "read:pay": "pay map[scheduled:1] true 0s;", "read:pay:seven": "",
+		} {
+			f.as(grants)
+			r, err := f.Stats(f.ctx, &kinesinv1.StatsRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, l := range r.Lambdas {
+				oldest := time.Duration(0)
+				if l.OldestDueMicros != 0 {
+					oldest = time.Duration(l.OldestDueMicros-int64(f.clock.Now())) * time.Microsecond
+				}
+				got += fmt.Sprint(l.Lambda, " ", l.Tasks, " ", l.Exact, " ", oldest, ";")
+			}
+			if got != want {
+				t.Errorf("%s: %s, want %s", grants, got, want)
+			}
+		}
+		if _, err := f.Stats(f.ctx, &kinesinv1.StatsRequest{Lambda: "gone"}); err == nil {
+			t.Error("an unknown lambda has statistics")
+		}
+	})
+}

@@ -1,0 +1,124 @@
+// Package jobs changes sets of tasks: a job is a control row that says what to do with which tasks, how far
+// it has come, and who is at it. It survives its client and its servers. Any server with inbound's role goes
+// on with a job whose server is gone, from the last batch that was noted, so that a batch may be applied
+// twice: each action leaves a task that it has changed already as it is.
+//
+// A job has one writer, by a lease in its row, and acts with the grants that its maker had. The package reads
+// and changes tasks by inbound alone.
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// Limits of jobs.
+const (
+	// RunningMax is how many jobs one server runs at once; more wait.
+	RunningMax = 16
+	// ActiveMax is how many jobs there are at once that have not ended.
+	ActiveMax = 100
+	// KeptMax is how many ended jobs are kept, and KeptFor for how long.
+	KeptMax = 1000
+	KeptFor = 30 * 24 * time.Hour
+	// RefusedMax is how many refused ids a job keeps.
+	RefusedMax = 1000
+	// PaceMax is the highest pace, in tasks per second.
+	PaceMax = 1_000_000
+	// SampleMax is how many tasks a dry run shows.
+	SampleMax = 10
+
+	batchTasksMax       = 1000
+	refusedTextBytesMax = 120
+	refusedBytesMax     = 200 << 10
+	casTriesMax         = 8
+	leaseFor            = 10 * time.Second
+	lookEvery           = 5 * time.Second // for jobs of servers that are gone; what happens here is known at once
+	tidyEvery           = time.Hour
+	// napMax is how long a paced job sleeps before it renews its lease and looks whether it is to pause.
+	napMax = time.Second
+)
+
+// Kinds of control rows.
+const (
+	kindActive  = "job"
+	kindEnded   = "job-ended"
+	kindRefused = "job-refused" // ids that a job could not change, by the job's id
+	kindPlan    = "job-plan"    // parts of the list of tasks that a job works off, by the job's id and a number
+)
+
+// Store is what jobs need of a store.
+type Store interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Tasks reads and changes sets of tasks.
+type Tasks interface {
+	Page(ctx context.Context, of *inbound.Selection, position []byte, limit int) (inbound.Page, error)
+	CountOrEstimate(ctx context.Context, of *inbound.Selection) (n, examined int64, exact bool, err error)
+	CancelRows(ctx context.Context, rows []inbound.Row) []inbound.Changed
+	ExpireRows(ctx context.Context, rows []inbound.Row) []inbound.Changed
+	DeleteRows(ctx context.Context, rows []inbound.Row) []inbound.Changed
+	RedriveRows(ctx context.Context, rows []inbound.Row, force bool) []inbound.Changed
+	PublicID(row *inbound.Row) string
+	View(row *inbound.Row) *kinesinv1.Task
+	Names(row *inbound.Row) (lambda, priority string)
+}
+
+// Changer changes single tasks by their public ids.
+type Changer interface {
+	Reschedule(ctx context.Context, r *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Store   Store
+	Tasks   Tasks
+	Changer Changer
+	Clock   clock.Clock
+	Log     *slog.Logger
+	// Shared says that other processes may run jobs of the same store. Otherwise a job whose lease another
+	// process holds is one of a process that is gone.
+	Shared bool
+	// Metered says that each row that is read or written costs money.
+	Metered bool
+	// Ended is called when a job has ended; it may be nil.
+	Ended func(ctx context.Context, j *kinesinv1.Job)
+}
+
+// Service serves jobs and runs them. It is safe for concurrent use.
+type Service struct {
+	Config
+
+	process string // name of this process in leases
+	wake    chan struct{}
+
+	mu      sync.Mutex
+	running map[string]chan struct{} // by id; gets a value when the job's row may have changed
+}
+
+// New returns a Service.
+func New(c Config) *Service {
+	return &Service{
+		Config: c, process: fmt.Sprintf("%016x", c.Clock.Uint64()), wake: make(chan struct{}, 1), running: map[string]chan struct{}{},
+	}
+}
+
+// look makes the runner look for jobs at once.
+func (s *Service) look() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

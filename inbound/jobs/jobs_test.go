@@ -1,0 +1,552 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const start = task.Instant(1_700_000_000_000_000)
+
+// scheduler is told of changes, and does nothing.
+type scheduler struct{}
+
+func (scheduler) Added(*task.Task)           {}
+func (scheduler) Awake(*task.Task)           {}
+func (scheduler) Enqueued(*task.Task)        {}
+func (scheduler) Done([]task.Task)           {}
+func (scheduler) CancelRequested(*task.Task) {}
+
+// fixture is a store with an inbound, in virtual time, on which servers run jobs.
+type fixture struct {
+	*inbound.Inbound
+
+	t     *testing.T
+	ctx   context.Context //nolint:containedctx // of the test, inside its bubble
+	time  *clock.Virtual
+	clock clock.Clock
+	store *store.Store
+
+	mu       sync.Mutex
+	moved    map[string][]int64 // the due times that tasks were moved to
+	gone     int             // calls that a changer still refuses, because the store is gone
+	onCancel func(batch int) // called before each batch
+	batches  int
+	ended    []string
+	noChange bool // the changer does nothing
+}
+
+func run(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		f := &fixture{t: t, time: v, clock: v.Process(0), moved: map[string][]int64{}}
+		f.store = store.New(storemem.New(), store.Config{Clock: f.clock})
+		f.as("*:*")
+		known := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+		ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("p", task.TokenKeyBytes))}}, Seals: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := intake.New(intake.Config{
+			Store: f.store, Queue: queue.New(queuemem.New(f.clock, queuemem.Config{})), Catalog: known, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: f.clock,
+		})
+		f.Inbound = inbound.New(inbound.Config{Intake: in, Store: f.store, Workers: scheduler{}, Pages: ring.Pages()})
+		for _, name := range []string{"mail", "pay"} {
+			if _, _, err := known.Create(f.ctx, task.Lambda{Name: name, Shards: 3}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		test(f)
+	})
+}
+
+// as makes the calls of the fixture those of an identity with some grants.
+func (f *fixture) as(grants ...string) {
+	f.t.Helper()
+	all, err := access.ParseGrants(grants)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.ctx = access.With(f.t.Context(), access.Caller{Identity: access.Identity{Name: "ops", Grants: all}})
+}
+
+// CancelRows counts batches, and calls what a test wants to happen before one.
+func (f *fixture) CancelRows(ctx context.Context, rows []inbound.Row) []inbound.Changed {
+	f.mu.Lock()
+	f.batches++
+	batch, before := f.batches, f.onCancel
+	f.mu.Unlock()
+	if before != nil {
+		before(batch)
+	}
+	return f.Inbound.CancelRows(ctx, rows)
+}
+
+// Reschedule notes where a task goes, and moves its rows as a change does that keeps its state.
+func (f *fixture) Reschedule(ctx context.Context, r *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.noChange {
+		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("not here"))
+	}
+	if f.gone > 0 {
+		f.gone--
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer")
+	}
+	id := r.Ids[0]
+	f.moved[id] = append(f.moved[id], r.DueMicros)
+	got, err := f.Get(ctx, &kinesinv1.GetRequest{Ids: []string{id}})
+	if err != nil {
+		return nil, err
+	}
+	if got.Results[0].Problem != nil || got.Results[0].Task.State != "scheduled" {
+		return &kinesinv1.ChangeResponse{Results: []*kinesinv1.ChangeResult{{Problem: &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_TOO_LATE, Text: "it is late"}}}}, nil
+	}
+	return &kinesinv1.ChangeResponse{Results: []*kinesinv1.ChangeResult{{Id: id}}}, nil
+}
+
+// server is a process that runs jobs.
+type server struct {
+	*jobs.Service
+}
+
+func (f *fixture) server(change ...func(*jobs.Config)) *server {
+	c := jobs.Config{
+		Store: f.store, Tasks: f, Changer: f, Clock: f.clock, Log: slog.New(slog.DiscardHandler), Shared: true,
+		Ended: func(_ context.Context, j *kinesinv1.Job) { f.ended = append(f.ended, j.Id+" "+j.State) },
+	}
+	for _, one := range change {
+		one(&c)
+	}
+	s := jobs.New(c)
+	ctx, cancel := context.WithCancel(f.t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = s.Run(ctx)
+	}()
+	if d, is := c.Store.(*dying); is {
+		d.die = cancel
+	}
+	f.t.Cleanup(func() {
+		cancel()
+		<-over
+	})
+	synctest.Wait()
+	return &server{s}
+}
+
+func (f *fixture) schedule(lambda, collection string, n int) {
+	f.t.Helper()
+	items := make([]*kinesinv1.ScheduleItem, n)
+	for i := range items {
+		items[i] = &kinesinv1.ScheduleItem{Lambda: lambda, Collection: collection, DelayMicros: (time.Hour + time.Duration(i)*time.Second).Microseconds()}
+	}
+	r, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: items})
+	if err != nil || r.Results[0].Problem != nil {
+		f.t.Fatal(r, err)
+	}
+}
+
+func (f *fixture) count(expression string) int64 {
+	f.t.Helper()
+	r, err := f.Count(access.With(f.t.Context(), access.Caller{Identity: access.Anonymous()}), &kinesinv1.CountRequest{Where: expression})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Count
+}
+
+func (f *fixture) create(s *server, r *kinesinv1.CreateJobRequest) *kinesinv1.Job {
+	f.t.Helper()
+	response, err := s.CreateJob(f.ctx, r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	synctest.Wait()
+	return response.Job
+}
+
+func (f *fixture) job(s *server, id string) *kinesinv1.Job {
+	f.t.Helper()
+	r, err := s.GetJob(f.ctx, &kinesinv1.GetJobRequest{Id: id})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Job
+}
+
+func (f *fixture) control(s *server, id, action string) {
+	f.t.Helper()
+	if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: id, Action: action}); err != nil {
+		f.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (f *fixture) wantJob(s *server, id, want string) {
+	f.t.Helper()
+	j := f.job(s, id)
+	if got := fmt.Sprint(j.State, " ", j.Matched, " ", j.Outcomes); got != want {
+		f.t.Errorf("job: %s (%s), want %s", got, j.Problem, want)
+	}
+}
+
+func TestAJobChangesItsSet(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 2500)
+		f.schedule("pay", "", 300)
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail and due<+100m"})
+		if j.State != "running" || j.Id == "" || j.CreatedBy != "ops" {
+			t.Error(j)
+		}
+		f.time.Advance(3 * time.Second)
+		f.wantJob(s, j.Id, "done 2400 map[cancelled:2400]")
+		if live := f.count("state=scheduled"); live != 400 {
+			t.Errorf("%d tasks live", live)
+		}
+		all, err := s.ListJobs(f.ctx, &kinesinv1.ListJobsRequest{})
+		if err != nil || len(all.Jobs) != 1 || len(f.ended) != 1 || f.ended[0] != j.Id+" done" {
+			t.Errorf("%v, %v, %v", all, err, f.ended)
+		}
+	})
+}
+
+// A job is paced, pauses, goes on and stops, each within two seconds.
+func TestAJobIsControlled(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 1000)
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", Pace: 10})
+		f.time.Advance(20 * time.Second)
+		if n := f.count("state=cancelled"); n < 190 || n > 215 {
+			t.Errorf("%d tasks in 20 s at 10 a second", n)
+		}
+		f.control(s, j.Id, "pause")
+		f.time.Advance(2 * time.Second)
+		paused := f.count("state=cancelled")
+		f.time.Advance(time.Minute)
+		if n := f.count("state=cancelled"); n != paused || f.job(s, j.Id).State != "paused" {
+			t.Errorf("%d tasks, and %d a minute later", paused, n)
+		}
+		f.control(s, j.Id, "resume")
+		f.time.Advance(10 * time.Second)
+		if n := f.count("state=cancelled"); n < paused+80 || n > paused+110 {
+			t.Errorf("%d tasks 10 s later, from %d", n, paused)
+		}
+		f.control(s, j.Id, "stop")
+		f.time.Advance(2 * time.Second)
+		stopped := f.count("state=cancelled")
+		f.time.Advance(time.Minute)
+		if n := f.count("state=cancelled"); n != stopped || f.job(s, j.Id).State != "stopped" {
+			t.Errorf("%d tasks, and %d a minute later", stopped, n)
+		}
+		for _, action := range []string{"pause", "resume"} {
+			_, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: j.Id, Action: action})
+			if !errors.Is(err, api.ErrTooLate) || !strings.Contains(err.Error(), "the job has ended: stopped") {
+				t.Errorf("%s: %v", action, err)
+			}
+		}
+		f.control(s, j.Id, "stop") // again
+	})
+}
+
+// A server dies in the middle of a batch: its row tells another one where to go on.
+func TestAnotherServerGoesOn(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 5000)
+		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.store, saves: 4} })
+		j := f.create(first, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail"})
+		f.time.Advance(5 * time.Second)
+		if n := f.count("state=cancelled"); n == 0 || n == 5000 {
+			t.Fatalf("%d tasks were cancelled before the server died", n)
+		}
+		second := f.server()
+		f.time.Advance(3 * time.Second)
+		if j := f.job(second, j.Id); j.State != "running" {
+			t.Errorf("taken before the lease was over: %v", j)
+		}
+		f.time.Advance(20 * time.Second)
+		if n := f.count("state=cancelled"); n != 5000 || f.job(second, j.Id).State != "done" {
+			t.Errorf("%d tasks, %v", n, f.job(second, j.Id))
+		}
+	})
+}
+
+// dying is the store of a process that dies: after some writes none gets there, and nothing is read.
+type dying struct {
+	jobs.Store
+
+	mu    sync.Mutex
+	saves int
+	die   func()
+}
+
+var errDead = errors.New("dead")
+
+func (d *dying) PutControl(ctx context.Context, c store.Control) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.saves--; d.saves < 0 {
+		d.die()
+		return errDead
+	}
+	return d.Store.PutControl(ctx, c)
+}
+
+func (d *dying) Controls(ctx context.Context, kind string) ([]store.Control, error) {
+	if d.isDead() {
+		return nil, errDead
+	}
+	return d.Store.Controls(ctx, kind)
+}
+
+func (d *dying) isDead() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.saves < 0
+}
+
+// A job has one writer, however many servers there are.
+func TestAJobHasOneWriter(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 2000)
+		var at, most int
+		f.onCancel = func(int) {
+			f.mu.Lock()
+			at++
+			most = max(most, at)
+			f.mu.Unlock()
+			_ = clock.Sleep(f.t.Context(), f.clock, 3*time.Second)
+			f.mu.Lock()
+			at--
+			f.mu.Unlock()
+		}
+		s := f.server()
+		f.server()
+		f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", Pace: 400})
+		f.time.Advance(2 * time.Minute)
+		if f.wantJob(s, j.Id, "done 2000 map[cancelled:2000]"); most != 1 {
+			t.Errorf("%d servers ran it at once", most)
+		}
+	})
+}
+
+// A job acts with the grants of its maker, whoever runs it.
+func TestAJobMayDoWhatItsMakerMay(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 20)
+		f.schedule("mail", "seven", 10)
+		f.schedule("pay", "", 5)
+		f.as("read:mail", "cancel:mail:seven")
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true})
+		f.time.Advance(5 * time.Second)
+		f.wantJob(s, j.Id, "done 30 map[cancelled:10 permission_denied:20]")
+		if got := f.job(s, j.Id); len(got.Refused) != 20 || !strings.Contains(got.Refused[0].Text, "ops has no grant for cancel on lambda mail") {
+			t.Error(got.Refused)
+		}
+	})
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 40)
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", DryRun: true})
+		f.time.Advance(5 * time.Second)
+		if j.State != "counted" || j.Matched != 40 || !j.MatchedExact || len(j.Sample) != 10 || j.Cost == "" || j.Id != "" {
+			t.Error(j)
+		}
+		if n := f.count("state=cancelled"); n != 0 {
+			t.Errorf("%d tasks were cancelled", n)
+		}
+		metered := f.server(func(c *jobs.Config) { c.Metered = true })
+		if j := f.create(metered, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", DryRun: true}); !strings.Contains(j.Cost, "44 read units") || !strings.Contains(j.Cost, "80 write units") {
+			t.Error(j.Cost)
+		}
+	})
+}
+
+// Tasks that are moved by some time are met again where they are now, but moved once.
+func TestAShiftMovesEachTaskOnce(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 1500)
+		f.gone = 100
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (-30 * time.Minute).Microseconds()})
+		f.time.Advance(5 * time.Minute)
+		f.wantJob(s, j.Id, "done 1500 map[rescheduled:1500]")
+		dues := map[int64]bool{}
+		for id, to := range f.moved {
+			for _, due := range to {
+				if due != to[0] {
+					t.Errorf("%s was moved to %v", id, to)
+				}
+			}
+			dues[to[0]] = true
+		}
+		from := int64(start.Add(30 * time.Minute))
+		if len(dues) != 1500 || !dues[from] {
+			t.Errorf("moved to %d times", len(dues))
+		}
+		for _, kind := range []string{"job", "job-plan"} {
+			if rows, _ := f.store.Controls(f.ctx, kind); len(rows) > 0 {
+				t.Errorf("%d rows of kind %s are left", len(rows), kind)
+			}
+		}
+	})
+}
+
+func TestASpreadIsEven(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 2000)
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", SpreadMicros: time.Hour.Microseconds()})
+		f.time.Advance(time.Minute)
+		f.wantJob(s, j.Id, "done 2000 map[rescheduled:2000]")
+		quarters := map[int64]int{}
+		for _, to := range f.moved {
+			quarters[(to[0]-int64(start))/(15*time.Minute).Microseconds()]++
+		}
+		for q := range int64(4) {
+			if n := quarters[q]; n < 400 || n > 600 {
+				t.Errorf("%d tasks in quarter %d", n, q)
+			}
+		}
+	})
+}
+
+// A task that ends again after it was redriven is not redriven again.
+func TestARedriveHasAnEnd(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 100)
+		s := f.server()
+		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail"})
+		f.time.Advance(5 * time.Second)
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "redrive", Where: "state=cancelled"})
+		f.schedule("mail", "", 50)
+		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "state=scheduled"})
+		f.time.Advance(5 * time.Second)
+		f.wantJob(s, j.Id, "done 100 map[redriven:100]")
+		again := f.create(s, &kinesinv1.CreateJobRequest{Action: "redrive", Where: "state=cancelled"})
+		f.time.Advance(5 * time.Second)
+		f.wantJob(s, again.Id, "done 150 map[redriven:150]")
+	})
+}
+
+func TestJobsThatAreRefused(t *testing.T) {
+	run(t, func(f *fixture) {
+		s := f.server()
+		for says, r := range map[string]*kinesinv1.CreateJobRequest{
+			`action "burn": want one of cancel, delete, expire, redrive, reschedule`: {Action: "burn", All: true},
+			"without a filter changes all tasks":                                     {Action: "cancel"},
+			"without a filter changes all tasks ":                                    {Action: "cancel", Where: " "},
+			"at character 1: unknown field":                                          {Action: "cancel", Where: "x=1"},
+			"says how in 0 ways: want one of by, spread and due":                     {Action: "reschedule", All: true},
+			"says how in 2 ways":                                                     {Action: "reschedule", All: true, ByMicros: 1, DueMicros: 1},
+			"by, spread and due are of":                                              {Action: "cancel", All: true, ByMicros: 1},
+			"force is of redrive":                                                    {Action: "cancel", All: true, Force: true},
+			"pace 2000000: want 1 to 1000000":                                        {Action: "cancel", All: true, Pace: 2_000_000},
+			"by: want at most":                                                       {Action: "reschedule", All: true, ByMicros: 1 << 62},
+			"spread: want":                                                           {Action: "reschedule", All: true, SpreadMicros: -1},
+			"request_id: 3 bytes":                                                    {Action: "cancel", All: true, RequestId: []byte("abc")},
+		} {
+			_, err := s.CreateJob(f.ctx, r)
+			if !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), strings.TrimSpace(says)) {
+				t.Errorf("%v: %v, want %q", r, err, says)
+			}
+		}
+		if _, err := s.GetJob(f.ctx, &kinesinv1.GetJobRequest{Id: "nope"}); !errors.Is(err, api.ErrNotFound) {
+			t.Error(err)
+		}
+		if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: "nope", Action: "stop"}); !errors.Is(err, api.ErrNotFound) {
+			t.Error(err)
+		}
+		if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: "nope", Action: "burn"}); !errors.Is(err, api.ErrInvalid) {
+			t.Error(err)
+		}
+	})
+}
+
+// A call that is made again, because its answer was lost, makes no second job.
+func TestARepeatedCallMakesOneJob(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 5)
+		s := f.server()
+		id := task.NewID(start, 1, 2)
+		r := &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", RequestId: id[:]}
+		first := f.create(s, r)
+		if again := f.create(s, r); again.Id != first.Id {
+			t.Error(again)
+		}
+		f.time.Advance(5 * time.Second)
+		if again := f.create(s, r); again.Id != first.Id || again.State != "done" {
+			t.Errorf("after its end: %v", again)
+		}
+		r.Where = "lambda=pay"
+		if _, err := s.CreateJob(f.ctx, r); !errors.Is(err, api.ErrExists) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAnActionThatTheServerLacks(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 5)
+		f.noChange = true
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", DueMicros: int64(start.Add(2 * time.Hour))})
+		f.time.Advance(5 * time.Second)
+		if got := f.job(s, j.Id); got.State != "failed" || got.Problem != "this server cannot reschedule tasks" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestOldJobsGo(t *testing.T) {
+	run(t, func(f *fixture) {
+		s := f.server()
+		for range 3 {
+			f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true})
+			f.time.Advance(5 * time.Second)
+		}
+		f.time.Advance(jobs.KeptFor - time.Hour)
+		if all, _ := s.ListJobs(f.ctx, &kinesinv1.ListJobsRequest{}); len(all.Jobs) != 3 {
+			t.Errorf("%d jobs", len(all.Jobs))
+		}
+		f.time.Advance(3 * time.Hour)
+		if all, _ := s.ListJobs(f.ctx, &kinesinv1.ListJobsRequest{}); len(all.Jobs) != 0 {
+			t.Errorf("%d jobs", len(all.Jobs))
+		}
+	})
+}

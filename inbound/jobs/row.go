@@ -1,0 +1,218 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// States of a job.
+const (
+	stateCounted = "counted" // a dry run
+	stateRunning = "running"
+	statePaused  = "paused"
+	stateStopped = "stopped"
+	stateDone    = "done"
+	stateFailed  = "failed"
+)
+
+// job is the stored form of a job.
+type job struct {
+	ID      string       `json:"id"`
+	Action  string       `json:"action"`
+	Where   string       `json:"where,omitempty"`
+	All     bool         `json:"all,omitempty"`
+	State   string       `json:"state"`
+	Pace    uint32       `json:"pace,omitempty"`
+	Created task.Instant `json:"created"`
+	Ended   task.Instant `json:"ended,omitempty"`
+	// Identity is who made the job, and Grants what it might do then.
+	Identity string   `json:"identity"`
+	Grants   []string `json:"grants"`
+
+	By     int64        `json:"by,omitempty"`     // microseconds
+	Spread int64        `json:"spread,omitempty"` // microseconds
+	Due    task.Instant `json:"due,omitempty"`
+	Force  bool         `json:"force,omitempty"`
+
+	Matched  int64            `json:"matched"`
+	Examined int64            `json:"examined"`
+	Outcomes map[string]int64 `json:"outcomes,omitempty"`
+	Problem  string           `json:"problem,omitempty"`
+
+	Position []byte `json:"position,omitempty"` // in the set; empty at its head
+	Plan     *plan  `json:"plan,omitempty"`     // of a job that lists its tasks first
+
+	Owner string       `json:"owner,omitempty"` // process that runs it
+	Until task.Instant `json:"until,omitempty"` // end of its lease
+
+	version uint64
+}
+
+func (j *job) hasEnded() bool {
+	return j.State == stateStopped || j.State == stateDone || j.State == stateFailed
+}
+
+func decode(c store.Control) (*job, error) {
+	j := &job{version: c.Version}
+	if err := json.Unmarshal(c.Value, j); err != nil {
+		return nil, fmt.Errorf("%w: job %s: %w", store.ErrCorrupt, c.Name, err)
+	}
+	if j.Outcomes == nil {
+		j.Outcomes = map[string]int64{}
+	}
+	return j, nil
+}
+
+// put stores a job in place of the version that it was read at.
+func (s *Service) put(ctx context.Context, kind string, j *job) error {
+	value, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	err = s.Store.PutControl(ctx, store.Control{Kind: kind, Name: j.ID, Version: j.version + 1, Value: value})
+	if err == nil {
+		j.version++
+	}
+	return err
+}
+
+// find reads a job, of those that run or of those that have ended.
+func (s *Service) find(ctx context.Context, id string) (*job, error) {
+	for _, kind := range []string{kindActive, kindEnded} {
+		if id == "" {
+			break
+		}
+		row, err := s.Store.Control(ctx, kind, id)
+		if err == nil {
+			return decode(row)
+		}
+		if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("job %q: %w", id, store.ErrNotFound)
+}
+
+// all reads the jobs of a kind, and leaves out those that cannot be read.
+func (s *Service) all(ctx context.Context, kind string) ([]*job, error) {
+	rows, err := s.Store.Controls(ctx, kind)
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	jobs := make([]*job, 0, len(rows))
+	for _, row := range rows {
+		if j, err := decode(row); err == nil {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, nil
+}
+
+// selection returns the set of tasks of a job: the filter as of when the job was made, of what its maker may
+// read, and only such tasks as the action changes. Those that ended since the job was made are left out, so
+// that a task which it started anew is not met again.
+func (j *job) selection() (*inbound.Selection, error) {
+	grants, err := access.ParseGrants(j.Grants)
+	if err != nil {
+		return nil, err
+	}
+	of, err := inbound.Select(j.Where, j.Created, grants)
+	if err != nil {
+		return nil, err
+	}
+	if actions[j.Action].ended {
+		of.Live, of.EndedBy = false, j.Created
+	} else {
+		of.Ended = false
+	}
+	return &of, nil
+}
+
+// wire returns a job as users see it.
+func (j *job) wire() *kinesinv1.Job {
+	return &kinesinv1.Job{
+		Id: j.ID, Action: j.Action, Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, CreatedMicros: int64(j.Created),
+		EndedMicros: int64(j.Ended), CreatedBy: j.Identity, Matched: j.Matched, MatchedExact: j.State == stateDone, Examined: j.Examined,
+		Outcomes: maps.Clone(j.Outcomes), Problem: j.Problem, ByMicros: j.By, SpreadMicros: j.Spread, Force: j.Force, DueMicros: int64(j.Due),
+	}
+}
+
+// refusals is the stored form of the refused ids of a job.
+type refusals struct {
+	All []refusedID `json:"refused"`
+}
+
+type refusedID struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// noteRefused adds refused ids to those of a job, up to its bounds. A batch that is applied twice may refuse
+// an id twice, which is noted once.
+func (s *Service) noteRefused(ctx context.Context, id string, more []refusedID) error {
+	for range casTriesMax {
+		row, err := s.Store.Control(ctx, kindRefused, id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		var known refusals
+		if len(row.Value) > 0 {
+			if err := json.Unmarshal(row.Value, &known); err != nil {
+				return fmt.Errorf("%w: refused ids of job %s: %w", store.ErrCorrupt, id, err)
+			}
+		}
+		before, size := len(known.All), len(row.Value)
+		for _, r := range more {
+			r.Text = strings.ToValidUTF8(r.Text[:min(len(r.Text), refusedTextBytesMax)], "")
+			size += len(r.ID) + 2*len(r.Text) + len(`{"id":"","text":""},`)
+			if len(known.All) == RefusedMax || size > refusedBytesMax {
+				break
+			}
+			if !slices.ContainsFunc(known.All, func(k refusedID) bool { return k.ID == r.ID }) {
+				known.All = append(known.All, r)
+			}
+		}
+		if len(known.All) == before {
+			return nil
+		}
+		value, err := json.Marshal(known)
+		if err != nil {
+			return err
+		}
+		err = s.Store.PutControl(ctx, store.Control{Kind: kindRefused, Name: id, Version: row.Version + 1, Value: value})
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused reads the refused ids of a job.
+func (s *Service) refused(ctx context.Context, id string) (all []*kinesinv1.JobRefusal, err error) {
+	row, err := s.Store.Control(ctx, kindRefused, id)
+	if err != nil {
+		if errors.Is(err, store.ErrNotFound) {
+			err = nil
+		}
+		return nil, err
+	}
+	var known refusals
+	if err := json.Unmarshal(row.Value, &known); err != nil {
+		return nil, fmt.Errorf("%w: refused ids of job %s: %w", store.ErrCorrupt, id, err)
+	}
+	for _, r := range known.All {
+		all = append(all, &kinesinv1.JobRefusal{Id: r.ID, Text: r.Text})
+	}
+	return all, nil
+}

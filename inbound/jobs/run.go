@@ -1,0 +1,345 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// stepTriesMax is how often in a row a step of a job may fail before the job fails: for about ten
+	// minutes.
+	stepTriesMax = 70
+	// actTriesMax is how often tasks that could not be changed for now are tried in one step.
+	actTriesMax = 5
+	// saveWithin bounds how long a server that stops takes to note how far a job has come.
+	saveWithin = 2 * time.Second
+)
+
+var stepRetry = backoff.Policy{Min: 100 * time.Millisecond, Max: 20 * time.Second}
+
+// Run runs jobs until ctx ends: those that are made here, and those that no living server runs.
+func (s *Service) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		failures, tidied := 0, time.Duration(0)
+		for ctx.Err() == nil {
+			err := s.takeUp(ctx, group)
+			if now := clock.Mono(s.Clock); err == nil && (tidied == 0 || now-tidied >= tidyEvery) {
+				tidied, err = now, s.tidy(ctx)
+			}
+			if failures++; err == nil {
+				failures = 0
+			} else if ctx.Err() == nil {
+				s.Log.WarnContext(ctx, "cannot look for jobs", slog.Any("error", err))
+			}
+			s.nap(ctx, s.wake, lookEvery+stepRetry.Pause(s.Clock, failures))
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// nap sleeps until the time is over, something comes on the channel, or ctx ends.
+func (s *Service) nap(ctx context.Context, wake <-chan struct{}, d time.Duration) {
+	timer := s.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-wake:
+	case <-timer.C():
+	}
+}
+
+// takeUp looks at all jobs that have not ended, and starts those that nobody runs.
+func (s *Service) takeUp(ctx context.Context, group *errgroup.Group) error {
+	jobs, err := s.all(ctx, kindActive)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(a.Created, b.Created) })
+	for _, j := range jobs {
+		changed, count := s.runs(j)
+		switch {
+		case changed != nil:
+			if j.State != stateRunning || j.Owner != s.process {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			}
+		case j.hasEnded():
+			if err := s.bury(ctx, j); err != nil {
+				return err
+			}
+		case j.State == stateRunning && count < RunningMax && s.isFree(j):
+			s.start(ctx, group, j)
+		}
+	}
+	return nil
+}
+
+// runs returns the channel of a job that runs here, nil if it does not, and how many jobs do.
+func (s *Service) runs(j *job) (changed chan struct{}, count int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running[j.ID], len(s.running)
+}
+
+// isFree reports whether no living server runs a job.
+func (s *Service) isFree(j *job) bool {
+	return j.Owner == "" || j.Owner == s.process || !s.Shared || s.Clock.Now() >= j.Until.Add(task.ClockBound)
+}
+
+// start takes the lease of a job and runs it, unless another server was faster.
+func (s *Service) start(ctx context.Context, group *errgroup.Group, j *job) {
+	j.Owner, j.Until = s.process, s.Clock.Now().Add(leaseFor)
+	if s.put(ctx, kindActive, j) != nil {
+		return
+	}
+	changed := make(chan struct{}, 1)
+	s.mu.Lock()
+	s.running[j.ID] = changed
+	s.mu.Unlock()
+	group.Go(func() error {
+		s.work(ctx, j, changed)
+		s.mu.Lock()
+		delete(s.running, j.ID)
+		s.mu.Unlock()
+		s.look()
+		return nil
+	})
+}
+
+// step is what one step of a job did.
+type step struct {
+	ids      []string
+	changed  []inbound.Changed // by ids
+	examined int
+	matched  int
+	position []byte
+	plan     *plan
+	isLast   bool
+}
+
+// work runs a job until it has ended, is paused or stopped, another server has it, or ctx ends.
+func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
+	failures := 0
+	for j.State == stateRunning && j.Owner == s.process {
+		began := clock.Mono(s.Clock)
+		done, err := s.step(ctx, j)
+		switch {
+		case ctx.Err() != nil:
+			s.leave(ctx, j)
+			return
+		case err == nil:
+			failures = 0
+			s.note(ctx, j, &done)
+		default:
+			failures++
+			j.Problem = refusal.Problem(err).GetText()
+			if !isForNow(err) || failures >= stepTriesMax {
+				j.State, j.Ended = stateFailed, s.Clock.Now()
+			}
+		}
+		if err = errors.Join(err, s.save(ctx, j)); err != nil && ctx.Err() == nil {
+			s.Log.WarnContext(ctx, "a step of a job failed", slog.String("job", j.ID), slog.Any("error", err))
+			s.nap(ctx, changed, stepRetry.Pause(s.Clock, failures+1))
+			continue
+		}
+		s.keepPace(ctx, j, len(done.changed), began, changed)
+	}
+	if ctx.Err() != nil {
+		s.leave(ctx, j)
+	}
+}
+
+// step changes the next tasks of a job.
+func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
+	switch {
+	case j.Plan != nil && !j.Plan.Listed:
+		return s.list(ctx, j)
+	case j.Plan != nil:
+		return s.workOff(ctx, j)
+	}
+	of, err := j.selection()
+	if err != nil {
+		return done, err
+	}
+	page, err := s.Tasks.Page(ctx, of, j.Position, j.batch())
+	if err != nil {
+		return done, refusal.Wire(err)
+	}
+	done = step{examined: page.Examined, matched: len(page.Rows), position: page.Next, isLast: len(page.Next) == 0}
+	if len(page.Rows) == 0 {
+		return done, nil
+	}
+	done.ids = make([]string, len(page.Rows))
+	for i := range page.Rows {
+		done.ids[i] = s.Tasks.PublicID(&page.Rows[i])
+	}
+	if done.changed, err = s.actAgain(ctx, j, page.Rows); connect.CodeOf(err) == connect.CodeUnimplemented {
+		err = refusal.Invalid("this server cannot %s tasks", j.Action)
+	}
+	return done, err
+}
+
+// batch returns how many tasks one step changes: as many as come in half a second of the job's pace.
+func (j *job) batch() int {
+	if j.Pace == 0 {
+		return batchTasksMax
+	}
+	return min(batchTasksMax, max(1, int(j.Pace/2)))
+}
+
+// note adds what a step did to its job.
+func (s *Service) note(ctx context.Context, j *job, done *step) {
+	var refused []refusedID
+	outcomes := map[string]int64{}
+	for i, c := range done.changed {
+		if c.Err == nil {
+			outcomes[c.Outcome]++
+			continue
+		}
+		p := refusal.Problem(c.Err)
+		outcomes[reasonText(p.GetReason())]++
+		refused = append(refused, refusedID{ID: done.ids[i], Text: p.GetText()})
+	}
+	if len(refused) > 0 {
+		if err := s.noteRefused(ctx, j.ID, refused); err != nil {
+			s.Log.WarnContext(ctx, "refused ids of a job were not noted", slog.String("job", j.ID), slog.Any("error", err))
+		}
+	}
+	for outcome, n := range outcomes {
+		j.Outcomes[outcome] += n
+	}
+	j.Matched, j.Examined = j.Matched+int64(done.matched), j.Examined+int64(done.examined)
+	j.Position, j.Problem = done.position, ""
+	if done.plan != nil {
+		j.Plan = done.plan
+	}
+	if done.isLast {
+		j.State, j.Ended = stateDone, s.Clock.Now()
+	}
+}
+
+func reasonText(reason api.Reason) string {
+	return strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))
+}
+
+// save stores how far a job has come and renews its lease. If somebody else changed the row, what a user
+// wants of the job is taken from it; if another server has the job, that one goes on.
+func (s *Service) save(ctx context.Context, j *job) error {
+	for range casTriesMax {
+		j.Until = s.Clock.Now().Add(leaseFor)
+		if j.State != stateRunning {
+			j.Owner = ""
+		}
+		err := s.put(ctx, kindActive, j)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+		now, err := s.find(ctx, j.ID)
+		isGone := errors.Is(err, store.ErrNotFound)
+		if err != nil && !isGone {
+			return err
+		}
+		if isGone || now.Owner != s.process {
+			j.Owner, j.State = "", statePaused // not in the store: only this process lets go of it
+			return nil
+		}
+		if j.version = now.version; !j.hasEnded() {
+			j.State, j.Ended = now.State, now.Ended
+		}
+	}
+	return store.ErrConflict
+}
+
+// leave gives a job up when this server stops, so that another one goes on with it at once.
+func (s *Service) leave(ctx context.Context, j *job) {
+	if j.Owner != s.process {
+		return
+	}
+	ctx, cancel := clock.Within(context.WithoutCancel(ctx), s.Clock, saveWithin)
+	defer cancel()
+	j.Owner, j.Until = "", 0
+	if err := s.put(ctx, kindActive, j); err != nil && !errors.Is(err, store.ErrConflict) {
+		s.Log.WarnContext(ctx, "a job was not given up; another server takes it when its lease is over", slog.String("job", j.ID), slog.Any("error", err))
+	}
+}
+
+// keepPace sleeps as long as the tasks of a step take at the job's pace, and renews the lease meanwhile.
+func (s *Service) keepPace(ctx context.Context, j *job, tasks int, began time.Duration, changed <-chan struct{}) {
+	if j.Pace == 0 || tasks == 0 {
+		return
+	}
+	until := began + time.Duration(tasks)*time.Second/time.Duration(j.Pace)
+	for j.State == stateRunning && ctx.Err() == nil {
+		left := until - clock.Mono(s.Clock)
+		if left <= 0 {
+			return
+		}
+		s.nap(ctx, changed, min(left, napMax))
+		if left > napMax && s.save(ctx, j) != nil {
+			return
+		}
+	}
+}
+
+// bury moves a job that has ended out of the way of those that have not.
+func (s *Service) bury(ctx context.Context, j *job) error {
+	if err := s.forgetPlan(ctx, j); err != nil {
+		return err
+	}
+	ended := *j
+	ended.version, ended.Position, ended.Plan, ended.Owner, ended.Until = 0, nil, nil, "", 0
+	err := s.put(ctx, kindEnded, &ended)
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	if err == nil && s.Ended != nil {
+		s.Ended(ctx, ended.wire())
+	}
+	err = s.Store.DeleteControl(ctx, store.Control{Kind: kindActive, Name: j.ID, Version: j.version})
+	if errors.Is(err, store.ErrConflict) {
+		err = nil
+	}
+	return err
+}
+
+// tidy deletes jobs that ended long ago, and the oldest if there are too many.
+func (s *Service) tidy(ctx context.Context) error {
+	jobs, err := s.all(ctx, kindEnded)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(jobs, func(a, b *job) int { return cmp.Compare(b.Ended, a.Ended) })
+	now := s.Clock.Now()
+	for i, j := range jobs {
+		if i < KeptMax && now < j.Ended.Add(KeptFor) {
+			continue
+		}
+		if row, err := s.Store.Control(ctx, kindRefused, j.ID); err == nil {
+			_ = s.Store.DeleteControl(ctx, row) // if it fails, an unused row stays
+		}
+		if err := s.Store.DeleteControl(ctx, store.Control{Kind: kindEnded, Name: j.ID, Version: j.version}); err != nil && !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return nil
+}

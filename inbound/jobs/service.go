@@ -1,0 +1,264 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// shiftMax bounds by how much a job reschedules tasks.
+const shiftMax = 10 * 365 * 24 * time.Hour
+
+// action is what a job does.
+type action struct {
+	verb  access.Verb // that its maker needs on each task, besides read
+	ended bool        // it changes ended tasks; others change live ones
+	units int         // write units that one task takes on a store that counts them
+}
+
+var actions = map[string]action{
+	"cancel":     {access.Cancel, false, 2},
+	"expire":     {access.Cancel, false, 2},
+	"reschedule": {access.Schedule, false, 3},
+	"redrive":    {access.Operate, true, 3},
+	"delete":     {access.Operate, true, 1},
+}
+
+// VerbOf returns the verb that an action needs on each task, besides read; false for an unknown action.
+func VerbOf(name string) (access.Verb, bool) {
+	a, known := actions[name]
+	return a.verb, known
+}
+
+// CreateJob starts a job, or counts what it would change.
+func (s *Service) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {
+	j, err := s.newJob(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.DryRun {
+		counted, err := s.dryRun(ctx, j)
+		return &kinesinv1.CreateJobResponse{Job: counted}, refusal.Wire(err)
+	}
+	if known, err := s.find(ctx, j.ID); err == nil {
+		return repeated(known, j)
+	}
+	active, err := s.Store.Controls(ctx, kindActive)
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	if len(active) >= ActiveMax {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d jobs have not ended, and there may be %d: stop one (kinesin job stop), or wait", len(active), ActiveMax)
+	}
+	err = s.put(ctx, kindActive, j)
+	if errors.Is(err, store.ErrConflict) { // an earlier try of the same call
+		known, err := s.find(ctx, j.ID)
+		if err != nil {
+			return nil, refusal.Wire(err)
+		}
+		return repeated(known, j)
+	}
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	s.look()
+	return &kinesinv1.CreateJobResponse{Job: j.wire()}, nil
+}
+
+// repeated answers a call that was made before.
+func repeated(known, asked *job) (*kinesinv1.CreateJobResponse, error) {
+	if known.Action != asked.Action || known.Where != asked.Where || known.Identity != asked.Identity {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "job %s exists, and does something else: want a new request id", known.ID)
+	}
+	return &kinesinv1.CreateJobResponse{Job: known.wire()}, nil
+}
+
+func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*job, error) {
+	if err := check(r); err != nil {
+		return nil, err
+	}
+	c, now := access.From(ctx), s.Clock.Now()
+	id := task.NewID(now, s.Clock.Uint64(), s.Clock.Uint64())
+	if len(r.RequestId) > 0 {
+		if len(r.RequestId) != len(id) {
+			return nil, refusal.Invalid("request_id: %d bytes, want a UUID of 16", len(r.RequestId))
+		}
+		id = task.ID(r.RequestId).OwnedBy(c.Name)
+	}
+	j := &job{
+		ID: id.String(), Action: r.Action, Where: r.Where, All: r.All, State: stateRunning, Pace: r.Pace, Created: now,
+		Identity: c.Name, Grants: c.Grants.Strings(), By: r.ByMicros, Spread: r.SpreadMicros, Due: task.Instant(r.DueMicros), Force: r.Force,
+		Outcomes: map[string]int64{},
+	}
+	if j.By != 0 {
+		j.Plan = &plan{}
+	}
+	of, err := j.selection()
+	if err == nil && of.Filter.IsAll() && !r.All {
+		err = refusal.Invalid("a job without a filter changes all tasks that you may change: set all (--all) if that is meant, or a filter (--where)")
+	}
+	return j, err
+}
+
+// check checks what does not depend on the filter.
+func check(r *kinesinv1.CreateJobRequest) error {
+	if _, known := actions[r.Action]; !known {
+		names := make([]string, 0, len(actions))
+		for name := range actions {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return refusal.Invalid("action %q: want one of %s", r.Action, strings.Join(names, ", "))
+	}
+	ways := 0
+	for _, set := range []bool{r.ByMicros != 0, r.SpreadMicros != 0, r.DueMicros != 0} {
+		if set {
+			ways++
+		}
+	}
+	const most = int64(shiftMax / time.Microsecond)
+	switch {
+	case r.Action == "reschedule" && ways != 1:
+		return refusal.Invalid("reschedule says how in %d ways: want one of by, spread and due", ways)
+	case r.Action != "reschedule" && ways > 0:
+		return refusal.Invalid("by, spread and due are of reschedule, and the action is %s", r.Action)
+	case r.ByMicros > most || r.ByMicros < -most:
+		return refusal.Invalid("by: want at most %v", shiftMax)
+	case r.SpreadMicros < 0 || r.SpreadMicros > most:
+		return refusal.Invalid("spread: want more than 0 and at most %v", shiftMax)
+	case r.DueMicros < 0:
+		return refusal.Invalid("due: want a time after 1970")
+	case r.Force && r.Action != "redrive":
+		return refusal.Invalid("force is of redrive, and the action is %s", r.Action)
+	case r.Pace > PaceMax:
+		return refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for no limit", r.Pace, PaceMax)
+	}
+	return nil
+}
+
+// dryRun counts what a job would change, and shows some of it.
+func (s *Service) dryRun(ctx context.Context, j *job) (*kinesinv1.Job, error) {
+	of, err := j.selection()
+	if err != nil {
+		return nil, err
+	}
+	w := j.wire()
+	w.Id, w.State = "", stateCounted
+	if w.Matched, w.Examined, w.MatchedExact, err = s.Tasks.CountOrEstimate(ctx, of); err != nil {
+		return nil, err
+	}
+	w.Cost = s.cost(j, w)
+	var position []byte
+	for range SampleMax {
+		page, err := s.Tasks.Page(ctx, of, position, SampleMax-len(w.Sample))
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Rows {
+			w.Sample = append(w.Sample, s.Tasks.View(&page.Rows[i]))
+		}
+		if position = page.Next; len(position) == 0 || len(w.Sample) == SampleMax {
+			break
+		}
+	}
+	return w, nil
+}
+
+// cost says what a job takes of the store.
+func (s *Service) cost(j *job, w *kinesinv1.Job) string {
+	if !s.Metered {
+		return fmt.Sprintf("reads all rows in which such tasks can be, and writes %d tasks, on the disk of the server", w.Matched)
+	}
+	about := ""
+	if !w.MatchedExact {
+		about = "at least "
+	}
+	reads := math.Ceil(1.1 * float64(max(w.Examined, w.Matched)))
+	return fmt.Sprintf("about %s%.0f read units for the rows that it looks at, and %d write units for the tasks that it changes (%d each)",
+		about, reads, w.Matched*int64(actions[j.Action].units), actions[j.Action].units)
+}
+
+// GetJob returns a job with the ids that it could not change.
+func (s *Service) GetJob(ctx context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
+	j, err := s.find(ctx, r.Id)
+	if err != nil {
+		return nil, s.problem(err)
+	}
+	w := j.wire()
+	if w.Refused, err = s.refused(ctx, j.ID); err != nil {
+		return nil, refusal.Wire(err)
+	}
+	return &kinesinv1.GetJobResponse{Job: w}, nil
+}
+
+func (s *Service) problem(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such job: its id is wrong, or it ended more than %d days or %d jobs ago", int(KeptFor/(24*time.Hour)), KeptMax)
+	}
+	return refusal.Wire(err)
+}
+
+// ListJobs returns all jobs that are kept, newest first, without the ids that they could not change.
+func (s *Service) ListJobs(ctx context.Context, _ *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error) {
+	response := &kinesinv1.ListJobsResponse{}
+	seen := map[string]bool{}
+	for _, kind := range []string{kindActive, kindEnded} {
+		jobs, err := s.all(ctx, kind)
+		if err != nil {
+			return nil, refusal.Wire(err)
+		}
+		for _, j := range jobs {
+			if !seen[j.ID] { // one that is about to be moved to those that have ended is there twice
+				seen[j.ID] = true
+				response.Jobs = append(response.Jobs, j.wire())
+			}
+		}
+	}
+	slices.SortFunc(response.Jobs, func(a, b *kinesinv1.Job) int {
+		return cmp.Or(cmp.Compare(b.CreatedMicros, a.CreatedMicros), cmp.Compare(a.Id, b.Id))
+	})
+	return response, nil
+}
+
+// ControlJob pauses, resumes or stops a job. A server that runs it notices within two seconds.
+func (s *Service) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
+	to, known := map[string]string{"pause": statePaused, "resume": stateRunning, "stop": stateStopped}[r.Action]
+	if !known {
+		return nil, refusal.Invalid("action %q: want pause, resume or stop", r.Action)
+	}
+	for range casTriesMax {
+		j, err := s.find(ctx, r.Id)
+		if err != nil {
+			return nil, s.problem(err)
+		}
+		if j.State == to {
+			return &kinesinv1.ControlJobResponse{Job: j.wire()}, nil
+		}
+		if j.hasEnded() {
+			return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the job has ended: %s", j.State)
+		}
+		if j.State = to; to == stateStopped {
+			j.Ended = s.Clock.Now()
+		}
+		if err = s.put(ctx, kindActive, j); err == nil {
+			s.look()
+			return &kinesinv1.ControlJobResponse{Job: j.wire()}, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return nil, refusal.Wire(err)
+		}
+	}
+	return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the job kept changing; try again")
+}

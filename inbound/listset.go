@@ -1,0 +1,304 @@
+package inbound
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/internal/where"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Orders of a list; empty: as the store finds tasks.
+const (
+	orderDue   = "due"
+	orderEnded = "-ended"
+)
+
+const (
+	// endedExaminedMax bounds the rows that a list of the newest ended tasks reads.
+	endedExaminedMax = 2_000_000
+	// dueAheadMin is how many rows of each partition are read at a time for a list in order of due times.
+	dueAheadMin = 16
+)
+
+// Select returns the set that an expression selects, of what a caller may read. Durations in it count from
+// now.
+func Select(expression string, now task.Instant, by access.Grants) (Selection, error) {
+	filter, err := where.Parse(expression, now)
+	if err != nil {
+		return Selection{}, refusal.Invalid("%v", err)
+	}
+	return Selection{Filter: filter, By: by, Live: true, Ended: true}.narrowed(), nil
+}
+
+// Where returns the names of the lambdas of which an expression may select tasks.
+func (in *Inbound) Where(expression string) (lambdas []string, err error) {
+	filter, err := where.Parse(expression, in.Clock.Now())
+	if err != nil {
+		return nil, refusal.Invalid("%v", err)
+	}
+	for _, l := range in.Catalog.All() {
+		if filter.CanBeOf(l.Name) {
+			lambdas = append(lambdas, l.Name)
+		}
+	}
+	return lambdas, nil
+}
+
+// setCursor is where a list of a set goes on. Now is when it began: durations in its filter count from then.
+type setCursor struct {
+	Now   task.Instant    `json:"n"`
+	Place json.RawMessage `json:"p"`
+}
+
+// listSet pages over the tasks that a filter selects.
+func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit int) (*kinesinv1.ListResponse, error) {
+	name := fmt.Sprintf("set %q %q %q %q", r.Lambda, r.State, r.Where, r.Order)
+	at := setCursor{Now: in.Clock.Now()}
+	if len(r.Cursor) > 0 {
+		text, ours := in.Pages.Open(name, r.Cursor)
+		if !ours || json.Unmarshal(text, &at) != nil {
+			return nil, errCursor
+		}
+	}
+	of, err := in.selectionOf(ctx, r, at.Now)
+	if err != nil {
+		return nil, err
+	}
+	var page Page
+	switch r.Order {
+	case "":
+		page, err = in.Page(ctx, of, at.Place, limit)
+	case orderDue:
+		page, err = in.byDue(ctx, of, at.Place, limit)
+	case orderEnded:
+		page, err = in.newestEnded(ctx, of, at.Place, limit)
+	default:
+		return nil, refusal.Invalid("order %q: want due, -ended, or none", r.Order)
+	}
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	response := &kinesinv1.ListResponse{}
+	for i := range page.Rows {
+		response.Tasks = append(response.Tasks, in.view(&page.Rows[i].Task))
+	}
+	if at.Place = page.Next; len(page.Next) > 0 {
+		next, err := json.Marshal(at)
+		if err != nil {
+			return nil, err
+		}
+		response.NextCursor = in.Pages.Seal(name, next)
+	}
+	return response, nil
+}
+
+// selectionOf returns the set of a list.
+func (in *Inbound) selectionOf(ctx context.Context, r *kinesinv1.ListRequest, now task.Instant) (*Selection, error) {
+	of, err := Select(r.Where, now, access.From(ctx).Grants)
+	if err != nil {
+		return nil, err
+	}
+	if r.Lambda != "" {
+		if of.Lambda, err = in.Catalog.Find(ctx, r.Lambda); err != nil {
+			return nil, refusal.Wire(err)
+		}
+	}
+	if r.State != "" {
+		if of.State, err = task.ParseState(r.State); err != nil {
+			return nil, refusal.Invalid("%v", err)
+		}
+	}
+	of = of.narrowed()
+	switch {
+	case r.Order == orderDue && !of.Live && of.Ended:
+		return nil, refusal.Invalid("order due is that of live tasks, and the filter selects only ended ones: want -ended")
+	case r.Order == orderEnded && !of.Ended && of.Live:
+		return nil, refusal.Invalid("order -ended is that of ended tasks, and the filter selects only live ones: want due")
+	}
+	return &of, nil
+}
+
+// byDue lists live tasks in order of the time at which they are due next, whatever their partition: it merges
+// the partitions, each of which the store has in that order.
+func (in *Inbound) byDue(ctx context.Context, of *Selection, position []byte, limit int) (page Page, err error) {
+	m := merge{in: in, ahead: dueAheadMin}
+	var at place
+	if len(position) > 0 && json.Unmarshal(position, &at) != nil {
+		return page, errCursor
+	}
+	partitions := of.partitions(in.Catalog, liveStates())
+	m.ahead = min(setRowsRead, max(m.ahead, 2*limit/max(1, len(partitions))))
+	from := of.Filter.DueFrom().Add(-dueSlack)
+	for _, p := range partitions {
+		s := &stretch{partition: p, after: at.before(p)}
+		if from > s.after.Wake {
+			s.after = store.WakeKey{Wake: from}
+		}
+		if err := m.add(ctx, s); err != nil {
+			return page, err
+		}
+	}
+	for len(page.Rows) < limit && page.Examined < setRowsPage {
+		wakeups, err := m.take(ctx, max(dueAheadMin, limit-len(page.Rows)))
+		if err != nil {
+			return page, err
+		}
+		if len(wakeups) == 0 {
+			return page, nil
+		}
+		all, err := in.tasksBehind(ctx, wakeups)
+		if err != nil {
+			return page, err
+		}
+		for i := range all {
+			if len(page.Rows) >= limit {
+				break
+			}
+			page.Examined++
+			at = place{Partition: wakeups[i].Partition, After: int64(wakeups[i].WakeRow.At), ID: wakeups[i].ID}
+			if all[i].isTask() && of.has(in.Catalog, &all[i].Task) {
+				page.Rows = append(page.Rows, all[i].found)
+			}
+		}
+	}
+	page.Next, err = json.Marshal(at)
+	return page, err
+}
+
+// before returns the key after which a partition goes on, when this is the place of the last row of a list in
+// order of (wake, partition, id).
+func (at *place) before(p task.Partition) store.WakeKey {
+	key := store.WakeKey{Partition: p, Wake: task.Instant(at.After), ID: at.ID}
+	switch order := comparePartitions(p, at.Partition); {
+	case at.After == 0:
+		return store.WakeKey{Partition: p}
+	case order < 0:
+		key.ID = task.ID(bytes.Repeat([]byte{0xff}, len(key.ID)))
+	case order > 0:
+		key.ID = task.ID{}
+	}
+	return key
+}
+
+// stretch is the next part of a partition.
+type stretch struct {
+	partition task.Partition
+	after     store.WakeKey
+	rows      []task.Task
+	isLast    bool
+}
+
+// merge yields the wake-up rows of several partitions in order of (wake, partition, id). It is a heap of the
+// stretches by their first rows.
+type merge struct {
+	in    *Inbound
+	ahead int
+	heads []*stretch
+}
+
+func (m *merge) Len() int      { return len(m.heads) }
+func (m *merge) Swap(i, j int) { m.heads[i], m.heads[j] = m.heads[j], m.heads[i] }
+func (m *merge) Push(s any)    { m.heads = append(m.heads, s.(*stretch)) } //nolint:forcetypeassert,errcheck // of add
+func (m *merge) Less(i, j int) bool {
+	a, b := &m.heads[i].rows[0], &m.heads[j].rows[0]
+	return cmp.Or(cmp.Compare(a.WakeRow.At, b.WakeRow.At), comparePartitions(a.Partition, b.Partition)) < 0
+}
+
+// Pop implements heap.Interface.
+func (m *merge) Pop() any {
+	last := len(m.heads) - 1
+	s := m.heads[last]
+	m.heads = m.heads[:last]
+	return s
+}
+
+// add reads the next rows of a partition.
+func (m *merge) add(ctx context.Context, s *stretch) (err error) {
+	if s.isLast {
+		return nil
+	}
+	if s.rows, err = m.in.Store.ScanSchedule(ctx, s.partition, s.after, math.MaxInt64, m.ahead); err != nil {
+		return err
+	}
+	if s.isLast = len(s.rows) < m.ahead; len(s.rows) > 0 {
+		s.after = store.KeyOf(&s.rows[len(s.rows)-1])
+		heap.Push(m, s)
+	}
+	return nil
+}
+
+// take returns the first n rows of all.
+func (m *merge) take(ctx context.Context, n int) (rows []task.Task, err error) {
+	for len(rows) < n && len(m.heads) > 0 {
+		s := m.heads[0]
+		rows, s.rows = append(rows, s.rows[0]), s.rows[1:]
+		if len(s.rows) > 0 {
+			heap.Fix(m, 0)
+			continue
+		}
+		heap.Pop(m)
+		if err := m.add(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
+// newestEnded lists ended tasks, the newest end first. No store has an index of all ends by time, so each
+// page reads all ended tasks of the set, and keeps the newest: its memory is that of two pages.
+func (in *Inbound) newestEnded(ctx context.Context, of *Selection, position []byte, limit int) (page Page, err error) {
+	var at place
+	if len(position) > 0 && json.Unmarshal(position, &at) != nil {
+		return page, errCursor
+	}
+	after := found{Task: task.Task{Ended: task.Instant(at.After), ID: at.ID}}
+	ended := *of
+	ended.Live = false
+	var newest []Row
+	keep := func() {
+		slices.SortFunc(newest, compareEnded)
+		newest = newest[:min(len(newest), limit+1)]
+	}
+	for more := true; more; {
+		part, err := in.Page(ctx, &ended, page.Next, setRowsRead)
+		if err != nil {
+			return page, err
+		}
+		if page.Examined += part.Examined; page.Examined > endedExaminedMax {
+			return page, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+				"more than %d ended tasks would have to be read to find the newest: ask for state=dead of a lambda, or leave out the order", endedExaminedMax)
+		}
+		for _, row := range part.Rows {
+			if at.After == 0 || compareEnded(row, after) > 0 {
+				newest = append(newest, row)
+			}
+		}
+		if page.Next, more = part.Next, len(part.Next) > 0; len(newest) > 2*limit {
+			keep()
+		}
+	}
+	keep()
+	page.Next = nil
+	if page.Rows = newest; len(newest) > limit {
+		page.Rows = newest[:limit]
+		last := &newest[limit-1]
+		page.Next, err = json.Marshal(place{After: int64(last.Ended), ID: last.ID})
+	}
+	return page, err
+}
+
+func compareEnded(a, b found) int {
+	return cmp.Or(cmp.Compare(b.Ended, a.Ended), bytes.Compare(a.ID[:], b.ID[:]))
+}

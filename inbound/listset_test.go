@@ -1,0 +1,247 @@
+package inbound_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+)
+
+// as makes the calls of the fixture those of an identity with some grants.
+func (f *fixture) as(grants ...string) {
+	f.t.Helper()
+	all, err := access.ParseGrants(grants)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.ctx = access.With(f.ctx, access.Caller{Identity: access.Identity{Name: "somebody", Grants: all}})
+}
+
+// lists returns all tasks that a request lists, page by page; between is called after each page.
+func (f *fixture) lists(r *kinesinv1.ListRequest, between func()) (all []*kinesinv1.Task) {
+	f.t.Helper()
+	for range 1000 {
+		page, err := f.List(f.ctx, r)
+		if err != nil {
+			f.t.Fatalf("%v: %v", r, err)
+		}
+		if all = append(all, page.Tasks...); len(page.NextCursor) == 0 {
+			return all
+		}
+		if r.Cursor = page.NextCursor; between != nil {
+			between()
+		}
+	}
+	f.t.Fatalf("%v has no end", r)
+	return nil
+}
+
+func keysOf(tasks []*kinesinv1.Task) (keys []string) {
+	for _, t := range tasks {
+		keys = append(keys, t.Key)
+	}
+	return keys
+}
+
+func (f *fixture) lambdas(names ...string) {
+	f.t.Helper()
+	for _, name := range names {
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: name, Shards: 4}}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+}
+
+// named is a task of a lambda with a key.
+func named(lambda, key string, due time.Duration, change ...func(*kinesinv1.ScheduleItem)) *kinesinv1.ScheduleItem {
+	item := in(due)
+	item.Lambda, item.Key = lambda, key
+	for _, c := range change {
+		c(item)
+	}
+	return item
+}
+
+func TestAListIsInOrderOfDueTimesWhateverThePartition(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.lambdas("pay", "ship")
+		var want []string
+		for i := range 60 { // in no order
+			n := i * 37 % 60
+			key := fmt.Sprintf("k%02d", n)
+			f.schedule(named([]string{"mail", "pay", "ship"}[i%3], key, time.Duration(n+1)*time.Minute))
+			want = append(want, key)
+		}
+		slices.Sort(want)
+		for _, limit := range []int32{1, 7, 60, 1000} {
+			if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "due", Limit: limit}, nil)); !slices.Equal(got, want) {
+				t.Errorf("%d at a time: %v", limit, got)
+			}
+		}
+		got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "due", Limit: 2, Where: "due>=+31m and lambda in (mail, pay)"}, nil))
+		if len(got) != 20 || got[0] < "k30" || !slices.IsSorted(got) {
+			t.Errorf("those from then on: %v", got)
+		}
+		if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "due", Lambda: "ship", Limit: 3}, nil)); len(got) != 20 || !slices.IsSorted(got) {
+			t.Errorf("of one lambda: %v", got)
+		}
+	})
+}
+
+// What does not change while somebody turns the pages is on one of them, once.
+func TestPagesHoldStill(t *testing.T) {
+	for _, order := range []string{"", "due", "-ended"} {
+		run(t, func(f *fixture) {
+			f.as("*:*")
+			f.lambdas("pay")
+			var ids []string
+			for i := range 80 {
+				ids = append(ids, f.accept(named([]string{"mail", "pay"}[i%2], fmt.Sprintf("k%02d", i), time.Duration(i*29%80+1)*time.Minute)))
+			}
+			if order == "-ended" {
+				for _, id := range ids[:40] {
+					f.cancelled(id)
+				}
+			}
+			n := 0
+			got := keysOf(f.lists(&kinesinv1.ListRequest{Order: order, Where: "due<+300h", Limit: 3}, func() {
+				n++
+				f.schedule(named("mail", fmt.Sprintf("new%d", n), time.Duration(n)*time.Minute)) // comes
+				if i := 40 + n; i < 80 && n%2 == 1 {
+					f.cancelled(ids[i]) // goes
+				}
+			}))
+			seen := map[string]int{}
+			for _, key := range got {
+				seen[key]++
+			}
+			for i := range 40 {
+				key := fmt.Sprintf("k%02d", i)
+				if seen[key] != 1 {
+					t.Errorf("order %q: %s was listed %d times", order, key, seen[key])
+				}
+			}
+		})
+	}
+}
+
+// cancelled cancels a task, a second after the last.
+func (f *fixture) cancelled(id string) {
+	f.t.Helper()
+	f.time.Advance(time.Second)
+	r, err := f.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: []string{id}})
+	if err != nil || r.Results[0].Problem != nil {
+		f.t.Fatal(r, err)
+	}
+}
+
+func TestTheNewestEndComesFirst(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.lambdas("pay")
+		var want []string
+		for i := range 30 {
+			key := fmt.Sprintf("k%02d", i)
+			f.cancelled(f.accept(named([]string{"mail", "pay"}[i%2], key, time.Duration(i*17%30+1)*time.Minute)))
+			want = append(want, key)
+		}
+		slices.Reverse(want)
+		for _, limit := range []int32{1, 4, 100} {
+			if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "-ended", Limit: limit}, nil)); !slices.Equal(got, want) {
+				t.Errorf("%d at a time: %v", limit, got)
+			}
+		}
+		if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "-ended", Limit: 4, Where: "ended>=-9s and state=cancelled"}, nil)); !slices.Equal(got, want[:10]) {
+			t.Errorf("the last ten seconds: %v", got)
+		}
+	})
+}
+
+// A list shows what its caller may read, whatever the filter.
+func TestAListShowsWhatMayBeRead(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.lambdas("pay")
+		in7 := func(i *kinesinv1.ScheduleItem) { i.Collection = "seven" }
+		ended := f.accept(named("pay", "c", time.Hour, in7))
+		f.schedule(named("mail", "a", time.Hour), named("mail", "b", time.Hour, in7), named("pay", "d", time.Hour))
+		f.cancelled(ended)
+		for _, c := range []struct {
+			grants string
+			where  string
+			want   string
+		}{
+			{"*:*", "", "[a b c d]"},
+			{"read:mail", "", "[a b]"},
+			{"read:pay", "", "[c d]"},
+			{"read:*:seven", "", "[b c]"},
+			{"read:mail:seven", `lambda=mail or not lambda=mail`, "[b]"},
+			{"schedule:*", "", "[]"},
+			{"read:pay", "lambda=mail", "[]"},
+		} {
+			f.as(c.grants)
+			for _, order := range []string{"", "due", "-ended"} {
+				got := keysOf(f.lists(&kinesinv1.ListRequest{Where: c.where, Order: order, Limit: 1}, nil))
+				slices.Sort(got)
+				want := c.want
+				if order == "due" {
+					want = strings.NewReplacer(" c", "", "c ", "").Replace(want)
+				}
+				if order == "-ended" {
+					want = "[]"
+					if strings.Contains(c.want, "c") {
+						want = "[c]"
+					}
+				}
+				if fmt.Sprint(got) != want {
+					t.Errorf("%s with %q in order %q: %v, want %s", c.grants, c.where, order, got, want)
+				}
+			}
+		}
+	})
+}
+
+func TestListsOfSetsThatAreRefused(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.schedule(in(time.Hour), in(time.Hour))
+		first, err := f.List(f.ctx, &kinesinv1.ListRequest{Where: "state=scheduled", Limit: 1})
+		if err != nil || len(first.NextCursor) == 0 {
+			t.Fatal(first, err)
+		}
+		for says, r := range map[string]*kinesinv1.ListRequest{
+			"unknown field":                   {Where: "x=1"},
+			"want due, -ended, or none":       {Order: "ended"},
+			"want -ended":                     {Where: "state=dead", Order: "due"},
+			"want due":                        {Where: "state=scheduled", Order: "-ended"},
+			"limit -1":                        {Limit: -1},
+			"want one of":                     {State: "lost"},
+			"next_cursor of the page before":  {Where: "state=enqueued", Cursor: first.NextCursor},
+			"next_cursor of the page before,": {Cursor: []byte("{}x")},
+		} {
+			_, err := f.List(f.ctx, r)
+			wantError(t, says, err, isInvalid, says)
+		}
+		if _, err := f.List(f.ctx, &kinesinv1.ListRequest{Lambda: "gone", Where: "state=dead"}); err == nil || !strings.Contains(err.Error(), "unknown lambda") {
+			t.Error(err)
+		}
+	})
+}
+
+// Durations count from when the list began, on each of its pages.
+func TestAFilterHoldsStillToo(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		for i := range 20 {
+			f.schedule(named("mail", fmt.Sprintf("k%02d", i), time.Duration(i)*time.Minute+time.Hour))
+		}
+		got := keysOf(f.lists(&kinesinv1.ListRequest{Where: "due>=+70m", Order: "due", Limit: 1}, func() { f.time.Advance(time.Minute) }))
+		if len(got) != 10 || got[0] != "k10" {
+			t.Error(got)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
+)
+
+// Actions on jobs, as they are in the audit log; the last has the action of the call after it.
+const (
+	actCreateJob  = "job.create"
+	actControlJob = "job."
+)
+
+type jobs struct {
+	*Guard
+
+	next   kinesinv1connect.JobServiceHandler
+	verbOf func(action string) (access.Verb, bool)
+}
+
+// Jobs guards a JobService. verbOf returns the verb that an action of a job needs on each task; false for an
+// unknown one, which the service refuses.
+func (g *Guard) Jobs(next kinesinv1connect.JobServiceHandler, verbOf func(action string) (access.Verb, bool)) kinesinv1connect.JobServiceHandler {
+	return jobs{g, next, verbOf}
+}
+
+// CreateJob needs read, and the verb of the action, on a lambda of which the filter may select tasks. The job
+// acts with the grants that the caller has now: it leaves out what may not be read, and refuses what may not
+// be changed.
+func (s jobs) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {
+	verbs := []access.Verb{access.Read}
+	if v, known := s.verbOf(r.GetAction()); known {
+		verbs = append(verbs, v)
+	}
+	if err := s.allowSet(ctx, actCreateJob, r.GetWhere(), verbs...); err != nil {
+		return nil, err
+	}
+	response, err := s.next.CreateJob(ctx, r)
+	if !r.GetDryRun() {
+		s.note(ctx, audit.Record{Action: actCreateJob, Target: r.GetAction(), After: s.settings(response.GetJob())}, err)
+	}
+	return response, err
+}
+
+// GetJob answers whoever made the job, and who has admin on all lambdas; for others there is no such job.
+func (s jobs) GetJob(ctx context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
+	response, err := s.next.GetJob(ctx, r)
+	if err == nil && !mayKnow(ctx, response.GetJob()) {
+		return nil, errNoJob
+	}
+	return response, err
+}
+
+var errNoJob = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such job among those that you made")
+
+func mayKnow(ctx context.Context, j *kinesinv1.Job) bool {
+	c := access.From(ctx)
+	return c.Grants.AllowAll(access.Admin) || c.Name != "" && c.Name == j.GetCreatedBy()
+}
+
+// ListJobs leaves out the jobs of others, but not for who has admin on all lambdas.
+func (s jobs) ListJobs(ctx context.Context, r *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error) {
+	response, err := s.next.ListJobs(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	shown := response.Jobs[:0]
+	for _, j := range response.Jobs {
+		if mayKnow(ctx, j) {
+			shown = append(shown, j)
+		}
+	}
+	response.Jobs = shown
+	return response, nil
+}
+
+// ControlJob is for whom GetJob is.
+func (s jobs) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
+	if _, err := s.GetJob(ctx, &kinesinv1.GetJobRequest{Id: r.GetId()}); err != nil {
+		return nil, err
+	}
+	response, err := s.next.ControlJob(ctx, r)
+	if err == nil {
+		s.note(ctx, audit.Record{Action: actControlJob + r.GetAction(), Target: r.GetId()}, nil)
+	}
+	return response, err
+}

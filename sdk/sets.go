@@ -1,0 +1,244 @@
+package sdk
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// setTimeout bounds one try of a call that reads a set of tasks, which may be all that a server has.
+const setTimeout = 10 * time.Minute
+
+// callSet is call for what reads a set of tasks.
+func callSet[Req, Res any](ctx context.Context, c *Client, what string, f func(context.Context, *Req) (*Res, error), request *Req) (response *Res, err error) {
+	err = c.retry(ctx, what, func(ctx context.Context) (err error) {
+		response, err = once(ctx, c.cfg.Clock, max(setTimeout, c.cfg.CallTimeout), f, request)
+		return err
+	})
+	return response, err
+}
+
+// CountResult is a number of tasks.
+type CountResult struct {
+	Count    int64
+	Exact    bool  // it was counted, not estimated
+	Examined int64 // rows that the server read for it
+}
+
+// CountOption changes how Count counts.
+type CountOption func(*kinesinv1.CountRequest)
+
+// Exactly counts each task where the server would estimate, whatever that costs.
+func Exactly() CountOption { return func(r *kinesinv1.CountRequest) { r.Exact = true } }
+
+// Count counts the tasks that a filter selects, such as `state=dead and due<-1h`; an empty one selects all.
+// docs/sets.md describes filters. It returns ErrInvalid for one that cannot be read, and says where.
+func (c *Client) Count(ctx context.Context, where string, opts ...CountOption) (CountResult, error) {
+	request := &kinesinv1.CountRequest{Where: where}
+	for _, o := range opts {
+		o(request)
+	}
+	r, err := callSet(ctx, c, "count", c.backend.tasks.Count, request)
+	if err != nil {
+		return CountResult{}, err
+	}
+	return CountResult{Count: r.Count, Exact: r.Exact, Examined: r.Examined}, nil
+}
+
+// LambdaStats is what lives of a lambda, and what the server that answers saw of it in the last minute.
+type LambdaStats struct {
+	Lambda     string
+	Tasks      map[State]int64 // live tasks; states without any are left out
+	Exact      bool            // Tasks was counted, not estimated
+	OldestDue  time.Time       // due time of the task that has waited longest for its first start; zero: none waits
+	Started    float64         // first starts a second
+	Ended      float64         // ends a second
+	Lateness50 time.Duration   // of first starts: half of them were no later
+	Lateness99 time.Duration   // 99 of 100 were no later
+}
+
+// Stats returns statistics of a lambda, or, with an empty name, of all that the caller may read.
+func (c *Client) Stats(ctx context.Context, lambda string) ([]LambdaStats, error) {
+	r, err := callSet(ctx, c, "stats", c.backend.tasks.Stats, &kinesinv1.StatsRequest{Lambda: lambda})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]LambdaStats, len(r.Lambdas))
+	for i, l := range r.Lambdas {
+		all[i] = LambdaStats{
+			Lambda: l.Lambda, Tasks: make(map[State]int64, len(l.Tasks)), Exact: l.Exact, OldestDue: timeOf(l.OldestDueMicros),
+			Started: l.StartedPerSecond, Ended: l.EndedPerSecond, Lateness50: task.Micros(l.LatenessP50Micros), Lateness99: task.Micros(l.LatenessP99Micros),
+		}
+		for state, n := range l.Tasks {
+			all[i].Tasks[State(state)] = n
+		}
+	}
+	return all, nil
+}
+
+// JobAction is what a job does with each task of its set.
+type JobAction string
+
+// The actions of jobs.
+const (
+	JobCancel     JobAction = "cancel"     // live tasks do not start, and running ones are asked to stop
+	JobExpire     JobAction = "expire"     // live tasks that no worker has end as expired
+	JobReschedule JobAction = "reschedule" // live tasks that no worker has are due at another time
+	JobRedrive    JobAction = "redrive"    // ended tasks start anew
+	JobDelete     JobAction = "delete"     // ended tasks are forgotten
+)
+
+// JobSpec says what a job is to do. Either Where or All has to be set.
+type JobSpec struct {
+	Action JobAction
+	Where  string // filter; docs/sets.md
+	All    bool   // all tasks that the caller may change
+	Pace   int    // tasks a second; 0: as fast as the store allows
+
+	// Of JobReschedule, one of them.
+	By     time.Duration // added to each due time; may be negative
+	Spread time.Duration // due times evenly over so long from now
+	Due    time.Time     // one due time for all
+
+	Force bool // of JobRedrive: also tasks that ended as success or delivered
+}
+
+// JobState is where a job is.
+type JobState string
+
+// The states of a job.
+const (
+	JobCounted JobState = "counted" // a dry run
+	JobRunning JobState = "running" // or waits for a server that runs it
+	JobPaused  JobState = "paused"
+	JobStopped JobState = "stopped" // end
+	JobDone    JobState = "done"    // end
+	JobFailed  JobState = "failed"  // end; Problem says why
+)
+
+// IsEnd reports whether the job has ended.
+func (s JobState) IsEnd() bool {
+	return s == JobCounted || s == JobStopped || s == JobDone || s == JobFailed
+}
+
+// Job is a change of a set of tasks, which runs on the servers.
+type Job struct {
+	JobSpec
+
+	ID        string
+	State     JobState
+	Created   time.Time
+	Ended     time.Time
+	CreatedBy string
+
+	Matched  int64 // tasks that it has met; of a dry run: that the filter selects
+	Exact    bool  // of a dry run: Matched was counted, not estimated
+	Examined int64 // rows that it has read
+	// Outcomes counts what became of tasks, such as "cancelled", and refusals by their reason, such as
+	// "too_late".
+	Outcomes map[string]int64
+	Refused  []JobRefusal // at most 1,000; of GetJob only
+	Sample   []TaskInfo   // of a dry run: at most ten
+	Cost     string       // of a dry run: what it takes of the store, for people
+	Problem  string       // why it failed, or waits
+}
+
+// JobRefusal is a task that a job could not change.
+type JobRefusal struct {
+	ID   ID
+	Text string
+}
+
+// jobOutcomes are the outcomes of tasks that a job did change, or found as it wants them.
+var jobOutcomes = map[string]bool{
+	"cancelled": true, "cancelling": true, "expired": true, "deleted": true, "redriven": true, "rescheduled": true, "unchanged": true,
+}
+
+// RefusedCount returns how many tasks the job could not change.
+func (j *Job) RefusedCount() (n int64) {
+	for outcome, count := range j.Outcomes {
+		if !jobOutcomes[outcome] {
+			n += count
+		}
+	}
+	return n
+}
+
+// CreateJob starts a job and returns at once. The job runs on, whatever becomes of this process.
+func (c *Client) CreateJob(ctx context.Context, spec JobSpec) (Job, error) {
+	return c.createJob(ctx, spec, false)
+}
+
+// DryRunJob returns what a job would do: how many tasks it would change, some of them, and its cost.
+func (c *Client) DryRunJob(ctx context.Context, spec JobSpec) (Job, error) {
+	return c.createJob(ctx, spec, true)
+}
+
+func (c *Client) createJob(ctx context.Context, spec JobSpec, dryRun bool) (Job, error) {
+	id := task.NewID(c.cfg.Clock.Now(), c.cfg.Clock.Uint64(), c.cfg.Clock.Uint64())
+	r, err := callSet(ctx, c, "job", c.backend.jobs.CreateJob, &kinesinv1.CreateJobRequest{
+		Action: string(spec.Action), Where: spec.Where, All: spec.All, DryRun: dryRun, Pace: uint32(max(0, spec.Pace)),
+		ByMicros: spec.By.Microseconds(), SpreadMicros: spec.Spread.Microseconds(), DueMicros: int64(task.InstantOf(spec.Due)),
+		Force: spec.Force, RequestId: id[:],
+	})
+	return jobOf(r.GetJob()), err
+}
+
+// GetJob returns a job. It returns ErrNotFound when there is none with that id that the caller may see.
+func (c *Client) GetJob(ctx context.Context, id string) (Job, error) {
+	r, err := call(ctx, c, "get job", c.backend.jobs.GetJob, &kinesinv1.GetJobRequest{Id: id})
+	return jobOf(r.GetJob()), err
+}
+
+// Jobs returns all jobs that the servers keep and the caller may see, newest first.
+func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
+	r, err := call(ctx, c, "list jobs", c.backend.jobs.ListJobs, &kinesinv1.ListJobsRequest{})
+	all := make([]Job, 0, len(r.GetJobs()))
+	for _, j := range r.GetJobs() {
+		all = append(all, jobOf(j))
+	}
+	return all, err
+}
+
+// PauseJob makes a job wait. What it has changed stays changed. It returns ErrTooLate when the job has ended.
+func (c *Client) PauseJob(ctx context.Context, id string) (Job, error) {
+	return c.controlJob(ctx, id, "pause")
+}
+
+// ResumeJob lets a paused job go on. It returns ErrTooLate when the job has ended.
+func (c *Client) ResumeJob(ctx context.Context, id string) (Job, error) {
+	return c.controlJob(ctx, id, "resume")
+}
+
+// StopJob ends a job. What it has changed stays changed. It returns ErrTooLate when the job has ended.
+func (c *Client) StopJob(ctx context.Context, id string) (Job, error) {
+	return c.controlJob(ctx, id, "stop")
+}
+
+func (c *Client) controlJob(ctx context.Context, id, action string) (Job, error) {
+	r, err := call(ctx, c, action+" job", c.backend.jobs.ControlJob, &kinesinv1.ControlJobRequest{Id: id, Action: action})
+	return jobOf(r.GetJob()), err
+}
+
+func jobOf(w *kinesinv1.Job) Job {
+	if w == nil {
+		return Job{}
+	}
+	j := Job{
+		JobSpec: JobSpec{
+			Action: JobAction(w.Action), Where: w.Where, All: w.All, Pace: int(w.Pace), By: task.Micros(w.ByMicros),
+			Spread: task.Micros(w.SpreadMicros), Due: timeOf(w.DueMicros), Force: w.Force,
+		},
+		ID: w.Id, State: JobState(w.State), Created: timeOf(w.CreatedMicros), Ended: timeOf(w.EndedMicros), CreatedBy: w.CreatedBy,
+		Matched: w.Matched, Exact: w.MatchedExact, Examined: w.Examined, Outcomes: w.Outcomes, Cost: w.Cost, Problem: w.Problem,
+	}
+	for _, r := range w.Refused {
+		j.Refused = append(j.Refused, JobRefusal{ID(r.Id), r.Text})
+	}
+	for _, t := range w.Sample {
+		j.Sample = append(j.Sample, taskInfoOf(t))
+	}
+	return j
+}
