@@ -81,10 +81,7 @@ func (s *Service) workOff(ctx context.Context, j *job) (step, error) {
 		return step{}, fmt.Errorf("%w: list of job %s: %w", store.ErrCorrupt, j.ID, err)
 	}
 	next.Done++
-	done := step{plan: &next, ids: make([]string, len(moves)), isLast: next.Done == next.Parts}
-	for i := range moves {
-		done.ids[i] = moves[i].ID
-	}
+	done := step{plan: &next, idOf: func(i int) string { return moves[i].ID }, isLast: next.Done == next.Parts}
 	done.changed, err = s.reschedule(ctx, moves)
 	return done, err
 }

@@ -128,8 +128,8 @@ func (s *Service) start(ctx context.Context, group *errgroup.Group, j *job) {
 
 // step is what one step of a job did.
 type step struct {
-	ids      []string
-	changed  []inbound.Changed // by ids
+	changed  []inbound.Changed
+	idOf     func(i int) string // public id of the task of changed[i]
 	examined int
 	matched  int
 	position []byte
@@ -189,10 +189,7 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	if len(page.Rows) == 0 {
 		return done, nil
 	}
-	done.ids = make([]string, len(page.Rows))
-	for i := range page.Rows {
-		done.ids[i] = s.Tasks.PublicID(&page.Rows[i])
-	}
+	done.idOf = func(i int) string { return s.Tasks.PublicID(&page.Rows[i]) }
 	if done.changed, err = s.actAgain(ctx, j, page.Rows); connect.CodeOf(err) == connect.CodeUnimplemented {
 		err = refusal.Invalid("this server cannot %s tasks", j.Action)
 	}
@@ -218,7 +215,7 @@ func (s *Service) note(ctx context.Context, j *job, done *step) {
 		}
 		p := refusal.Problem(c.Err)
 		outcomes[reasonText(p.GetReason())]++
-		refused = append(refused, refusedID{ID: done.ids[i], Text: p.GetText()})
+		refused = append(refused, refusedID{ID: done.idOf(i), Text: p.GetText()})
 	}
 	if len(refused) > 0 {
 		if err := s.noteRefused(ctx, j.ID, refused); err != nil {

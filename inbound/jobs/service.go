@@ -181,12 +181,12 @@ func (s *Service) cost(j *job, w *kinesinv1.Job) string {
 	if !s.Metered {
 		return fmt.Sprintf("reads all rows in which such tasks can be, and writes %d tasks, on the disk of the server", w.Matched)
 	}
-	about := ""
+	about := "about"
 	if !w.MatchedExact {
-		about = "at least "
+		about = "at least" // an estimate reads only some of the rows
 	}
 	reads := math.Ceil(1.1 * float64(max(w.Examined, w.Matched)))
-	return fmt.Sprintf("about %s%.0f read units for the rows that it looks at, and %d write units for the tasks that it changes (%d each)",
+	return fmt.Sprintf("%s %.0f read units for the rows that it looks at, and %d write units for the tasks that it changes (%d each)",
 		about, reads, w.Matched*int64(actions[j.Action].units), actions[j.Action].units)
 }
 

@@ -20,6 +20,7 @@ const (
 	Insert    Kind = "insert"    // tasks far in the future, to measure accepting them
 	Wall      Kind = "wall"      // all tasks due at one instant
 	Steady    Kind = "steady"    // tasks due at random milliseconds, at a mean rate
+	Sets      Kind = "sets"      // tasks far in the future, which are then cancelled and redriven by jobs
 	Immediate Kind = "immediate" // one task after the other: schedule it and wait for its start
 )
 
@@ -60,7 +61,9 @@ type Config struct {
 	Keep   bool
 	// ServerCPU returns the CPU time that the server has used.
 	ServerCPU func(ctx context.Context) (time.Duration, error)
-	Progress  func(text string)
+	// ServerHeap returns the bytes in the server's heap, for Sets.
+	ServerHeap func(ctx context.Context) (float64, error)
+	Progress   func(text string)
 }
 
 // ErrConfig is returned for an invalid Config; the text says what is allowed.
@@ -108,8 +111,12 @@ type run struct {
 
 // measure runs the load, with a worker if it needs one.
 func (r *run) measure(ctx context.Context) (Report, error) {
-	if r.Kind == Insert {
+	switch r.Kind {
+	case Insert:
 		return r.insertOnly(ctx)
+	case Sets:
+		return r.sets(ctx)
+	case Wall, Steady, Immediate:
 	}
 	load := map[Kind]func(context.Context) (phase, error){Wall: r.wall, Steady: r.steady, Immediate: r.immediate}[r.Kind]
 	if load == nil {

@@ -33,6 +33,10 @@ type Report struct {
 	InsertRate    float64 `json:"insert_rate"`
 	InsertCPU     float64 `json:"insert_cpu_seconds_per_1000"`
 
+	// Of Sets: the count of all tasks by their due times, and the jobs.
+	CountSeconds float64     `json:"count_seconds,omitempty"`
+	Sets         []SetChange `json:"sets,omitempty"`
+
 	Lost      int `json:"lost"`      // accepted and never started
 	Duplicate int `json:"duplicate"` // starts beyond the first of each task
 	Early     int `json:"early"`     // starts before the due time
@@ -66,7 +70,7 @@ func (r *run) report(p phase) Report {
 	if i := r.inserted; !i.from.IsZero() {
 		o.InsertSeconds, o.InsertRate, o.InsertCPU = i.seconds(), perSecond(r.Tasks, i.seconds()), perThousand(i.server+i.client, r.Tasks)
 	}
-	if r.Kind == Insert {
+	if r.Kind == Insert || r.Kind == Sets {
 		o.Workers, o.Lost = 0, r.Tasks-r.accepted
 		return o
 	}
@@ -102,14 +106,23 @@ func perThousand(used time.Duration, tasks int) float64 {
 // Print writes the report for people.
 func (o *Report) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%s: %d tasks in %.3f s, %.0f/s\n", o.Kind, o.Tasks, o.Seconds, o.Rate)
-	if err == nil && o.Kind != Insert {
+	if err == nil && o.Kind != Insert && o.Kind != Sets {
 		_, err = fmt.Fprintf(w, "lateness ms: p50 %.3f, p95 %.3f, p99 %.3f, max %.3f\n", o.LatenessP50, o.LatenessP95, o.LatenessP99, o.LatenessMax)
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "CPU-seconds per 1,000: server %.4f, client and worker %.4f, together %.4f\n", o.CPUServer, o.CPUClient, o.CPU)
 	}
-	if err == nil && o.InsertSeconds > 0 && o.Kind != Insert {
+	if err == nil && o.InsertSeconds > 0 && o.Kind != Insert && o.Kind != Sets {
 		_, err = fmt.Fprintf(w, "inserted before: in %.3f s, %.0f/s, CPU-seconds per 1,000 %.4f\n", o.InsertSeconds, o.InsertRate, o.InsertCPU)
+	}
+	if err == nil && o.Kind == Sets {
+		_, err = fmt.Fprintf(w, "counted in %.3f s\n", o.CountSeconds)
+	}
+	for _, c := range o.Sets {
+		if err == nil {
+			_, err = fmt.Fprintf(w, "%s: %d tasks in %.3f s, %.0f/s, %d refused, at most %.0f MB in the server's heap\n",
+				c.Action, c.Tasks, c.Seconds, c.Rate, c.Refused, c.HeapMax)
+		}
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "lost %d, duplicate %d, early %d\n", o.Lost, o.Duplicate, o.Early)

@@ -33,6 +33,7 @@ server in a process of its own, with its data in a new directory below the curre
 		a.benchKind(bench.Insert, "Schedule N tasks for later", 1_000_000),
 		a.benchKind(bench.Wall, "Run N tasks that are due at the same time", 20_000),
 		a.benchKind(bench.Steady, "Run R tasks a second for D, due at random milliseconds", 0),
+		a.benchKind(bench.Sets, "Schedule N tasks for later, cancel them all and redrive them all by jobs", 1_000_000),
 		a.benchKind(bench.Immediate, "Schedule a task, wait until it starts, repeat", 2000),
 	)
 }
@@ -61,7 +62,7 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 	} else {
 		f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, "how many tasks")
 	}
-	if b.Kind != bench.Insert {
+	if b.Kind != bench.Insert && b.Kind != bench.Sets {
 		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
 	}
 	if b.Kind == bench.Immediate {
@@ -107,6 +108,7 @@ func (a *app) benchServer(ctx context.Context, b *benchFlags) error {
 		}
 		defer metrics.CloseIdle()
 		b.Client, b.ServerCPU = k, bench.ServerCPU(metrics.Calls, a.server)
+		b.ServerHeap = bench.ServerHeap(metrics.Calls, a.server)
 		b.Lambda = "bench-" + strings.ToLower(rand.Text()[:10])
 		b.Progress = func(text string) { a.note("%s", text) }
 		report, err := bench.Run(ctx, b.Config)

@@ -1,0 +1,85 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// jobLookEvery is how often a job is looked at while it runs.
+const jobLookEvery = 200 * time.Millisecond
+
+// SetChange is how one job changed all tasks of a run.
+type SetChange struct {
+	Action  sdk.JobAction `json:"action"`
+	Tasks   int64         `json:"tasks"` // changed
+	Refused int64         `json:"refused"`
+	Seconds float64       `json:"seconds"`
+	Rate    float64       `json:"rate"` // tasks per second
+	HeapMax float64       `json:"server_heap_max_mb"`
+}
+
+// ServerHeap returns a function that reads the bytes in the heap of the server at a URL from its metrics.
+func ServerHeap(client *http.Client, server string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) { return readSeries(ctx, client, server, heapSeries) }
+}
+
+// sets inserts tasks that are due in a day, counts them, cancels them all by a job, and redrives them by another
+// one if the server can.
+func (r *run) sets(ctx context.Context) (Report, error) {
+	report, err := r.insertOnly(ctx)
+	if err != nil {
+		return report, err
+	}
+	filter := "lambda=" + r.Lambda
+	began := time.Now()
+	count, err := r.Client.Count(ctx, filter+" and due>+1h")
+	if err != nil {
+		return report, err
+	}
+	report.CountSeconds = time.Since(began).Seconds()
+	if !count.Exact || count.Count != int64(r.Tasks) {
+		return report, fmt.Errorf("counted %d tasks, exactly: %v; want %d", count.Count, count.Exact, r.Tasks)
+	}
+	for _, spec := range []sdk.JobSpec{
+		{Action: sdk.JobCancel, Where: filter}, {Action: sdk.JobRedrive, Where: filter + " and state=cancelled"},
+	} {
+		change, err := r.changeSet(ctx, spec)
+		if err != nil {
+			return report, err
+		}
+		report.Sets = append(report.Sets, change)
+	}
+	return report, nil
+}
+
+// changeSet runs a job to its end.
+func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err error) {
+	c.Action = spec.Action
+	j, err := r.Client.CreateJob(ctx, spec)
+	for err == nil && !j.State.IsEnd() {
+		heap, heapErr := r.ServerHeap(ctx)
+		c.HeapMax = max(c.HeapMax, heap/1e6)
+		if err = errors.Join(heapErr, sleep(ctx, jobLookEvery)); err == nil {
+			j, err = r.Client.GetJob(ctx, j.ID)
+		}
+	}
+	if err != nil {
+		return c, fmt.Errorf("%s: %w", spec.Action, err)
+	}
+	if j.State != sdk.JobDone {
+		r.progress("%s: the job is %s: %s", spec.Action, j.State, j.Problem)
+	}
+	for _, n := range j.Outcomes {
+		c.Tasks += n
+	}
+	c.Refused = j.RefusedCount()
+	c.Tasks -= c.Refused
+	c.Seconds = j.Ended.Sub(j.Created).Seconds()
+	c.Rate = perSecond(int(c.Tasks), c.Seconds)
+	return c, nil
+}
