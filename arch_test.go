@@ -90,6 +90,7 @@ var table = []row{
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
+	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/keyring", may: slices.Concat(wire, []string{"task", "store", "internal/clock", "internal/refusal"})},
 	{name: "internal/catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
@@ -134,7 +135,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/keyring", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/keyring", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -71,7 +71,8 @@ func TestScheduleCarriesEverything(t *testing.T) {
 	}
 }
 
-// The server decides about moments in the past. The zero of the wire means now, so the SDK never sends it for a moment.
+// The server decides about moments in the past. The zero of the wire means now, so the SDK never sends it for
+// a moment.
 func TestMomentsInThePastAreSent(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
