@@ -11,7 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Every reason has a status of its own kind, and one that nobody gave a status stands out as an internal error.
+// Every reason has a status of its own kind, and one that nobody gave a status stands out as an internal
+// error.
 func TestEveryReasonHasAStatus(t *testing.T) {
 	for number, name := range kinesinv1.Reason_name {
 		reason := kinesinv1.Reason(number)

@@ -156,7 +156,8 @@ func TestALongBatchTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// A refusal of the whole batch has its status while nothing was answered; then it is on each line, and the end.
+// A refusal of the whole batch has its status while nothing was answered; then it is on each line, and the
+// end.
 func TestABatchThatIsRefused(t *testing.T) {
 	got := sendBatch(t, serveBatches(t, &numbering{failFrom: 1}), strings.NewReader("{}\n{}\n"))
 	if text, _ := io.ReadAll(got.Body); got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Content-Type") != api.ProblemType {

@@ -26,8 +26,8 @@ var listsMax = map[string]int{ //nolint:gochecknoglobals // a table
 
 // decode reads a JSON object into the struct that into points to. It is stricter than encoding/json, because
 // people write requests by hand, and a misspelt delay must not mean now: it refuses unknown names, names in
-// other letters, names that come twice, required ones that are missing, null, and values of another type. A list is bounded while it is
-// decoded. An error says where it is and what is allowed there.
+// other letters, names that come twice, required ones that are missing, null, and values of another type. A
+// list is bounded while it is decoded. An error says where it is and what is allowed there.
 func decode(data []byte, into any) error {
 	if !utf8.Valid(data) {
 		return errors.New("the body is not UTF-8")

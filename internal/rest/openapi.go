@@ -137,21 +137,19 @@ func parametersOf(r *route) []object {
 	return parameters
 }
 
-const durationPattern = `^([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h))+$`
-
 // own are the schemas of types with a form of their own.
 func own() map[reflect.Type]*jsonschema.Schema {
 	return map[reflect.Type]*jsonschema.Schema{
-		reflect.TypeFor[duration](): {Type: "string", Pattern: `^(0s?|` + durationPattern[1:len(durationPattern)-1] + `)$`, Examples: []any{"90s"}},
-		reflect.TypeFor[shift]():    {Type: "string", Pattern: `^[-+]?(0s?|` + durationPattern[1:len(durationPattern)-1] + `)$`, Examples: []any{"-1h"}},
+		reflect.TypeFor[duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s"}},
+		reflect.TypeFor[shift]():    {Type: "string", Pattern: "^-?" + durationPattern[1:], Examples: []any{"-1h"}},
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},
 		reflect.TypeFor[anyJSON]():  {},
 		reflect.TypeFor[binary]():   {Type: "string", ContentEncoding: "base64"},
 	}
 }
 
-// ref returns a reference to the schema of a struct, which it adds to the document. An answer may have further
-// fields in a newer server; a request may not.
+// ref returns a reference to the schema of a struct, which it adds to the document. An answer may have
+// further fields in a newer server; a request may not.
 func (d *describer) ref(t reflect.Type, isRequest bool) (object, error) {
 	name, known := d.names[t]
 	if !known {

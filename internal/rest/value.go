@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +25,11 @@ type duration time.Duration
 
 const durationWant = "want a duration as text, such as 500ms, 90s, 5m or 36h"
 
+// durationPattern is the form of a duration, as the document has it, too.
+const durationPattern = `^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h))+)$`
+
+var durationForm = regexp.MustCompile(durationPattern)
+
 func (d *duration) fromJSON(raw []byte) error {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
@@ -32,15 +39,12 @@ func (d *duration) fromJSON(raw []byte) error {
 }
 
 func (d *duration) parse(text string) error {
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is no duration: %s", text, durationWant)
-	}
-	if parsed < 0 {
+	if strings.HasPrefix(text, "-") {
 		return fmt.Errorf("%q is below zero: %s", text, durationWant)
 	}
-	if parsed > 0 && parsed < time.Microsecond {
-		return fmt.Errorf("%q is too short: want 1us or more", text)
+	parsed, err := time.ParseDuration(text)
+	if err != nil || !durationForm.MatchString(text) {
+		return fmt.Errorf("%q is no duration up to 292 years: %s", text, durationWant)
 	}
 	*d = duration(parsed)
 	return nil
@@ -63,11 +67,13 @@ func (s *shift) fromJSON(raw []byte) error {
 	if json.Unmarshal(raw, &text) != nil {
 		return fmt.Errorf("%s is no duration: %s", shown(raw), durationWant)
 	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%q is no duration: %s", text, durationWant)
+	after, isBack := strings.CutPrefix(text, "-")
+	if err := s.parse(after); err != nil {
+		return err
 	}
-	s.duration = duration(parsed)
+	if isBack {
+		s.duration = -s.duration
+	}
 	return nil
 }
 
