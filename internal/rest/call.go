@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -41,8 +42,11 @@ func checkContent(at *route, r *http.Request) *api.HTTPProblem {
 		p := api.StatusProblem(http.StatusUnsupportedMediaType, "a body with Content-Encoding is not taken: send it uncompressed")
 		return &p
 	}
-	if r.Body == nil || r.Body == http.NoBody || at.request == nil {
+	if r.Body == nil || r.Body == http.NoBody {
 		return nil
+	}
+	if at.request == nil {
+		return checkNoBody(at, r)
 	}
 	sent := r.Header.Get("Content-Type")
 	media, params, err := mime.ParseMediaType(sent)
@@ -58,17 +62,29 @@ func checkContent(at *route, r *http.Request) *api.HTTPProblem {
 	return &p
 }
 
+// checkNoBody refuses a body where none is read, since its fields would be ignored in silence.
+func checkNoBody(at *route, r *http.Request) *api.HTTPProblem {
+	if n, _ := io.ReadFull(r.Body, make([]byte, 1)); n == 0 {
+		return nil
+	}
+	p := api.StatusProblem(http.StatusBadRequest, fmt.Sprintf("%s takes no body here; parameters: %s", at.method, at.queryNames()))
+	return &p
+}
+
 // parseQuery reads the parameters behind the path, and refuses those that the route does not have.
 func (c *call) parseQuery() (err error) {
 	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
 		return invalid("the query is malformed: %v", err)
 	}
 	for name, values := range c.query {
+		known := slices.IndexFunc(c.route.query, func(p param) bool { return p.name == name })
 		switch {
-		case !slices.ContainsFunc(c.route.query, func(p param) bool { return p.name == name }):
+		case known < 0:
 			return invalid("unknown parameter %q; allowed here: %s", name, c.route.queryNames())
 		case len(values) > 1:
 			return invalid("parameter %q is there %d times", name, len(values))
+		case values[0] == "" && c.route.query[known].kind != kindText:
+			return invalid("parameter %q is empty: leave it out", name)
 		}
 	}
 	return nil

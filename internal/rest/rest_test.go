@@ -248,6 +248,7 @@ var exchanges = []exchange{
 	{request: `GET /v1/tasks/k1?payloads=true`, status: 400, body: `unknown parameter \"payloads\"; allowed here: payload`},
 	{request: `GET /v1/tasks/k1?payload=yes`, status: 400, body: `parameter payload: \"yes\" is not true or false`},
 	{request: `GET /v1/tasks/k1?payload=true&payload=false`, status: 400, body: `parameter \"payload\" is there 2 times`},
+	{request: `GET /v1/tasks/k1?payload=`, status: 400, body: `parameter \"payload\" is empty: leave it out`},
 	{request: `GET /v1/tasks/k1?a;b`, status: 400, body: `the query is malformed`},
 	{request: `POST /v1/lambdas/mail/tasks {"payload_text":"` + strings.Repeat("x", 8<<20) + `"}`, status: 413, body: `more than 8388608 bytes`},
 
@@ -271,7 +272,7 @@ var exchanges = []exchange{
 	},
 	{request: `GET /v1/tasks?limit=0`, status: 400, body: `parameter limit: \"0\" is not a whole number from 1`},
 	{request: `GET /v1/tasks?cursor=!`, status: 400, body: `parameter cursor: want next of the page before`},
-	{request: `GET /v1/tasks`, answer: &kinesinv1.ListResponse{}, status: 200, body: `{"tasks":[]}`},
+	{request: `GET /v1/tasks?where=&lambda=`, answer: &kinesinv1.ListResponse{}, status: 200, body: `{"tasks":[]}`},
 	{request: `GET /v1/tasks/count?where=x&exact=true`, wire: `{"where":"x","exact":true}`, answer: &kinesinv1.CountResponse{Count: 3, Exact: true}, status: 200, body: `{"count":3,"exact":true}`},
 	{request: `GET /v1/stats?lambda=mail`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: "mail", LatenessP99Micros: 1500}}}, status: 200, body: `"lateness_p99":"1.5ms"`},
 
@@ -283,6 +284,7 @@ var exchanges = []exchange{
 	{request: `DELETE /v1/tasks/k1`, header: `If-Match: "7", "8"`, status: 400, body: `header If-Match`},
 	{request: `DELETE /v1/tasks/k1`, header: `If-Match: "`, status: 400, body: `want the ETag of one task`},
 	{request: `DELETE /v1/tasks/k1?if_seq=8`, header: `If-Match: "7"`, status: 400, body: `if_seq is given twice`},
+	{request: `DELETE /v1/tasks/k1 {"if_seq":7}`, status: 400, body: `DELETE takes no body here; parameters: if_seq`},
 	{request: `DELETE /v1/tasks/k1?if_seq=0`, status: 400, body: `is no seq of a task`},
 	{request: `PATCH /v1/tasks/k1 {"delay":"0s"}`, wire: `{"ids":["k1"]}`, answer: moved, status: 200, body: `"seq":8`, headers: `Etag: "8"`},
 	{request: `PATCH /v1/tasks/k1 {"due":"2027-01-31T09:00:00.25Z","if_seq":7}`, wire: `{"ids":["k1"],"dueMicros":"1801386000250000","ifSeq":"7"}`, answer: moved, status: 200},
