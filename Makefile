@@ -1,5 +1,5 @@
 # Needs Go and make, nothing else; tests on the AWS emulators also need Java 17, Maven and Python 3 with
-# venv, tf/check npm besides (as root on Debian they are installed), test/race a C compiler. `make` lists
+# venv, those of docs/http.md Node 18, tf/check npm besides (as root on Debian they are installed), test/race a C compiler. `make` lists
 # the targets.
 
 SHELL := bash
@@ -146,6 +146,10 @@ tf/check: $(GOTESTSUM) ## terraform/: applied for real by terraform, tofu or an 
 .PHONY: test/e2e
 test/e2e: ## what the binary promises at the command line
 	go test -count=1 -timeout 10m $(E2E)
+
+.PHONY: test/openapi
+test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis with 100 requests of each kind (minutes), and the examples of docs/http.md
+	KINESIN_LONG=1 go test -count=1 -timeout 30m -v ./test/openapi
 
 .PHONY: arch
 arch: ## who may import whom

@@ -90,6 +90,7 @@ var table = []row{
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
+	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/keyring", may: slices.Concat(wire, []string{"task", "store", "internal/clock", "internal/refusal"})},
 	{name: "internal/catalog/lambdas", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
@@ -136,7 +137,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/keyring", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/keyring", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
@@ -167,10 +168,11 @@ var planned []string
 
 // reserved modules may be imported directly only by these packages, tests included.
 var reserved = map[string][]string{
-	"github.com/cockroachdb": {"store/pebble", "test/sim"},
-	"github.com/spf13":       {"cmd/kinesin/cli"},
-	"github.com/aws":         {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
-	"k8s.io":                 {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
+	"github.com/cockroachdb":          {"store/pebble", "test/sim"},
+	"github.com/spf13":                {"cmd/kinesin/cli"},
+	"github.com/google/jsonschema-go": {"internal/rest"},
+	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"k8s.io":                          {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 
 // TestArchitecture reads the code through the go command, which the test cache cannot see: run it

@@ -90,6 +90,12 @@ func Errorf(reason Reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Text: fmt.Sprintf(format, args...)}
 }
 
+// After says when to try again, and returns the refusal.
+func (e *Error) After(d time.Duration) *Error {
+	e.RetryAfter = d
+	return e
+}
+
 // Error returns the text, or the text of the sentinel if there is none.
 func (e *Error) Error() string {
 	if e.Text != "" {

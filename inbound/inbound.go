@@ -11,7 +11,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -80,7 +79,6 @@ type Hooks struct {
 
 // Inbound serves users. It is safe for concurrent use.
 type Inbound struct {
-	kinesinv1connect.UnimplementedTaskServiceHandler // until all its methods are here
 	Config
 
 	sender    *bufferSender // nil without a buffer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -100,14 +101,18 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming) error {
 	return b.Plan(ctx, c, l, t, requested)
 }
 
+// dueMin is 2001-01-01T00:00:00Z in microseconds. The seconds and milliseconds of this century are below it.
+const dueMin = 978_307_200_000_000
+
 // dueOf returns the due time that a call asks for, counted from this server's clock for a delay, and that rounded up to
 // a millisecond; a time in the past means now.
 func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.Instant, err error) {
 	if dueMicros != 0 && delayMicros != 0 {
 		return 0, 0, refusal.Invalid("a task has a due time or a delay, not both")
 	}
-	if dueMicros < 0 {
-		return 0, 0, refusal.Invalid("due time before 1970")
+	if dueMicros != 0 && dueMicros < dueMin {
+		return 0, 0, refusal.Invalid("due time %s (due_micros %d) is before 2001, which is a mistake of unit: want microseconds since 1970, not seconds or milliseconds",
+			time.UnixMicro(dueMicros).UTC().Format(time.RFC3339), dueMicros)
 	}
 	requested = task.Instant(dueMicros)
 	if dueMicros == 0 {

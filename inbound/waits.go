@@ -17,6 +17,8 @@ const (
 	// waitReadsPerSecond is how many tasks all calls together read again in a second to find ends that nobody
 	// told of.
 	waitReadsPerSecond = 5000
+	// waitAgainAfter is when a caller that found them all taken may try again.
+	waitAgainAfter = time.Second
 )
 
 // waits are the calls that wait for the ends of tasks. A call that enters first and then reads the store
@@ -59,11 +61,11 @@ func (w *waits) enter(c *waitCall) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.calls >= waitCallsMax {
-		return api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls wait for tasks on this server, and no more may; wait again later, or for more tasks in one call", w.calls)
+		return api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls wait for tasks on this server, and no more may; wait again later, or for more tasks in one call", w.calls).After(waitAgainAfter)
 	}
 	if waited := int(w.ids.Load()); waited+len(c.nodes) > waitIDsMax {
 		return api.Errorf(kinesinv1.Reason_REASON_FULL, "calls on this server wait for %d tasks, and with the %d of this one it would be more than %d; wait again later, or for fewer tasks",
-			waited, len(c.nodes), waitIDsMax)
+			waited, len(c.nodes), waitIDsMax).After(waitAgainAfter)
 	}
 	w.calls++
 	w.ids.Add(int64(len(c.nodes)))

@@ -72,16 +72,18 @@ func TestScheduleCarriesEverything(t *testing.T) {
 	}
 }
 
-func TestMomentsInThePastMeanNow(t *testing.T) {
+// The server decides about moments in the past. The zero of the wire means now, so the SDK never sends it for
+// a moment.
+func TestMomentsInThePastAreSent(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
-		if r.Items[0].DueMicros != 1 || r.Items[1].DelayMicros != 0 {
+		if r.Items[0].DueMicros != -1_000_000 || r.Items[1].DelayMicros != 0 || r.Items[2].DueMicros != 1 {
 			return nil, fmt.Errorf("%w: %v", api.ErrInvalid, r.Items)
 		}
 		return accept(r), nil
 	}
-	_, err := s.client(t).ScheduleMany(t.Context(), []sdk.Item{{Lambda: "a", At: time.Unix(-1, 0)}, {Lambda: "a", In: -time.Hour}})
+	_, err := s.client(t).ScheduleMany(t.Context(), []sdk.Item{{Lambda: "a", At: time.Unix(-1, 0)}, {Lambda: "a", In: -time.Hour}, {Lambda: "a", At: time.Unix(0, 0)}})
 	if err != nil {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"time"
@@ -19,7 +20,7 @@ type ID string
 type Item struct {
 	Lambda     string
 	Payload    []byte
-	At         time.Time     // when to start; the past means now
+	At         time.Time     // when to start; the past means now, and before 2001 is refused
 	In         time.Duration // or how long from now
 	Priority   string        // one of the lambda's priorities
 	Collection string        // a label for a subset of the lambda's tasks
@@ -51,7 +52,7 @@ type Option func(*Item)
 // In starts the task after d. A zero or negative d means now.
 func In(d time.Duration) Option { return func(i *Item) { i.In, i.At = d, time.Time{} } }
 
-// At starts the task at t. The past means now.
+// At starts the task at t. The past means now; a time before 2001 is refused as a mistake of unit.
 func At(t time.Time) Option { return func(i *Item) { i.At, i.In = t, 0 } }
 
 // Priority gives the task one of its lambda's priorities.
@@ -135,7 +136,7 @@ func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 		w.StartBeforeMicros = max(i.StartBefore.UnixMicro(), 1)
 	}
 	if !i.At.IsZero() {
-		w.DueMicros = max(i.At.UnixMicro(), 1)
+		w.DueMicros = cmp.Or(i.At.UnixMicro(), 1) // 0 would mean now
 	}
 	return w
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -240,6 +241,10 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, cause error) {
 	g.refused.WithLabelValues(because).Inc()
 	if g.audit != nil {
 		g.audit.NoteOften(audit.Record{Identity: name, From: access.Caller{From: r.RemoteAddr}.Host(), Action: "call", Target: r.URL.Path, Outcome: audit.Unauthenticated + ": " + because})
+	}
+	if strings.HasPrefix(r.URL.Path, api.PlainPrefix) {
+		api.HTTPProblemOf(api.ProblemOf(err)).Write(w)
+		return
 	}
 	if !g.writer.IsSupported(r) { // a browser, curl or Prometheus
 		http.Error(w, err.Error(), status)

@@ -26,6 +26,14 @@ func (t Task) update(now Instant) (Task, Effect, error) {
 	return t, None, nil
 }
 
+// expire ends a task because a user says that it is of no use any more.
+func (t Task) expire(now Instant, p Policy) (Task, Effect, error) {
+	if !t.isChangeable() {
+		return t, None, fmt.Errorf("%w: expire while %s", ErrNoEdge, t.State)
+	}
+	return t.end(Expired, now, p), None, nil
+}
+
 // redrive makes an ended task wait for a first start. Its attempts count anew; their history stays, and so
 // does the attempt number, since reports of older attempts must stay refused.
 func (t Task) redrive(e Event) (Task, Effect, error) {

@@ -188,7 +188,7 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	case Redrive:
 		return t.redrive(e)
 	case Expire:
-		return t.end(Expired, now, p), None, nil // if there is an edge: no worker and no queue outside has it
+		return t.expire(now, p)
 	}
 	return t, None, fmt.Errorf("%w: event %d", ErrNoEdge, e.Kind)
 }

@@ -188,7 +188,7 @@ var rules = map[string]func(step) bool{
 		return s.after.State != task.Enqueued || s.after.StartBefore == 0 || s.wasTried() || s.after.Wake <= s.after.StartBefore
 	},
 	"only what never started expires": func(s step) bool {
-		return s.after.State != task.Expired || !s.wasTried() && s.after.StartBefore > 0 && s.now >= s.after.StartBefore
+		return s.after.State != task.Expired || s.event.Kind == task.Expire || !s.wasTried() && s.after.StartBefore > 0 && s.now >= s.after.StartBefore
 	},
 	"a result comes with success": func(s step) bool {
 		return string(s.after.Result) == string(s.event.Result) || !s.reports(task.OutcomeSuccess) && s.after.Result == nil

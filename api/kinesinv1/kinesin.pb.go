@@ -190,7 +190,7 @@ func (x *Problem) GetRetryAfterMicros() int64 {
 type ScheduleItem struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	// When to start: set at most one of the two; neither means now. The past means now.
+	// When to start: set at most one of the two; neither means now. The past means now, and before 2001 is refused.
 	DueMicros   int64  `protobuf:"varint,2,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
 	DelayMicros int64  `protobuf:"varint,3,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"`
 	Priority    string `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"` // empty: "normal" where the lambda has it, else its middle class

@@ -54,8 +54,8 @@ type fixture struct {
 
 	mu       sync.Mutex
 	moved    map[string][]int64 // the due times that tasks were moved to
-	gone     int             // calls that a changer still refuses, because the store is gone
-	onCancel func(batch int) // called before each batch
+	gone     int                // calls that a changer still refuses, because the store is gone
+	onCancel func(batch int)    // called before each batch
 	batches  int
 	ended    []string
 	noChange bool // the changer does nothing

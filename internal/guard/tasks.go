@@ -21,7 +21,6 @@ const (
 )
 
 type tasks struct {
-	kinesinv1connect.UnimplementedTaskServiceHandler // until all its methods are here
 	*Guard
 
 	next kinesinv1connect.TaskServiceHandler
@@ -29,7 +28,7 @@ type tasks struct {
 
 // Tasks guards a TaskService.
 func (g *Guard) Tasks(next kinesinv1connect.TaskServiceHandler) kinesinv1connect.TaskServiceHandler {
-	return tasks{Guard: g, next: next}
+	return tasks{g, next}
 }
 
 // Schedule needs schedule on the collection of each item. A request id becomes the id of the task, and so

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"sync"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -11,6 +12,9 @@ import (
 // waitedIDsMax bounds the ids that the calls of one identity from one address wait for, to a quarter of what
 // a process keeps.
 const waitedIDsMax = 25_000
+
+// waitAgainAfter is when a caller that waits for too many may try again.
+const waitAgainAfter = time.Second
 
 // waiter is whoever waits.
 type waiter struct{ identity, host string }
@@ -28,7 +32,7 @@ func (w *waits) begin(c access.Caller, ids int) (end func(), err error) {
 	defer w.mu.Unlock()
 	if have := w.ids[key]; have+ids > waitedIDsMax {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL,
-			"%s waits for %d tasks from this address already, and may for %d: wait for fewer, or read them now and then", c.Name, have, waitedIDsMax)
+			"%s waits for %d tasks from this address already, and may for %d: wait for fewer, or read them now and then", c.Name, have, waitedIDsMax).After(waitAgainAfter)
 	}
 	if w.ids == nil {
 		w.ids = map[waiter]int{}

@@ -4,32 +4,45 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 
+	"connectrpc.com/connect"
+	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/rest"
 )
 
 // Handler serves all of this node on one port: gRPC, gRPC-Web and JSON over HTTP for its roles, metrics, and
 // health. A call may do what the caller in its context may; see Trusting.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
+	plain := rest.Services{}
 	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})
 	if n.inbound != nil {
-		mux.Handle(kinesinv1connect.NewTaskServiceHandler(n.guard.Tasks(n.inbound), options...))
-		mux.Handle(kinesinv1connect.NewJobServiceHandler(n.guard.Jobs(n.jobs, jobs.VerbOf), options...))
-		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(n.guard.Lambdas(n.lambdas), options...))
+		plain.Tasks, plain.Lambdas, plain.Jobs = n.guard.Tasks(n.inbound), n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+		mux.Handle(kinesinv1connect.NewTaskServiceHandler(plain.Tasks, options...))
+		mux.Handle(kinesinv1connect.NewJobServiceHandler(plain.Jobs, options...))
+		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(plain.Lambdas, options...))
 		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.guard.Inbound(n.ingest), options...))
 		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(n.guard.Keyring(n.keyring), options...))
 	}
 	if n.hsc != nil {
+		plain.Workers = n.hsc
 		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(n.hsc, options...))
 	}
 	mux.Handle(kinesinv1connect.NewBackupServiceHandler(n.guard.Backups(newBackups(n)), options...))
 	mux.Handle(kinesinv1connect.NewAccessServiceHandler(n.guard.Access(n.tokens, n.taken), options...))
+	reflector := grpcreflect.NewStaticReflector(services()...)
+	for _, reflection := range []func(*grpcreflect.Reflector, ...connect.HandlerOption) (string, http.Handler){grpcreflect.NewHandlerV1, grpcreflect.NewHandlerV1Alpha} {
+		path, h := reflection(reflector, options...)
+		mux.Handle(path, needing(access.Debug, h))
+	}
 	mux.Handle("GET /metrics", needing(access.Metrics, promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{})))
 	mux.Handle("GET /debug/pprof/", needing(access.Debug, http.HandlerFunc(pprof.Index)))
 	mux.Handle("GET /debug/pprof/profile", needing(access.Debug, http.HandlerFunc(pprof.Profile)))
@@ -40,9 +53,30 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
 			"/kinesin.v1.JobService/, /kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
-			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
+			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
-	return mux
+	return withPlain(rest.New(plain, api.Hooks{Internal: n.internalError}), mux)
+}
+
+// services returns the names of all services of the contract.
+func services() (names []string) {
+	all := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
+	for i := range all.Len() {
+		names = append(names, string(all.Get(i).FullName()))
+	}
+	return names
+}
+
+// withPlain serves the plain API beside everything else. It gets the path as it was sent, since a key may
+// have any characters, and http.ServeMux redirects some.
+func withPlain(plain, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, api.PlainPrefix) {
+			plain.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // probe answers well, or 503 and a short reason; short, because probes need no token.

@@ -454,6 +454,8 @@ func TestRefusedTasks(t *testing.T) {
 		{[]string{"schedule", "a", "--priority", "urgent"}, "high normal low"},
 		{[]string{"schedule", "a", "--in", "3651d"}, "at most"},
 		{[]string{"schedule", "a", "--at", "2999-01-01T00:00:00Z"}, "at most"},
+		{[]string{"schedule", "a", "--at", "1969-12-31T00:00:00Z"}, "is before 2001"},
+		{[]string{"schedule", "a", "--at", "1970-01-01T00:00:00Z"}, "is before 2001"},
 		{[]string{"schedule", "a", "--payload", strings.Repeat("x", 300_000)}, "262144"},
 		{[]string{"schedule", "a", "--payload-file", "/no/such/file"}, "/no/such/file"},
 		{[]string{"schedule", "a", "--key", strings.Repeat("k", 300)}, "256"},
@@ -474,7 +476,7 @@ func TestThePastMeansNow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.must("lambda", "create", "a")
-	for _, at := range []string{"2001-01-01T00:00:00Z", "1969-12-31T00:00:00Z"} {
+	for _, at := range []string{"2001-01-01T00:00:00Z", "2020-02-29T12:00:00+14:00"} {
 		dueNow(t, s.object("schedule", "a", "--at", at))
 	}
 	dueNow(t, s.object("schedule", "a", "--in", "-5s"))

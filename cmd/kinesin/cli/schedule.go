@@ -52,7 +52,7 @@ func (a *app) scheduleCommand() *cobra.Command {
 		Short: "Schedule a task, or many",
 		Long: `Schedules a task and prints its id. When the id is printed, the task is durable.
 
-Without --in and --at it is due now; a time in the past means now too.
+Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake.
 
 --batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key", "tags"
 (an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used unchanged, any other value as its

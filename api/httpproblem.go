@@ -1,0 +1,110 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// PlainPrefix is the beginning of the paths of the plain HTTP API (package internal/rest). Its refusals are
+// HTTPProblems. The paths of procedures begin with the name of their service.
+const PlainPrefix = "/v1/"
+
+// ProblemType is the content type of an HTTPProblem.
+const ProblemType = "application/problem+json"
+
+// retryAfterDefault is what Retry-After says of a refusal that is over soon and does not say when.
+const retryAfterDefault = time.Second
+
+// HTTPProblem is a refusal as the plain HTTP API returns it: the problem details of RFC 9457.
+type HTTPProblem struct {
+	Type       string `json:"type" jsonschema:"a name for this kind of problem: urn:kinesin:problem: and the reason, or about:blank"`
+	Title      string `json:"title" jsonschema:"the kind of problem, for people"`
+	Status     int    `json:"status" jsonschema:"the HTTP status"`
+	Detail     string `json:"detail" jsonschema:"what was wrong, and what is allowed"`
+	Reason     string `json:"reason,omitempty" jsonschema:"the kind of problem, for programs"`
+	RetryAfter string `json:"retry_after,omitempty" jsonschema:"when to try again, as a duration such as 1s"`
+}
+
+// statuses are the HTTP statuses of refusals. That of REASON_FULL is in statusOf.
+var statuses = map[Reason]int{ //nolint:gochecknoglobals // a table
+	kinesinv1.Reason_REASON_INVALID:           http.StatusBadRequest,
+	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:    http.StatusNotFound,
+	kinesinv1.Reason_REASON_NOT_FOUND:         http.StatusNotFound,
+	kinesinv1.Reason_REASON_KEY_CONFLICT:      http.StatusConflict,
+	kinesinv1.Reason_REASON_TOO_LATE:          http.StatusConflict,
+	kinesinv1.Reason_REASON_TOO_LARGE:         http.StatusRequestEntityTooLarge,
+	kinesinv1.Reason_REASON_THROTTLED:         http.StatusTooManyRequests,
+	kinesinv1.Reason_REASON_UNAVAILABLE:       http.StatusServiceUnavailable,
+	kinesinv1.Reason_REASON_LEASE_LOST:        http.StatusConflict,
+	kinesinv1.Reason_REASON_FENCED:            http.StatusConflict,
+	kinesinv1.Reason_REASON_EXISTS:            http.StatusConflict,
+	kinesinv1.Reason_REASON_IN_USE:            http.StatusConflict,
+	kinesinv1.Reason_REASON_REGISTERED:        http.StatusConflict,
+	kinesinv1.Reason_REASON_UNSUPPORTED:       http.StatusNotImplemented,
+	kinesinv1.Reason_REASON_INTERNAL:          http.StatusInternalServerError,
+	kinesinv1.Reason_REASON_UNAUTHENTICATED:   http.StatusUnauthorized,
+	kinesinv1.Reason_REASON_PERMISSION_DENIED: http.StatusForbidden,
+	kinesinv1.Reason_REASON_STALE_SEQ:         http.StatusPreconditionFailed,
+}
+
+// statusOf returns the HTTP status of a refusal. What is full is the store, until somebody makes space, or,
+// if the problem says when to try again, something that empties by itself.
+func statusOf(p *kinesinv1.Problem) int {
+	if p.Reason == kinesinv1.Reason_REASON_FULL {
+		if p.RetryAfterMicros > 0 {
+			return http.StatusTooManyRequests
+		}
+		return http.StatusInsufficientStorage
+	}
+	if status, known := statuses[p.Reason]; known {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// HTTPProblemOf returns the plain form of a problem.
+func HTTPProblemOf(p *kinesinv1.Problem) HTTPProblem {
+	status := statusOf(p)
+	reason := strings.ToLower(strings.TrimPrefix(p.Reason.String(), "REASON_"))
+	problem := HTTPProblem{
+		Type: "urn:kinesin:problem:" + reason, Title: strings.ReplaceAll(reason, "_", " "), Status: status, Detail: p.Text, Reason: reason,
+	}
+	after := time.Duration(p.RetryAfterMicros) * time.Microsecond
+	if after == 0 && status == http.StatusServiceUnavailable {
+		after = retryAfterDefault
+	}
+	if after > 0 {
+		problem.RetryAfter = after.String()
+	}
+	return problem
+}
+
+// StatusProblem returns a problem with the request itself, which has a status and no reason.
+func StatusProblem(status int, detail string) HTTPProblem {
+	return HTTPProblem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: Visible(detail)}
+}
+
+// Write answers with the problem.
+func (p HTTPProblem) Write(w http.ResponseWriter) {
+	if after, err := time.ParseDuration(p.RetryAfter); err == nil {
+		w.Header().Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
+	}
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(p) // strings and a number
+	w.Header().Set("Content-Type", ProblemType)
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body.Bytes()) // fails only if the caller has gone
+}

@@ -1,0 +1,181 @@
+package rest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// A batch is a request whose body has a task on each line. It is read, scheduled and answered chunk by chunk,
+// so that it may have any number of lines and takes bounded memory.
+const (
+	chunkLinesMax = 1000
+	chunkBytesMax = api.BatchLineBytesMax
+	// lineWithin is how long a batch may send nothing, or take nothing of its results.
+	lineWithin = 30 * time.Second
+)
+
+// batchLine is the result of a line: a task that is durable, or a problem.
+type batchLine struct {
+	*scheduled
+
+	Problem *api.HTTPProblem `json:"problem,omitempty"`
+}
+
+// chunk are some lines of a batch, with their results.
+type chunk struct {
+	lines []batchLine
+	items []*kinesinv1.ScheduleItem
+	of    []int // the line of each item
+	bytes int
+}
+
+func (k *chunk) isFull() bool { return len(k.lines) >= chunkLinesMax || k.bytes >= chunkBytesMax }
+
+// refuse adds a line with a problem.
+func (k *chunk) refuse(p api.HTTPProblem) { k.lines = append(k.lines, batchLine{Problem: &p}) }
+
+// batch is a batch that is under way.
+type batch struct {
+	*call
+
+	lines   *bufio.Reader
+	control *http.ResponseController
+	begun   bool // an answer was sent
+}
+
+// serveBatch serves a batch. A refusal of all of it before anything was answered has its status; afterwards
+// it is the result of each line of a chunk, and the end.
+func (c *call) serveBatch() {
+	b := &batch{call: c, lines: bufio.NewReaderSize(c.r.Body, api.BatchLineBytesMax), control: http.NewResponseController(c.w)}
+	_ = b.control.EnableFullDuplex() // fails only with HTTP/2, which needs no such thing
+	for {
+		k, readErr := b.read()
+		if len(k.lines) > 0 || readErr != nil {
+			if err := b.schedule(k); err != nil && !b.begun {
+				c.refuse(err)
+				return
+			} else if err != nil {
+				b.send(k)
+				return
+			}
+		}
+		if errors.Is(readErr, io.EOF) && len(k.lines) == 0 && !b.begun {
+			c.refuse(invalid("the batch is empty: want a JSON object on each line"))
+			return
+		}
+		if !b.send(k) || readErr != nil {
+			return
+		}
+	}
+}
+
+// read reads lines until a chunk is full, or until it would have to wait for more.
+func (b *batch) read() (k *chunk, err error) {
+	k = &chunk{}
+	for !k.isFull() && (len(k.lines) == 0 || b.lines.Buffered() > 0) {
+		_ = b.control.SetReadDeadline(time.Now().Add(lineWithin)) // fails only where there is no connection
+		line, isWhole, err := b.line()
+		k.bytes += len(line)
+		switch {
+		case !isWhole:
+			k.refuse(api.HTTPProblemOf(&kinesinv1.Problem{
+				Reason: kinesinv1.Reason_REASON_TOO_LARGE, Text: "a line of a batch has at most 524288 bytes: send this task alone",
+			}))
+		case len(bytes.TrimSpace(line)) > 0:
+			b.add(k, line)
+		}
+		if err != nil {
+			return k, err
+		}
+	}
+	return k, nil
+}
+
+// line reads one line. One that is too long is skipped.
+func (b *batch) line() (line []byte, isWhole bool, err error) {
+	isWhole = true
+	for {
+		line, err = b.lines.ReadSlice('\n')
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, isWhole, err //nolint:wrapcheck // io.EOF has to stay itself
+		}
+		isWhole = false
+	}
+}
+
+// add adds a line to a chunk.
+func (b *batch) add(k *chunk, line []byte) {
+	var request scheduleRequest
+	err := decode(line, &request)
+	if err != nil {
+		err = invalid("%v", err)
+	}
+	var item *kinesinv1.ScheduleItem
+	if err == nil {
+		item, err = request.item(b.vars["lambda"])
+	}
+	if err != nil {
+		k.refuse(b.problem(err))
+		return
+	}
+	k.items, k.of = append(k.items, item), append(k.of, len(k.lines))
+	k.lines = append(k.lines, batchLine{})
+}
+
+// schedule schedules the tasks of a chunk. With an error, all its lines have that problem.
+func (b *batch) schedule(k *chunk) error {
+	if len(k.items) == 0 {
+		return nil
+	}
+	response, err := b.Tasks.Schedule(b.r.Context(), &kinesinv1.ScheduleRequest{Items: k.items})
+	if err == nil && len(response.GetResults()) != len(k.items) {
+		err = errCount(len(response.GetResults()))
+	}
+	if err != nil {
+		problem := b.problem(err)
+		for _, n := range k.of {
+			k.lines[n].Problem = &problem
+		}
+		return err
+	}
+	for i, r := range response.GetResults() {
+		if k.lines[k.of[i]].Problem = problemOf(r.GetProblem()); r.GetProblem() == nil {
+			done := scheduledOf(r)
+			k.lines[k.of[i]].scheduled = &done
+		}
+	}
+	return nil
+}
+
+// send sends the results of a chunk, and reports whether the caller takes them.
+func (b *batch) send(k *chunk) bool {
+	if len(k.lines) == 0 {
+		return true
+	}
+	var body bytes.Buffer
+	for _, line := range k.lines {
+		one, err := encode(line)
+		if err != nil {
+			return false
+		}
+		body.Write(one)
+	}
+	if !b.begun {
+		b.begun = true
+		b.w.Header().Set("Content-Type", api.BatchType)
+		b.w.Header().Set("X-Content-Type-Options", "nosniff")
+		b.w.WriteHeader(http.StatusOK)
+	}
+	_ = b.control.SetWriteDeadline(time.Now().Add(lineWithin)) // fails only where there is no connection
+	if _, err := b.w.Write(body.Bytes()); err != nil {
+		return false
+	}
+	return b.control.Flush() == nil
+}

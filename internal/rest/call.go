@@ -1,0 +1,218 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+const jsonType = "application/json"
+
+// call is one request that has a route.
+type call struct {
+	*handler
+
+	route *route
+	w     http.ResponseWriter
+	r     *http.Request
+	vars  map[string]string // of the path, decoded
+	query url.Values
+}
+
+func invalid(format string, args ...any) error {
+	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
+}
+
+// checkContent refuses a body of a type that the route does not take.
+func checkContent(at *route, r *http.Request) *api.HTTPProblem {
+	if r.Header.Get("Content-Encoding") != "" && r.Header.Get("Content-Encoding") != "identity" {
+		p := api.StatusProblem(http.StatusUnsupportedMediaType, "a body with Content-Encoding is not taken: send it uncompressed")
+		return &p
+	}
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	if at.request == nil {
+		return checkNoBody(at, r)
+	}
+	sent := r.Header.Get("Content-Type")
+	media, params, err := mime.ParseMediaType(sent)
+	if charset := params["charset"]; err == nil && (charset == "" || strings.EqualFold(charset, "utf-8")) &&
+		(media == jsonType || at.takesBatch && media == api.BatchType) {
+		return nil
+	}
+	want := "Content-Type: " + jsonType
+	if at.takesBatch {
+		want += ", or " + api.BatchType + " for a batch"
+	}
+	p := api.StatusProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q is not taken here: want %s", sent, want))
+	return &p
+}
+
+// checkNoBody refuses a body where none is read, since its fields would be ignored in silence.
+func checkNoBody(at *route, r *http.Request) *api.HTTPProblem {
+	if n, _ := io.ReadFull(r.Body, make([]byte, 1)); n == 0 {
+		return nil
+	}
+	p := api.StatusProblem(http.StatusBadRequest, fmt.Sprintf("%s takes no body here; parameters: %s", at.method, at.queryNames()))
+	return &p
+}
+
+// parseQuery reads the parameters behind the path, and refuses those that the route does not have.
+func (c *call) parseQuery() (err error) {
+	if c.query, err = url.ParseQuery(c.r.URL.RawQuery); err != nil {
+		return invalid("the query is malformed: %v", err)
+	}
+	for name, values := range c.query {
+		known := slices.IndexFunc(c.route.query, func(p param) bool { return p.name == name })
+		switch {
+		case known < 0:
+			return invalid("unknown parameter %q; allowed here: %s", name, c.route.queryNames())
+		case len(values) > 1:
+			return invalid("parameter %q is there %d times", name, len(values))
+		case values[0] == "" && c.route.query[known].kind != kindText:
+			return invalid("parameter %q is empty: leave it out", name)
+		}
+	}
+	return nil
+}
+
+// decode reads the body. An empty one is a request without fields, where the route allows that.
+func (c *call) decode(into any) error {
+	most := api.RequestBytesMax(c.r.URL.Path)
+	var body bytes.Buffer
+	body.Grow(int(min(max(c.r.ContentLength, 0), int64(most))) + bytes.MinRead) // so that it does not grow while it is read
+	_, err := body.ReadFrom(http.MaxBytesReader(c.w, c.r.Body, int64(most)))
+	data := body.Bytes()
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "the body has more than %d bytes, which is the most here", most)
+	}
+	if err != nil {
+		return invalid("the body could not be read: %v", err)
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		if c.route.bodyIsOptional {
+			return nil
+		}
+		return invalid("the body is empty: want a JSON object such as {}")
+	}
+	if err := decode(data, into); err != nil {
+		return invalid("%v", err)
+	}
+	return nil
+}
+
+// flag returns a parameter that is true or false; false when it is not there.
+func (c *call) flag(name string) (bool, error) {
+	switch value := c.query.Get(name); value {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	default:
+		return false, invalid("parameter %s: %q is not true or false", name, value)
+	}
+}
+
+// ifSeq returns the seq that a task must have, which may be in the header If-Match, in the query and in the
+// body; 0: any.
+func (c *call) ifSeq(inBody uint64) (uint64, error) {
+	seq := inBody
+	header := c.r.Header.Values("If-Match")
+	for name, text := range map[string]string{"parameter if_seq": c.query.Get("if_seq"), "header If-Match": strings.Join(header, ",")} {
+		if text == "" || text == "*" {
+			continue
+		}
+		number := text
+		if name != "parameter if_seq" {
+			inside, isQuoted := strings.CutPrefix(strings.TrimSuffix(text, `"`), `"`)
+			if !isQuoted || len(text) != len(inside)+2 {
+				return 0, invalid(`header If-Match: want the ETag of one task, such as "7"`)
+			}
+			number = inside
+		}
+		n, err := strconv.ParseUint(number, 10, 64)
+		if err != nil || n == 0 {
+			return 0, invalid("%s: %q is no seq of a task: want a whole number from 1", name, text)
+		}
+		if seq != 0 && seq != n {
+			return 0, invalid("if_seq is given twice: %d and %d", seq, n)
+		}
+		seq = n
+	}
+	return seq, nil
+}
+
+// tagged is an answer about one task at a seq.
+type tagged interface{ seq() uint64 }
+
+// answer sends a response.
+func (c *call) answer(status int, value any) {
+	if t, is := value.(tagged); is && t.seq() > 0 {
+		c.w.Header().Set("ETag", strconv.Quote(strconv.FormatUint(t.seq(), 10)))
+	}
+	body, err := encode(value)
+	if err != nil {
+		c.refuse(fmt.Errorf("encode an answer: %w", err))
+		return
+	}
+	send(c.w, status, body)
+}
+
+// encode returns a value in JSON, with a line feed.
+func encode(value any) ([]byte, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return body.Bytes(), err //nolint:wrapcheck // its callers do
+}
+
+func send(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", jsonType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // fails only if the caller has gone
+}
+
+// refuse sends an error.
+func (c *call) refuse(err error) { c.problem(err).Write(c.w) }
+
+// problem returns the form of an error in an answer, and tells the hook if it is internal.
+func (c *call) problem(err error) api.HTTPProblem {
+	if coded, is := errors.AsType[*connect.Error](err); is {
+		if coded.Code() == connect.CodeUnimplemented {
+			err = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "this server cannot do that: it has another role (serve --roles), or is older")
+		} else {
+			err = api.FromWire(err)
+		}
+	}
+	p := api.ProblemOf(err)
+	if p.Reason == kinesinv1.Reason_REASON_INTERNAL {
+		c.internal(c.r.Context(), c.route, err)
+	}
+	return api.HTTPProblemOf(p)
+}
+
+// problemOf returns the form of a problem of one element of an answer; nil for nil.
+func problemOf(p *kinesinv1.Problem) *api.HTTPProblem {
+	if p == nil {
+		return nil
+	}
+	problem := api.HTTPProblemOf(p)
+	return &problem
+}

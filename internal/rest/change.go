@@ -1,0 +1,149 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+type cancelled struct {
+	Outcome string `json:"outcome" jsonschema:"cancelled: it does not start. cancelling: it runs, and its worker was asked to stop it"`
+	State   string `json:"state,omitempty" jsonschema:"before the cancel"`
+}
+
+func cancelTask(c *call, _ *none) (int, *cancelled, error) {
+	seq, err := c.ifSeq(0)
+	if err != nil {
+		return 0, nil, err
+	}
+	ids, keys := c.target()
+	response, err := c.Tasks.Cancel(c.r.Context(), &kinesinv1.CancelRequest{Ids: ids, Keys: keys, IfSeq: seq})
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case len(response.GetResults()) != 1:
+		return 0, nil, errCount(len(response.GetResults()))
+	}
+	result := response.GetResults()[0]
+	if err := api.ErrorOf(result.GetProblem()); err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, &cancelled{result.GetOutcome(), result.GetState()}, nil
+}
+
+// changed is a task after a change.
+type changed struct {
+	ID    string `json:"id"`
+	State string `json:"state"`
+	Due   moment `json:"due,omitzero"`
+	Seq   uint64 `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
+}
+
+func (t *changed) seq() uint64 { return t.Seq }
+
+// onlyChange returns the result of a response that has one.
+func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *changed, error) {
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case len(response.GetResults()) != 1:
+		return 0, nil, errCount(len(response.GetResults()))
+	}
+	r := response.GetResults()[0]
+	if err := api.ErrorOf(r.GetProblem()); err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, &changed{r.GetId(), r.GetState(), moment(r.GetDueMicros()), r.GetSeq()}, nil
+}
+
+// patchRequest changes the time of a task, or its payload and settings.
+type patchRequest struct {
+	payload
+	when
+	overrides
+
+	IfSeq uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+}
+
+// patchTask changes one of both in one write. It cannot change both at once.
+func patchTask(c *call, r *patchRequest) (int, *changed, error) {
+	seq, err := c.ifSeq(r.IfSeq)
+	if err != nil {
+		return 0, nil, err
+	}
+	data, err := r.bytes()
+	if err != nil {
+		return 0, nil, invalid("%v", err)
+	}
+	due, delay, err := r.micros()
+	if err != nil {
+		return 0, nil, err
+	}
+	ids, keys := c.target()
+	moves, updates := r.Due != 0 || r.Delay != nil, r.isGiven() || r.overrides != overrides{}
+	switch {
+	case moves && updates:
+		return 0, nil, invalid("the time of a task and the rest of it change in two calls: want due or delay alone, or the other fields")
+	case moves:
+		return onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
+			Ids: ids, Keys: keys, DueMicros: due, DelayMicros: delay, IfSeq: seq,
+		}))
+	case !updates:
+		return 0, nil, invalid("nothing to change: want due or delay, or a payload, max_attempts, timeout, backoff_min, backoff_max or start_before")
+	}
+	update := &kinesinv1.TaskUpdate{
+		IfSeq: seq, Payload: given(r.payload, data),
+		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
+		StartBeforeMicros: int64(r.StartBefore),
+	}
+	if len(ids) > 0 {
+		update.Id = ids[0]
+	} else {
+		update.Key = keys[0]
+	}
+	return onlyChange(c.Tasks.Update(c.r.Context(), &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{update}}))
+}
+
+// given returns the bytes of a payload that a request has; nil if it has none. One that is empty is not nil.
+func given(p payload, data []byte) []byte {
+	if p.isGiven() && data == nil {
+		return []byte{}
+	}
+	return data
+}
+
+type runRequest struct {
+	IfSeq uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+}
+
+func runTask(c *call, r *runRequest) (int, *changed, error) {
+	seq, err := c.ifSeq(r.IfSeq)
+	if err != nil {
+		return 0, nil, err
+	}
+	ids, keys := c.target()
+	return onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{Ids: ids, Keys: keys, IfSeq: seq}))
+}
+
+type redriveRequest struct {
+	payload
+
+	Force bool   `json:"force,omitempty" jsonschema:"also a task that ended as success or delivered"`
+	IfSeq uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+}
+
+func redriveTask(c *call, r *redriveRequest) (int, *changed, error) {
+	seq, err := c.ifSeq(r.IfSeq)
+	if err != nil {
+		return 0, nil, err
+	}
+	data, err := r.bytes()
+	if err != nil {
+		return 0, nil, invalid("%v", err)
+	}
+	ids, keys := c.target()
+	return onlyChange(c.Tasks.Redrive(c.r.Context(), &kinesinv1.RedriveRequest{
+		Ids: ids, Keys: keys, Force: r.Force, IfSeq: seq, Payload: given(r.payload, data),
+	}))
+}

@@ -1,0 +1,60 @@
+package rest
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// requestTypes returns the type of each request.
+func requestTypes() (types []reflect.Type) {
+	for _, r := range routes() {
+		if r.request != nil {
+			types = append(types, r.request)
+		}
+	}
+	return types
+}
+
+// Every list and map of a request has a bound.
+func TestListsOfRequestsAreBounded(t *testing.T) {
+	for _, request := range requestTypes() {
+		for _, field := range reflect.VisibleFields(request) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			_, isOwn := reflect.TypeAssert[fromJSON](reflect.New(field.Type))
+			if kind := field.Type.Kind(); !isOwn && (kind == reflect.Slice || kind == reflect.Map) && listsMax[name] == 0 {
+				t.Errorf("%s: the field %s has no bound", request, name)
+			}
+		}
+	}
+}
+
+// FuzzDecode decodes anything into every request. What it takes, it takes again when it is encoded.
+func FuzzDecode(f *testing.F) {
+	for _, e := range exchanges {
+		if parts := strings.SplitN(e.request, " ", 3); len(parts) == 3 && len(parts[2]) < 1000 {
+			f.Add([]byte(parts[2]))
+		}
+	}
+	f.Add([]byte(`{"payload":` + strings.Repeat("[", 20_000)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, request := range requestTypes() {
+			into := reflect.New(request)
+			if decode(data, into.Interface()) != nil {
+				continue
+			}
+			again, err := encode(into.Interface())
+			if err != nil {
+				t.Fatalf("%s took %q and cannot be encoded: %v", request, data, err)
+			}
+			second := reflect.New(request)
+			if err := decode(again, second.Interface()); err != nil {
+				t.Fatalf("%s took %q, but not %q: %v", request, data, again, err)
+			}
+			if third, err := encode(second.Interface()); err != nil || !bytes.Equal(again, third) {
+				t.Fatalf("%s: %q became %q, then %q: %v", request, data, again, third, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,8 @@
+// Package rest is the plain HTTP API, under /v1: JSON that a person can type, true status codes, and a
+// document (OpenAPI 3.1) of all that at /v1/openapi.json.
+//
+// It is a thin layer over the services of the wire contract. Each route is one operation in the table of
+// routes.go, which says method, path, parameters, the Go types of request and response, and statuses;
+// requests are routed and decoded, and the document is generated, from that table alone. What a call may do,
+// and what becomes of it, the services behind decide.
+package rest

@@ -1,0 +1,117 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+type jobRequest struct {
+	Action string   `json:"action" jsonschema:"cancel, redrive, reschedule, expire or delete"`
+	Where  string   `json:"where,omitempty" jsonschema:"a filter expression"`
+	All    bool     `json:"all,omitempty" jsonschema:"allows an empty filter"`
+	DryRun bool     `json:"dry_run,omitempty" jsonschema:"only count, and show a sample"`
+	Pace   uint32   `json:"pace,omitempty" jsonschema:"tasks per second; 0: as fast as the store allows"`
+	By     shift    `json:"by,omitzero" jsonschema:"of reschedule: added to each due time; may be negative"`
+	Spread duration `json:"spread,omitzero" jsonschema:"of reschedule: due times evenly over this long from now"`
+	Due    moment   `json:"due,omitzero" jsonschema:"of reschedule: one due time for all"`
+	Force  bool     `json:"force,omitempty" jsonschema:"of redrive: also tasks that ended as success or delivered"`
+}
+
+type jobView struct {
+	ID           string           `json:"id,omitempty"`
+	Action       string           `json:"action"`
+	Where        string           `json:"where,omitempty"`
+	All          bool             `json:"all,omitempty"`
+	State        string           `json:"state" jsonschema:"counted (a dry run), running, paused, stopped, done or failed"`
+	Pace         uint32           `json:"pace,omitempty"`
+	Created      moment           `json:"created,omitzero"`
+	Ended        moment           `json:"ended,omitzero"`
+	CreatedBy    string           `json:"created_by,omitempty"`
+	Matched      int64            `json:"matched" jsonschema:"of a dry run: tasks that the filter selects; else those it has met so far"`
+	MatchedExact bool             `json:"matched_exact,omitempty"`
+	Examined     int64            `json:"examined,omitempty" jsonschema:"rows"`
+	Outcomes     map[string]int64 `json:"outcomes,omitempty" jsonschema:"changed tasks by what became of them, refused ones by reason"`
+	Refused      []jobRefusal     `json:"refused,omitempty" jsonschema:"at most 1000; outcomes has the number of all"`
+	Sample       []taskView       `json:"sample,omitempty" jsonschema:"of a dry run: at most ten"`
+	Cost         string           `json:"cost,omitempty" jsonschema:"of a dry run: what it takes of the store"`
+	Problem      string           `json:"problem,omitempty" jsonschema:"why it failed, or waits"`
+	By           shift            `json:"by,omitzero"`
+	Spread       duration         `json:"spread,omitzero"`
+	Due          moment           `json:"due,omitzero"`
+	Force        bool             `json:"force,omitempty"`
+}
+
+type jobRefusal struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+type jobList struct {
+	Jobs []jobView `json:"jobs"`
+}
+
+func jobViewOf(j *kinesinv1.Job) jobView {
+	v := jobView{
+		ID: j.GetId(), Action: j.GetAction(), Where: j.GetWhere(), All: j.GetAll(), State: j.GetState(), Pace: j.GetPace(),
+		Created: moment(j.GetCreatedMicros()), Ended: moment(j.GetEndedMicros()), CreatedBy: j.GetCreatedBy(),
+		Matched: j.GetMatched(), MatchedExact: j.GetMatchedExact(), Examined: j.GetExamined(), Outcomes: j.GetOutcomes(),
+		Cost: j.GetCost(), Problem: j.GetProblem(), By: shift{durationOf(j.GetByMicros())}, Spread: durationOf(j.GetSpreadMicros()),
+		Due: moment(j.GetDueMicros()), Force: j.GetForce(),
+	}
+	for _, r := range j.GetRefused() {
+		v.Refused = append(v.Refused, jobRefusal{r.GetId(), r.GetText()})
+	}
+	for _, t := range j.GetSample() {
+		v.Sample = append(v.Sample, taskViewOf(t))
+	}
+	return v
+}
+
+func createJob(c *call, r *jobRequest) (int, *jobView, error) {
+	response, err := c.Jobs.CreateJob(c.r.Context(), &kinesinv1.CreateJobRequest{
+		Action: r.Action, Where: r.Where, All: r.All, DryRun: r.DryRun, Pace: r.Pace,
+		ByMicros: r.By.micros(), SpreadMicros: r.Spread.micros(), DueMicros: int64(r.Due), Force: r.Force,
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	v := jobViewOf(response.GetJob())
+	if r.DryRun {
+		return http.StatusOK, &v, nil
+	}
+	return http.StatusCreated, &v, nil
+}
+
+func listJobs(c *call, _ *none) (int, *jobList, error) {
+	response, err := c.Jobs.ListJobs(c.r.Context(), &kinesinv1.ListJobsRequest{})
+	if err != nil {
+		return 0, nil, err
+	}
+	list := &jobList{Jobs: make([]jobView, len(response.GetJobs()))}
+	for i, j := range response.GetJobs() {
+		list.Jobs[i] = jobViewOf(j)
+	}
+	return http.StatusOK, list, nil
+}
+
+func getJob(c *call, _ *none) (int, *jobView, error) {
+	response, err := c.Jobs.GetJob(c.r.Context(), &kinesinv1.GetJobRequest{Id: c.vars["id"]})
+	if err != nil {
+		return 0, nil, err
+	}
+	v := jobViewOf(response.GetJob())
+	return http.StatusOK, &v, nil
+}
+
+// controlJob returns the function of an action on a job.
+func controlJob(action string) func(c *call, _ *none) (int, *jobView, error) {
+	return func(c *call, _ *none) (int, *jobView, error) {
+		response, err := c.Jobs.ControlJob(c.r.Context(), &kinesinv1.ControlJobRequest{Id: c.vars["id"], Action: action})
+		if err != nil {
+			return 0, nil, err
+		}
+		v := jobViewOf(response.GetJob())
+		return http.StatusOK, &v, nil
+	}
+}

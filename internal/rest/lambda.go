@@ -1,0 +1,134 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// settings are those of a lambda that can change. One that is not set keeps its default when the lambda is
+// created, and its value when it is changed.
+type settings struct {
+	Shards       uint32   `json:"shards,omitempty" jsonschema:"partitions of each priority; can only grow"`
+	MaxAttempts  uint32   `json:"max_attempts,omitempty"`
+	Timeout      duration `json:"timeout,omitzero" jsonschema:"of one attempt"`
+	BackoffMin   duration `json:"backoff_min,omitzero"`
+	BackoffMax   duration `json:"backoff_max,omitzero"`
+	Retention    duration `json:"retention,omitzero" jsonschema:"how long ended tasks are kept"`
+	KeyRetention duration `json:"key_retention,omitzero" jsonschema:"how long a key is held after success or delivered; retention when not set"`
+	PoisonBound  uint32   `json:"poison_bound,omitempty" jsonschema:"attempts in a row that are lost with their worker before a task is dead"`
+	StartWithin  duration `json:"start_within,omitzero" jsonschema:"a task that did not start so long after its due time ends as expired"`
+}
+
+type lambdaRequest struct {
+	Name       string   `json:"name"`
+	Mode       string   `json:"mode,omitempty" jsonschema:"managed (also when not set) or deliver; cannot change"`
+	Priorities []string `json:"priorities,omitempty" jsonschema:"highest first; cannot change"`
+
+	settings
+}
+
+type lambdaView struct {
+	lambdaRequest
+
+	Created             moment `json:"created,omitzero"`
+	Version             uint64 `json:"version,omitempty"`
+	Deleting            bool   `json:"deleting,omitempty"`
+	Registered          bool   `json:"registered,omitempty" jsonschema:"a registration (by Terraform) defines it"`
+	Withdrawn           bool   `json:"withdrawn,omitempty" jsonschema:"its registration is gone: it is deleted when its tasks have ended"`
+	RegistrationRefused string `json:"registration_refused,omitempty" jsonschema:"why the registration of its name is refused"`
+	ShardsFrom          moment `json:"shards_from,omitzero" jsonschema:"from when on new tasks use shards"`
+}
+
+type lambdaList struct {
+	Lambdas []lambdaView `json:"lambdas"`
+}
+
+func (s *settings) wire(name string) *kinesinv1.Lambda {
+	return &kinesinv1.Lambda{
+		Name: name, Shards: s.Shards, MaxAttempts: s.MaxAttempts, TimeoutMicros: s.Timeout.micros(),
+		BackoffMinMicros: s.BackoffMin.micros(), BackoffMaxMicros: s.BackoffMax.micros(), RetentionMicros: s.Retention.micros(),
+		KeyRetentionMicros: s.KeyRetention.micros(), PoisonBound: s.PoisonBound, StartWithinMicros: s.StartWithin.micros(),
+	}
+}
+
+func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
+	return lambdaView{
+		lambdaRequest: lambdaRequest{
+			Name: l.GetName(), Mode: l.GetMode(), Priorities: l.GetPriorities(),
+			settings: settings{
+				Shards: l.GetShards(), MaxAttempts: l.GetMaxAttempts(), Timeout: durationOf(l.GetTimeoutMicros()),
+				BackoffMin: durationOf(l.GetBackoffMinMicros()), BackoffMax: durationOf(l.GetBackoffMaxMicros()), Retention: durationOf(l.GetRetentionMicros()),
+				KeyRetention: durationOf(l.GetKeyRetentionMicros()), PoisonBound: l.GetPoisonBound(), StartWithin: durationOf(l.GetStartWithinMicros()),
+			},
+		},
+		Created: moment(l.GetCreatedMicros()), Version: l.GetVersion(), Deleting: l.GetDeleting(), Registered: l.GetRegistered(), Withdrawn: l.GetWithdrawn(),
+		RegistrationRefused: l.GetRegistrationRefused(), ShardsFrom: moment(l.GetShardsFromMicros()),
+	}
+}
+
+func createLambda(c *call, r *lambdaRequest) (int, *lambdaView, error) {
+	wire := r.wire(r.Name)
+	wire.Mode, wire.Priorities = r.Mode, r.Priorities
+	response, err := c.Lambdas.CreateLambda(c.r.Context(), &kinesinv1.CreateLambdaRequest{Lambda: wire})
+	if err != nil {
+		return 0, nil, err
+	}
+	v := lambdaViewOf(response.GetLambda())
+	if response.GetExisted() {
+		return http.StatusOK, &v, nil
+	}
+	return http.StatusCreated, &v, nil
+}
+
+func listLambdas(c *call, _ *none) (int, *lambdaList, error) {
+	response, err := c.Lambdas.ListLambdas(c.r.Context(), &kinesinv1.ListLambdasRequest{})
+	if err != nil {
+		return 0, nil, err
+	}
+	list := &lambdaList{Lambdas: make([]lambdaView, len(response.GetLambdas()))}
+	for i, l := range response.GetLambdas() {
+		list.Lambdas[i] = lambdaViewOf(l)
+	}
+	return http.StatusOK, list, nil
+}
+
+func getLambda(c *call, _ *none) (int, *lambdaView, error) {
+	response, err := c.Lambdas.GetLambda(c.r.Context(), &kinesinv1.GetLambdaRequest{Name: c.vars["lambda"]})
+	if err != nil {
+		return 0, nil, err
+	}
+	v := lambdaViewOf(response.GetLambda())
+	return http.StatusOK, &v, nil
+}
+
+func updateLambda(c *call, r *settings) (int, *lambdaView, error) {
+	response, err := c.Lambdas.UpdateLambda(c.r.Context(), &kinesinv1.UpdateLambdaRequest{Lambda: r.wire(c.vars["lambda"])})
+	if err != nil {
+		return 0, nil, err
+	}
+	v := lambdaViewOf(response.GetLambda())
+	return http.StatusOK, &v, nil
+}
+
+type lambdaDeleted struct {
+	Dropped int64 `json:"dropped" jsonschema:"live tasks that this call dropped"`
+	More    bool  `json:"more" jsonschema:"it is not deleted yet, and takes no tasks: call again, within two minutes"`
+}
+
+// deleteLambda answers 202 when there is more to do than fits into a call.
+func deleteLambda(c *call, _ *none) (int, *lambdaDeleted, error) {
+	drop, err := c.flag("drop_tasks")
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := c.Lambdas.DeleteLambda(c.r.Context(), &kinesinv1.DeleteLambdaRequest{Name: c.vars["lambda"], DropTasks: drop, GoesOn: drop})
+	if err != nil {
+		return 0, nil, err
+	}
+	status := http.StatusOK
+	if response.GetMore() {
+		status = http.StatusAccepted
+	}
+	return status, &lambdaDeleted{response.GetDropped(), response.GetMore()}, nil
+}

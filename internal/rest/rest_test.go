@@ -1,0 +1,488 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+)
+
+// fake serves all services. It keeps the last request, and answers with what the test has set.
+type fake struct {
+	kinesinv1connect.UnimplementedTaskServiceHandler
+	kinesinv1connect.UnimplementedJobServiceHandler
+	kinesinv1connect.UnimplementedLambdaServiceHandler
+	kinesinv1connect.UnimplementedWorkerServiceHandler
+
+	got      proto.Message
+	answer   proto.Message
+	err      error
+	internal error
+}
+
+func (f *fake) services() Services { return Services{Tasks: f, Jobs: f, Lambdas: f, Workers: f} }
+
+// reply keeps a request and returns the answer that the test has set.
+func reply[A any](f *fake, r proto.Message) (*A, error) {
+	f.got = r
+	if f.err != nil {
+		return nil, f.err
+	}
+	if answer, is := any(f.answer).(*A); is {
+		return answer, nil
+	}
+	return new(A), nil
+}
+
+func (f *fake) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+	return reply[kinesinv1.ScheduleResponse](f, r)
+}
+
+func (f *fake) Get(_ context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+	return reply[kinesinv1.GetResponse](f, r)
+}
+
+func (f *fake) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
+	return reply[kinesinv1.ListResponse](f, r)
+}
+
+func (f *fake) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+	return reply[kinesinv1.CancelResponse](f, r)
+}
+
+func (f *fake) Wait(_ context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
+	return reply[kinesinv1.GetResponse](f, r)
+}
+
+func (f *fake) Reschedule(_ context.Context, r *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error) {
+	return reply[kinesinv1.ChangeResponse](f, r)
+}
+
+func (f *fake) Update(_ context.Context, r *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error) {
+	return reply[kinesinv1.ChangeResponse](f, r)
+}
+
+func (f *fake) Redrive(_ context.Context, r *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
+	return reply[kinesinv1.ChangeResponse](f, r)
+}
+
+func (f *fake) Count(_ context.Context, r *kinesinv1.CountRequest) (*kinesinv1.CountResponse, error) {
+	return reply[kinesinv1.CountResponse](f, r)
+}
+
+func (f *fake) Stats(_ context.Context, r *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
+	return reply[kinesinv1.StatsResponse](f, r)
+}
+
+func (f *fake) CreateJob(_ context.Context, r *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {
+	return reply[kinesinv1.CreateJobResponse](f, r)
+}
+
+func (f *fake) GetJob(_ context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
+	return reply[kinesinv1.GetJobResponse](f, r)
+}
+
+func (f *fake) ListJobs(_ context.Context, r *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error) {
+	return reply[kinesinv1.ListJobsResponse](f, r)
+}
+
+func (f *fake) ControlJob(_ context.Context, r *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
+	return reply[kinesinv1.ControlJobResponse](f, r)
+}
+
+func (f *fake) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
+	return reply[kinesinv1.CreateLambdaResponse](f, r)
+}
+
+func (f *fake) GetLambda(_ context.Context, r *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error) {
+	return reply[kinesinv1.GetLambdaResponse](f, r)
+}
+
+func (f *fake) ListLambdas(_ context.Context, r *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	return reply[kinesinv1.ListLambdasResponse](f, r)
+}
+
+func (f *fake) UpdateLambda(_ context.Context, r *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error) {
+	return reply[kinesinv1.UpdateLambdaResponse](f, r)
+}
+
+func (f *fake) DeleteLambda(_ context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
+	return reply[kinesinv1.DeleteLambdaResponse](f, r)
+}
+
+func (f *fake) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+	return reply[kinesinv1.RegisterResponse](f, r)
+}
+
+func (f *fake) Claim(_ context.Context, r *kinesinv1.ClaimRequest) (*kinesinv1.ClaimResponse, error) {
+	return reply[kinesinv1.ClaimResponse](f, r)
+}
+
+func (f *fake) SetResults(_ context.Context, r *kinesinv1.SetResultsRequest) (*kinesinv1.SetResultsResponse, error) {
+	return reply[kinesinv1.SetResultsResponse](f, r)
+}
+
+func (f *fake) Heartbeat(_ context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
+	return reply[kinesinv1.HeartbeatResponse](f, r)
+}
+
+func (f *fake) Leave(_ context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
+	return reply[kinesinv1.LeaveResponse](f, r)
+}
+
+// exchange is a request, what the service behind gets and answers, and the response. Empty parts are not
+// compared.
+type exchange struct {
+	request string // METHOD PATH BODY
+	header  string // NAME: VALUE
+	wire    string // the message to the service, in JSON
+	answer  proto.Message
+	err     error
+	status  int
+	body    string // a part of it
+	headers string // a part of them
+}
+
+var one = &kinesinv1.Task{Id: "k1", Lambda: "mail", State: "scheduled", DueMicros: due, Seq: 7}
+
+// due is 2027-01-31T09:00:00.25Z.
+const due = 1_801_386_000_250_000
+
+func oneTask(t *kinesinv1.Task) *kinesinv1.GetResponse {
+	return &kinesinv1.GetResponse{Results: []*kinesinv1.GetResult{{Task: t}}}
+}
+
+func oneResult(r *kinesinv1.ScheduleResult) *kinesinv1.ScheduleResponse {
+	return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{r}}
+}
+
+func oneChange(r *kinesinv1.ChangeResult) *kinesinv1.ChangeResponse {
+	return &kinesinv1.ChangeResponse{Results: []*kinesinv1.ChangeResult{r}}
+}
+
+func refusal(reason kinesinv1.Reason) *kinesinv1.Problem {
+	return &kinesinv1.Problem{Reason: reason, Text: "because"}
+}
+
+const (
+	handle = "000102030405060708090a0b0c0d0e0f"
+	coded  = `"AAECAwQFBgcICQoLDA0ODw=="`
+)
+
+var (
+	done   = oneResult(&kinesinv1.ScheduleResult{Id: "k1", DueMicros: due})
+	moved  = oneChange(&kinesinv1.ChangeResult{Id: "k1", State: "scheduled", DueMicros: due, Seq: 8})
+	sixths = []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+)
+
+var exchanges = []exchange{
+	// Schedule.
+	{request: `POST /v1/lambdas/mail/tasks {}`, wire: `{"items":[{"lambda":"mail"}]}`, answer: done, status: 201, body: `{"id":"k1","due":"2027-01-31T09:00:00.250000Z"}`, headers: "Location: /v1/tasks/k1"},
+	{
+		request: `POST /v1/lambdas/mail/tasks {"payload":{"a": [1, "<b>"]},"due":"2027-01-31T10:00:00.25+01:00","key":"k","on_conflict":"replace","priority":"high","collection":"c","tags":{"x":"y"},` +
+			`"start_before":"2027-02-01T00:00:00Z","max_attempts":3,"timeout":"90s","backoff_min":"1s","backoff_max":"1m30s","traceparent":"t"}`,
+		wire: `{"items":[{"lambda":"mail","dueMicros":"1801386000250000","priority":"high","collection":"c","key":"k","payload":"eyJhIjpbMSwiPGI+Il19","maxAttempts":3,"timeoutMicros":"90000000",` +
+			`"backoffMinMicros":"1000000","backoffMaxMicros":"90000000","traceparent":"t","onConflict":"replace","tags":{"x":"y"},"startBeforeMicros":"1801440000000000"}]}`,
+		answer: oneResult(&kinesinv1.ScheduleResult{Id: "k1", Duplicate: true, State: "scheduled", Replaced: true}), status: 200, body: `{"id":"k1","existed":true,"state":"scheduled","replaced":true}`,
+	},
+	{request: `POST /v1/lambdas/mail/tasks {"payload_text":"hi","delay":"1.5s"}`, wire: `{"items":[{"lambda":"mail","delayMicros":"1500000","payload":"aGk="}]}`, answer: done, status: 201},
+	{request: `POST /v1/lambdas/mail/tasks {"payload_base64":"AAE=","delay":"0s"}`, wire: `{"items":[{"lambda":"mail","payload":"AAE="}]}`, answer: done, status: 201},
+	{request: `POST /v1/lambdas/mail/tasks {"payload":null}`, wire: `{"items":[{"lambda":"mail","payload":"bnVsbA=="}]}`, answer: done, status: 201},
+	{request: `POST /v1/lambdas/a%2Fb/tasks {}`, wire: `{"items":[{"lambda":"a/b"}]}`, answer: done, status: 201},
+	{request: `POST /v1/lambdas/mail/tasks {}`, answer: oneResult(&kinesinv1.ScheduleResult{Problem: refusal(kinesinv1.Reason_REASON_KEY_CONFLICT)}), status: 409, body: `"reason":"key_conflict"`},
+	{request: `POST /v1/lambdas/mail/tasks {}`, answer: oneResult(&kinesinv1.ScheduleResult{Problem: refusal(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA)}), status: 404, body: `"detail":"because"`},
+	{request: `POST /v1/lambdas/mail/tasks {}`, answer: oneResult(&kinesinv1.ScheduleResult{Problem: refusal(kinesinv1.Reason_REASON_FULL)}), status: 507},
+	{request: `POST /v1/lambdas/mail/tasks {}`, answer: oneResult(&kinesinv1.ScheduleResult{Problem: refusal(kinesinv1.Reason_REASON_TOO_LARGE)}), status: 413},
+	{request: `POST /v1/lambdas/mail/tasks {}`, answer: &kinesinv1.ScheduleResponse{}, status: 500, body: api.InternalText},
+
+	// What people get wrong.
+	{request: `POST /v1/lambdas/mail/tasks {"deley":"90s"}`, status: 400, body: `unknown field \"deley\" in the body; allowed here: backoff_max,`},
+	{request: `POST /v1/lambdas/mail/tasks {"Delay":"90s"}`, status: 400, body: `unknown field \"Delay\"`},
+	{request: `POST /v1/lambdas/mail/tasks {"delay":"90s","delay":"9s"}`, status: 400, body: `field \"delay\" is twice`},
+	{request: `POST /v1/lambdas/mail/tasks {"delay":90}`, status: 400, body: `delay: 90 is no duration: want a duration as text, such as 500ms, 90s, 5m or 36h`},
+	{request: `POST /v1/lambdas/mail/tasks {"delay":"90"}`, status: 400, body: `delay: \"90\" is no duration`},
+	{request: `POST /v1/lambdas/mail/tasks {"delay":"-5s"}`, status: 400, body: `\"-5s\" is below zero`},
+	{request: `POST /v1/lambdas/mail/tasks {"delay":"5ns"}`, status: 400, body: `is no duration`},
+	{request: `POST /v1/lambdas/mail/tasks {"delay":"9999999h"}`, status: 400, body: `is no duration up to 292 years`},
+	{request: `POST /v1/jobs {"action":"reschedule","by":"--1s"}`, status: 400, body: `by: \"-1s\" is below zero`},
+	{request: `POST /v1/lambdas/mail/tasks {"delay":null}`, status: 400, body: `delay: null is no value; leave the field out`},
+	{request: `POST /v1/lambdas/mail/tasks {"due":1801386000}`, status: 400, body: `due: 1801386000 is no time: want a time by RFC 3339`},
+	{request: `POST /v1/lambdas/mail/tasks {"due":"2027-01-31 09:00"}`, status: 400, body: `is no time: want a time by RFC 3339`},
+	{request: `POST /v1/lambdas/mail/tasks {"due":"1970-01-21T20:23:06Z"}`, status: 400, body: `is before 2001, which is a mistake of unit`},
+	{request: `POST /v1/lambdas/mail/tasks {"due":"2027-01-31T09:00:00Z","delay":"0s"}`, status: 400, body: `want due or delay, not both`},
+	{request: `POST /v1/lambdas/mail/tasks {"payload":1,"payload_text":"1"}`, status: 400, body: `want one of payload, payload_text and payload_base64`},
+	{request: `POST /v1/lambdas/mail/tasks {"payload_base64":"hello!"}`, status: 400, body: `payload_base64: not base64`},
+	{request: `POST /v1/lambdas/mail/tasks {"payload_text":5}`, status: 400, body: `payload_text: 5 is not a text`},
+	{request: `POST /v1/lambdas/mail/tasks {"max_attempts":-1}`, status: 400, body: `max_attempts: -1 is not a whole number from 0 to 4294967295`},
+	{request: `POST /v1/lambdas/mail/tasks {"tags":{"a":1}}`, status: 400, body: `tags: the value of \"a\" is no text`},
+	{request: `POST /v1/lambdas/mail/tasks {"tags":["a"]}`, status: 400, body: `tags: [\"a\"] is no JSON object`},
+	{request: `POST /v1/lambdas/mail/tasks {"payload":1,}`, status: 400, body: `the body is not JSON, at byte 14`},
+	{request: `POST /v1/lambdas/mail/tasks [1]`, status: 400, body: `the body: [1] is no JSON object`},
+	{request: `POST /v1/lambdas/mail/tasks {} {}`, status: 400, body: `the body is not JSON`},
+	{request: "POST /v1/lambdas/mail/tasks {\"key\":\"\xff\"}", status: 400, body: `the body is not UTF-8`},
+	{request: `POST /v1/lambdas/mail/tasks `, status: 415},
+	{request: `POST /v1/lambdas/mail/tasks `, header: "Content-Type: application/json", status: 400, body: `the body is empty: want a JSON object such as {}`},
+	{request: `POST /v1/lambdas/mail/tasks a=b`, header: "Content-Type: application/x-www-form-urlencoded", status: 415, body: `want Content-Type: application/json, or application/x-ndjson for a batch`},
+	{request: `POST /v1/lambdas/mail/tasks {}`, header: "Content-Type: application/json; charset=latin1", status: 415},
+	{request: `POST /v1/lambdas/mail/tasks {}`, header: "Content-Encoding: gzip", status: 415, body: `send it uncompressed`},
+	{request: `POST /v1/lambdas {}`, header: "Content-Type: application/x-ndjson", status: 415, body: `want Content-Type: application/json`},
+	{request: `PUT /v1/lambdas/mail/tasks {}`, status: 405, body: `PUT is not served at /v1/lambdas/mail/tasks: want POST`, headers: "Allow: POST"},
+	{request: `DELETE /v1/tasks/count`, status: 405, headers: "Allow: GET"},
+	{request: `POST /v1/openapi.json {}`, status: 405, headers: "Allow: GET"},
+	{request: `GET /v1/nothing`, status: 404, body: `GET /v1/openapi.json lists what is`},
+	{request: `GET /v1/tasks/`, status: 404},
+	{request: `GET /v1/tasks/k1?payloads=true`, status: 400, body: `unknown parameter \"payloads\"; allowed here: payload`},
+	{request: `GET /v1/tasks/k1?payload=yes`, status: 400, body: `parameter payload: \"yes\" is not true or false`},
+	{request: `GET /v1/tasks/k1?payload=true&payload=false`, status: 400, body: `parameter \"payload\" is there 2 times`},
+	{request: `GET /v1/tasks/k1?payload=`, status: 400, body: `parameter \"payload\" is empty: leave it out`},
+	{request: `GET /v1/tasks/k1?a;b`, status: 400, body: `the query is malformed`},
+	{request: `POST /v1/lambdas/mail/tasks {"payload_text":"` + strings.Repeat("x", 8<<20) + `"}`, status: 413, body: `more than 8388608 bytes`},
+
+	// Read.
+	{request: `GET /v1/tasks/k1`, wire: `{"ids":["k1"]}`, answer: oneTask(one), status: 200, body: `{"id":"k1","lambda":"mail","state":"scheduled","due":"2027-01-31T09:00:00.250000Z","seq":7}`, headers: `Etag: "7"`},
+	{request: `GET /v1/tasks/k1?payload=true`, wire: `{"ids":["k1"],"withPayload":true}`, answer: oneTask(&kinesinv1.Task{Payload: []byte(`{"a":1}`)}), status: 200, body: `"payload":{"a":1}`},
+	{request: `GET /v1/tasks/k1?payload=true`, answer: oneTask(&kinesinv1.Task{Payload: []byte(`Ada`)}), status: 200, body: `"payload_text":"Ada"`},
+	{request: `GET /v1/tasks/k1?payload=true`, answer: oneTask(&kinesinv1.Task{Payload: []byte{0xff}}), status: 200, body: `"payload_base64":"/w=="`},
+	{request: `GET /v1/tasks/k1?payload=true`, answer: oneTask(&kinesinv1.Task{}), status: 200, body: `"payload_text":""`},
+	{request: `GET /v1/tasks/k1`, answer: oneTask(&kinesinv1.Task{Result: []byte(`[1]`), ResultBytes: 3}), status: 200, body: `"result":[1]`},
+	{request: `GET /v1/tasks/k1`, answer: &kinesinv1.GetResponse{Results: []*kinesinv1.GetResult{{Problem: refusal(kinesinv1.Reason_REASON_NOT_FOUND)}}}, status: 404, body: `"type":"urn:kinesin:problem:not_found"`},
+	{request: `GET /v1/lambdas/mail/keys/a%2Fb%20%ff%2e%2E`, answer: oneTask(one), status: 200},
+	{request: `GET /v1/lambdas/mail/keys/a%2Fb`, wire: `{"keys":[{"lambda":"mail","key":"a/b"}]}`, answer: oneTask(one), status: 200},
+	{request: `GET /v1/tasks/k1/wait`, wire: `{"ids":["k1"],"waitMicros":"30000000"}`, answer: oneTask(one), status: 200},
+	{request: `GET /v1/tasks/k1/wait?timeout=1m`, wire: `{"ids":["k1"],"waitMicros":"60000000"}`, answer: oneTask(one), status: 200},
+	{request: `GET /v1/tasks/k1/wait?timeout=60`, status: 400, body: `parameter timeout: \"60\" is no duration`},
+	{request: `GET /v1/lambdas/mail/keys/k/wait?timeout=0s`, wire: `{"keys":[{"lambda":"mail","key":"k"}]}`, answer: oneTask(one), status: 200},
+	{
+		request: `GET /v1/tasks?where=state%3Ddead&lambda=mail&state=dead&limit=10&cursor=AAE&order=-ended`, wire: `{"lambda":"mail","state":"dead","limit":10,"cursor":"AAE=","where":"state=dead","order":"-ended"}`,
+		answer: &kinesinv1.ListResponse{Tasks: []*kinesinv1.Task{one}, NextCursor: []byte{0xfb, 0xff}}, status: 200, body: `"next":"-_8"`,
+	},
+	{request: `GET /v1/tasks?limit=0`, status: 400, body: `parameter limit: \"0\" is not a whole number from 1`},
+	{request: `GET /v1/tasks?cursor=!`, status: 400, body: `parameter cursor: want next of the page before`},
+	{request: `GET /v1/tasks?where=&lambda=`, answer: &kinesinv1.ListResponse{}, status: 200, body: `{"tasks":[]}`},
+	{request: `GET /v1/tasks/count?where=x&exact=true`, wire: `{"where":"x","exact":true}`, answer: &kinesinv1.CountResponse{Count: 3, Exact: true}, status: 200, body: `{"count":3,"exact":true}`},
+	{request: `GET /v1/stats?lambda=mail`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: "mail", LatenessP99Micros: 1500}}}, status: 200, body: `"lateness_p99":"1.5ms"`},
+
+	// Change.
+	{request: `DELETE /v1/tasks/k1`, wire: `{"ids":["k1"]}`, answer: &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Outcome: "cancelled", State: "scheduled"}}}, status: 200, body: `{"outcome":"cancelled","state":"scheduled"}`},
+	{request: `DELETE /v1/lambdas/mail/keys/k?if_seq=7`, wire: `{"keys":[{"lambda":"mail","key":"k"}],"ifSeq":"7"}`, answer: &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Problem: refusal(kinesinv1.Reason_REASON_STALE_SEQ)}}}, status: 412},
+	{request: `DELETE /v1/tasks/k1`, header: `If-Match: "7"`, wire: `{"ids":["k1"],"ifSeq":"7"}`, answer: &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Problem: refusal(kinesinv1.Reason_REASON_TOO_LATE)}}}, status: 409},
+	{request: `DELETE /v1/tasks/k1`, header: `If-Match: 7`, status: 400, body: `want the ETag of one task`},
+	{request: `DELETE /v1/tasks/k1`, header: `If-Match: "7", "8"`, status: 400, body: `header If-Match`},
+	{request: `DELETE /v1/tasks/k1`, header: `If-Match: "`, status: 400, body: `want the ETag of one task`},
+	{request: `DELETE /v1/tasks/k1?if_seq=8`, header: `If-Match: "7"`, status: 400, body: `if_seq is given twice`},
+	{request: `DELETE /v1/tasks/k1 {"if_seq":7}`, status: 400, body: `DELETE takes no body here; parameters: if_seq`},
+	{request: `DELETE /v1/tasks/k1?if_seq=0`, status: 400, body: `is no seq of a task`},
+	{request: `PATCH /v1/tasks/k1 {"delay":"0s"}`, wire: `{"ids":["k1"]}`, answer: moved, status: 200, body: `"seq":8`, headers: `Etag: "8"`},
+	{request: `PATCH /v1/tasks/k1 {"due":"2027-01-31T09:00:00.25Z","if_seq":7}`, wire: `{"ids":["k1"],"dueMicros":"1801386000250000","ifSeq":"7"}`, answer: moved, status: 200},
+	{request: `PATCH /v1/tasks/k1 {"payload_text":"","max_attempts":3}`, header: `If-Match: "7"`, wire: `{"updates":[{"id":"k1","ifSeq":"7","payload":"","maxAttempts":3}]}`, answer: moved, status: 200},
+	{request: `PATCH /v1/lambdas/mail/keys/k {"timeout":"1m"}`, wire: `{"updates":[{"key":{"lambda":"mail","key":"k"},"timeoutMicros":"60000000"}]}`, answer: moved, status: 200},
+	{request: `PATCH /v1/tasks/k1 {"delay":"1s","payload":1}`, status: 400, body: `change in two calls`},
+	{request: `PATCH /v1/tasks/k1 {}`, status: 400, body: `nothing to change: want due or delay`},
+	{request: `POST /v1/tasks/k1/run`, wire: `{"ids":["k1"]}`, answer: moved, status: 200},
+	{request: `POST /v1/tasks/k1/run {"if_seq":7}`, wire: `{"ids":["k1"],"ifSeq":"7"}`, answer: oneChange(&kinesinv1.ChangeResult{Problem: refusal(kinesinv1.Reason_REASON_STALE_SEQ)}), status: 412},
+	{request: `POST /v1/lambdas/mail/keys/k/redrive {"force":true,"payload":{}}`, wire: `{"keys":[{"lambda":"mail","key":"k"}],"force":true,"payload":"e30="}`, answer: moved, status: 200},
+	{request: `POST /v1/tasks/k1/redrive`, header: `If-Match: *`, wire: `{"ids":["k1"]}`, answer: moved, status: 200},
+
+	// Lambdas.
+	{
+		request: `POST /v1/lambdas {"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"max_attempts":3,"timeout":"1m","backoff_min":"1s","backoff_max":"2s","retention":"24h","key_retention":"1h","poison_bound":5,"start_within":"1h"}`,
+		wire: `{"lambda":{"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"maxAttempts":3,"timeoutMicros":"60000000","backoffMinMicros":"1000000","backoffMaxMicros":"2000000","retentionMicros":"86400000000",` +
+			`"keyRetentionMicros":"3600000000","poisonBound":5,"startWithinMicros":"3600000000"}}`,
+		answer: &kinesinv1.CreateLambdaResponse{Lambda: &kinesinv1.Lambda{Name: "mail", RetentionMicros: 86400000000}}, status: 201, body: `{"name":"mail","retention":"24h0m0s"}`,
+	},
+	{request: `POST /v1/lambdas {"name":"mail"}`, answer: &kinesinv1.CreateLambdaResponse{Existed: true}, status: 200},
+	{request: `POST /v1/lambdas {"name":"x","priorities":["1","2","3","4","5","6","7","8","9"]}`, status: 400, body: `priorities: more than 8 elements`},
+	{request: `GET /v1/lambdas`, answer: &kinesinv1.ListLambdasResponse{Lambdas: []*kinesinv1.Lambda{{Name: "mail"}}}, status: 200, body: `{"lambdas":[{"name":"mail"}]}`},
+	{request: `GET /v1/lambdas/mail`, wire: `{"name":"mail"}`, status: 200},
+	{request: `PATCH /v1/lambdas/mail {"max_attempts":3}`, wire: `{"lambda":{"name":"mail","maxAttempts":3}}`, status: 200},
+	{request: `PATCH /v1/lambdas/mail {"name":"x"}`, status: 400, body: `unknown field \"name\"`},
+	{request: `DELETE /v1/lambdas/mail`, wire: `{"name":"mail"}`, status: 200, body: `{"dropped":0,"more":false}`},
+	{request: `DELETE /v1/lambdas/mail?drop_tasks=true`, wire: `{"name":"mail","dropTasks":true,"goesOn":true}`, answer: &kinesinv1.DeleteLambdaResponse{Dropped: 9, More: true}, status: 202, body: `{"dropped":9,"more":true}`},
+
+	// Jobs.
+	{
+		request: `POST /v1/jobs {"action":"reschedule","where":"x","pace":5,"by":"-1h","spread":"1h","due":"2027-01-31T09:00:00.25Z"}`,
+		wire:    `{"action":"reschedule","where":"x","pace":5,"byMicros":"-3600000000","spreadMicros":"3600000000","dueMicros":"1801386000250000"}`,
+		answer:  &kinesinv1.CreateJobResponse{Job: &kinesinv1.Job{Id: "j", ByMicros: -1, Outcomes: map[string]int64{"cancelled": 2}}}, status: 201, body: `"outcomes":{"cancelled":2},"by":"-1µs"`,
+	},
+	{request: `POST /v1/jobs {"action":"delete","all":true,"dry_run":true,"force":true}`, wire: `{"action":"delete","all":true,"dryRun":true,"force":true}`, answer: &kinesinv1.CreateJobResponse{Job: &kinesinv1.Job{Sample: []*kinesinv1.Task{one}}}, status: 200, body: `"sample":[{"id":"k1"`},
+	{request: `GET /v1/jobs`, answer: &kinesinv1.ListJobsResponse{Jobs: []*kinesinv1.Job{{Id: "j", Refused: []*kinesinv1.JobRefusal{{Id: "k", Text: "t"}}}}}, status: 200, body: `"refused":[{"id":"k","text":"t"}]`},
+	{request: `GET /v1/jobs/j`, answer: &kinesinv1.GetJobResponse{Job: &kinesinv1.Job{Id: "j", State: "done"}}, status: 200, body: `"state":"done"`},
+	{request: `GET /v1/jobs/j`, wire: `{"id":"j"}`, err: api.ErrNotFound, status: 404},
+	{request: `POST /v1/jobs/j/pause`, wire: `{"id":"j","action":"pause"}`, status: 200},
+	{request: `POST /v1/jobs/j/resume`, wire: `{"id":"j","action":"resume"}`, status: 200},
+	{request: `POST /v1/jobs/j/stop`, wire: `{"id":"j","action":"stop"}`, status: 200},
+	{request: `POST /v1/jobs/j/go`, status: 404},
+
+	// Workers.
+	{
+		request: `POST /v1/work/register {"name":"n","lease":"20s","lambdas":["a","b"],"slots":4}`, wire: `{"name":"n","leaseMicros":"20000000","groups":[{"lambdas":["a","b"],"slots":4}]}`,
+		answer: &kinesinv1.RegisterResponse{Worker: "w", LeaseMicros: 20_000_000, HeartbeatMicros: 5_000_000, Proof: []byte("secret")}, status: 200, body: `{"worker":"w","lease":"20s","heartbeat":"5s"}`,
+	},
+	{request: `POST /v1/work/register {}`, status: 400, body: `the body has no field \"lambdas\", which it needs`},
+	{request: `POST /v1/work/register {"lambdas":[]}`, status: 400, body: `lambdas is empty`},
+	{
+		request: `POST /v1/work/claim {"worker":"w","lambdas":["a"],"limit":5,"wait":"20s"}`, wire: `{"worker":"w","lambdas":["a"],"limit":5,"waitMicros":"20000000"}`,
+		answer: &kinesinv1.ClaimResponse{Tasks: []*kinesinv1.Claimed{{Task: sixths, Attempt: 2, Id: "k1", Payload: []byte("1"), HoldMicros: 2000, TimeoutMicros: 1_000_000}}},
+		status: 200, body: `{"tasks":[{"claim":"` + handle + `-2","id":"k1","lambda":"","attempt":2,"timeout":"1s","hold":"2ms","payload":1}]}`,
+	},
+	{request: `POST /v1/work/claim {"worker":"w","lambdas":["a"]}`, err: api.ErrLeaseLost, status: 409, body: `"reason":"lease_lost"`},
+	{
+		request: `POST /v1/work/heartbeat {"worker":"w","running":["` + handle + `-2"]}`, wire: `{"worker":"w","running":[{"task":` + coded + `,"attempt":2}]}`,
+		answer: &kinesinv1.HeartbeatResponse{Cancels: []*kinesinv1.Held{{Task: sixths, Attempt: 2}}, NowMicros: due}, status: 200, body: `{"cancels":["` + handle + `-2"],"fenced":[],"now":"2027-01-31T09:00:00.250000Z"}`,
+	},
+	{request: `POST /v1/work/heartbeat {"worker":"w","running":["x"]}`, status: 400, body: `running[0]: invalid: \"x\": want one that /v1/work/claim returned`},
+	{
+		request: `POST /v1/work/results {"worker":"w","results":[{"claim":"` + handle + `-2","outcome":"snoozed","error":"e","started":"2027-01-31T09:00:00.25Z","delay":"5s","result":7}]}`,
+		wire:    `{"worker":"w","results":[{"task":` + coded + `,"attempt":2,"outcome":"snoozed","error":"e","startedMicros":"1801386000250000","delayMicros":"5000000","result":"Nw=="}]}`,
+		answer:  &kinesinv1.SetResultsResponse{Acks: []*kinesinv1.ResultAck{{Task: sixths, Attempt: 2, Problem: refusal(kinesinv1.Reason_REASON_FENCED)}}},
+		status:  200, body: `{"results":[{"claim":"` + handle + `-2","problem":{"type":"urn:kinesin:problem:fenced"`,
+	},
+	{request: `POST /v1/work/results {"worker":"w","results":[{"claim":"` + handle + `-2","outcome":"success","result":7,"result_text":"7"}]}`, status: 400, body: `results[0]: the same in two forms: want one of result, result_text`},
+	{request: `POST /v1/work/results {"worker":"w","results":[{"claims":""}]}`, status: 400, body: `unknown field \"claims\" in results[0]; allowed here: claim,`},
+	{request: `POST /v1/work/leave {"worker":"w"}`, wire: `{"worker":"w"}`, status: 200, body: `{}`},
+
+	// What any service may say.
+	{request: `GET /v1/lambdas`, err: api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "later"), status: 503, body: `"retry_after":"1s"`, headers: "Retry-After: 1"},
+	{request: `GET /v1/lambdas`, err: api.Errorf(kinesinv1.Reason_REASON_FULL, "too many wait").After(1500 * time.Millisecond), status: 429, headers: "Retry-After: 2"},
+	{request: `GET /v1/lambdas`, err: api.ErrPermissionDenied, status: 403},
+	{request: `GET /v1/lambdas`, err: errors.New("a secret"), status: 500, body: `"detail":"internal error; the server's log has the cause"`},
+}
+
+func (e exchange) do(t *testing.T, h http.Handler) *httptest.ResponseRecorder {
+	t.Helper()
+	parts := strings.SplitN(e.request, " ", 3)
+	var body io.Reader = http.NoBody
+	if len(parts) == 3 {
+		body = strings.NewReader(parts[2])
+	}
+	r := httptest.NewRequestWithContext(t.Context(), parts[0], parts[1], body)
+	if len(parts) == 3 && parts[2] != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if name, value, found := strings.Cut(e.header, ": "); found {
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestExchanges(t *testing.T) {
+	for _, e := range exchanges {
+		f := &fake{answer: e.answer, err: e.err}
+		h := New(f.services(), api.Hooks{Internal: func(_ context.Context, _ string, err error) { f.internal = err }})
+		w := e.do(t, h)
+		text := w.Body.String()
+		var headers strings.Builder
+		_ = w.Header().Write(&headers)
+		if w.Code != e.status || !strings.Contains(text, e.body) || !strings.Contains(headers.String(), e.headers) {
+			t.Errorf("%.120s (%s): %d %s %s\nwant %d %s %s", e.request, e.header, w.Code, text, &headers, e.status, e.body, e.headers)
+		}
+		if e.wire != "" && !sameWire(t, f.got, e.wire) {
+			t.Errorf("%.120s: sent %v\nwant %s", e.request, f.got, e.wire)
+		}
+		if isProblem := w.Header().Get("Content-Type") == api.ProblemType; isProblem != (e.status >= 400) || e.status >= 400 && !strings.Contains(text, fmt.Sprintf(`"status":%d`, e.status)) {
+			t.Errorf("%.120s: %s %s", e.request, w.Header().Get("Content-Type"), text)
+		}
+		if (f.internal != nil) != (e.status == http.StatusInternalServerError) {
+			t.Errorf("%.120s: the hook got %v", e.request, f.internal)
+		}
+	}
+}
+
+// sameWire compares a message with one in JSON.
+func sameWire(t *testing.T, got proto.Message, want string) bool {
+	t.Helper()
+	if got == nil {
+		return false
+	}
+	wanted := got.ProtoReflect().New().Interface()
+	if err := protojson.Unmarshal([]byte(want), wanted); err != nil {
+		t.Fatalf("%s: %v", want, err)
+	}
+	return proto.Equal(got, wanted)
+}
+
+// TestStatusesAreDocumented checks that each status of the exchanges is in the document for its route, and
+// that each route has an exchange that succeeds.
+func TestStatusesAreDocumented(t *testing.T) {
+	h, _ := New(Services{}, api.Hooks{}).(*handler)
+	tried := map[string]bool{}
+	for _, e := range exchanges {
+		parts := strings.SplitN(e.request, " ", 3)
+		path, _, _ := strings.Cut(parts[1], "?")
+		at, _, problem := h.find(parts[0], path, http.Header{})
+		if problem != nil {
+			continue
+		}
+		if !slices.Contains(slices.Concat(at.successes, at.failures), e.status) {
+			t.Errorf("%.120s: %d is not in the table for %s", e.request, e.status, at.id)
+		}
+		tried[at.id] = tried[at.id] || e.status < 300
+	}
+	for i := range h.routes {
+		id := h.routes[i].id
+		if byKey := strings.HasSuffix(id, "ByKey"); !tried[id] && (!byKey || !tried[strings.TrimSuffix(id, "ByKey")]) {
+			t.Errorf("no exchange calls %s", id)
+		}
+	}
+}
+
+// Without a service the server says that it cannot.
+func TestWithoutServices(t *testing.T) {
+	h := New(Services{}, api.Hooks{})
+	for _, path := range []string{"/v1/lambdas", "/v1/jobs", "/v1/stats"} {
+		if w := (exchange{request: "GET " + path}).do(t, h); w.Code != http.StatusNotImplemented || !strings.Contains(w.Body.String(), "serve --roles") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+type panics struct {
+	kinesinv1connect.UnimplementedLambdaServiceHandler
+}
+
+func (panics) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error) {
+	panic("a secret")
+}
+
+func TestAPanicIsAnInternalError(t *testing.T) {
+	var told error
+	h := New(Services{Lambdas: panics{}}, api.Hooks{Internal: func(_ context.Context, _ string, err error) { told = err }})
+	w := (exchange{request: "GET /v1/lambdas"}).do(t, h)
+	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") || told == nil || !strings.Contains(told.Error(), "a secret") {
+		t.Errorf("%d %s; the hook got %v", w.Code, w.Body, told)
+	}
+}
+
+// The document names each route once, and every operation has another name.
+func TestTheDocumentNamesAllRoutes(t *testing.T) {
+	h := New(Services{}, api.Hooks{})
+	w := (exchange{request: "GET " + documentPath}).do(t, h)
+	ids := regexp.MustCompile(`"operationId":"(\w+)"`).FindAllStringSubmatch(w.Body.String(), -1)
+	seen := map[string]bool{}
+	for _, id := range ids {
+		seen[id[1]] = true
+	}
+	if w.Code != http.StatusOK || len(seen) != len(routes()) || len(ids) != len(routes()) {
+		t.Errorf("%d: %d operations with %d names, want %d", w.Code, len(ids), len(seen), len(routes()))
+	}
+	if again := (exchange{request: "GET " + documentPath}).do(t, New(Services{}, api.Hooks{})); again.Body.String() != w.Body.String() {
+		t.Error("another document the second time")
+	}
+}

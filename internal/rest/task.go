@@ -1,0 +1,305 @@
+package rest
+
+import (
+	"encoding/base64"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// taskView is a task.
+type taskView struct {
+	ID              string            `json:"id"`
+	Lambda          string            `json:"lambda"`
+	State           string            `json:"state"`
+	Priority        string            `json:"priority,omitempty"`
+	Collection      string            `json:"collection,omitempty"`
+	Key             string            `json:"key,omitempty"`
+	Tags            map[string]string `json:"tags,omitempty"`
+	Due             moment            `json:"due,omitzero"`
+	Created         moment            `json:"created,omitzero"`
+	Enqueued        moment            `json:"enqueued,omitzero"`
+	Started         moment            `json:"started,omitzero" jsonschema:"when its first attempt started"`
+	Ended           moment            `json:"ended,omitzero" jsonschema:"when it ended; a task without it has not ended"`
+	Next            moment            `json:"next,omitzero" jsonschema:"when the server looks at it again"`
+	StartBefore     moment            `json:"start_before,omitzero"`
+	Attempt         uint32            `json:"attempt,omitempty" jsonschema:"number of the newest attempt"`
+	Failures        uint32            `json:"failures,omitempty" jsonschema:"attempts that count against max_attempts"`
+	MaxAttempts     uint32            `json:"max_attempts,omitempty"`
+	WorkerLost      uint32            `json:"worker_lost,omitempty" jsonschema:"attempts whose worker was lost"`
+	Suspect         bool              `json:"suspect,omitempty"`
+	CancelRequested bool              `json:"cancel_requested,omitempty"`
+	Worker          string            `json:"worker,omitempty"`
+	Attempts        []attemptView     `json:"attempts,omitempty"`
+	PayloadBytes    int64             `json:"payload_bytes,omitempty"`
+	ResultBytes     int64             `json:"result_bytes,omitempty"`
+	Traceparent     string            `json:"traceparent,omitempty"`
+	Seq             uint64            `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
+
+	payload
+	result
+}
+
+type attemptView struct {
+	Number  uint32 `json:"number"`
+	Worker  string `json:"worker,omitempty"`
+	Start   moment `json:"start,omitzero"`
+	End     moment `json:"end,omitzero"`
+	Outcome string `json:"outcome,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+func (t *taskView) seq() uint64 { return t.Seq }
+
+func taskViewOf(t *kinesinv1.Task) taskView {
+	v := taskView{
+		result: resultOf(t.GetResult()),
+		ID:     t.GetId(), Lambda: t.GetLambda(), State: t.GetState(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), Tags: t.GetTags(),
+		Due: moment(t.GetDueMicros()), Created: moment(t.GetCreatedMicros()), Enqueued: moment(t.GetEnqueuedMicros()), Started: moment(t.GetStartedMicros()),
+		Ended: moment(t.GetEndedMicros()), Next: moment(t.GetNextMicros()), StartBefore: moment(t.GetStartBeforeMicros()),
+		Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
+		Suspect: t.GetSuspect(), CancelRequested: t.GetCancelRequested(), Worker: t.GetWorker(),
+		PayloadBytes: t.GetPayloadBytes(), ResultBytes: t.GetResultBytes(), Traceparent: t.GetTraceparent(), Seq: t.GetSeq(),
+	}
+	for _, a := range t.GetAttempts() {
+		v.Attempts = append(v.Attempts, attemptView{
+			Number: a.GetNumber(), Worker: a.GetWorker(), Start: moment(a.GetStartMicros()), End: moment(a.GetEndMicros()), Outcome: a.GetOutcome(), Error: a.GetError(),
+		})
+	}
+	return v
+}
+
+// target returns the task that the path names, by its id or by its key.
+func (c *call) target() (ids []string, keys []*kinesinv1.TaskKey) {
+	if id, byID := c.vars["id"]; byID {
+		return []string{id}, nil
+	}
+	return nil, []*kinesinv1.TaskKey{{Lambda: c.vars["lambda"], Key: c.vars["key"]}}
+}
+
+// onlyTask returns the task of a response that has one.
+func onlyTask(response *kinesinv1.GetResponse, withPayload bool) (int, *taskView, error) {
+	if len(response.GetResults()) != 1 {
+		return 0, nil, errCount(len(response.GetResults()))
+	}
+	result := response.GetResults()[0]
+	if err := api.ErrorOf(result.GetProblem()); err != nil {
+		return 0, nil, err
+	}
+	v := taskViewOf(result.GetTask())
+	if withPayload {
+		v.payload = payloadOf(result.GetTask().GetPayload())
+	}
+	return http.StatusOK, &v, nil
+}
+
+func errCount(n int) error {
+	return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "%d results for one request", n)
+}
+
+func getTask(c *call, _ *none) (int, *taskView, error) {
+	withPayload, err := c.flag("payload")
+	if err != nil {
+		return 0, nil, err
+	}
+	ids, keys := c.target()
+	response, err := c.Tasks.Get(c.r.Context(), &kinesinv1.GetRequest{Ids: ids, Keys: keys, WithPayload: withPayload})
+	if err != nil {
+		return 0, nil, err
+	}
+	return onlyTask(response, withPayload)
+}
+
+// waitDefault is how long a wait is that does not say it.
+const waitDefault = 30 * time.Second
+
+func waitTask(c *call, _ *none) (int, *taskView, error) {
+	wait := duration(waitDefault)
+	if text := c.query.Get("timeout"); text != "" {
+		if err := wait.parse(text); err != nil {
+			return 0, nil, invalid("parameter timeout: %v", err)
+		}
+	}
+	ids, keys := c.target()
+	response, err := c.Tasks.Wait(c.r.Context(), &kinesinv1.WaitRequest{Ids: ids, Keys: keys, WaitMicros: wait.micros()})
+	if err != nil {
+		return 0, nil, err
+	}
+	return onlyTask(response, false)
+}
+
+type taskList struct {
+	Tasks []taskView `json:"tasks"`
+	Next  string     `json:"next,omitempty" jsonschema:"the cursor of the next page; the last page has none"`
+}
+
+func listTasks(c *call, _ *none) (int, *taskList, error) {
+	request := &kinesinv1.ListRequest{
+		Lambda: c.query.Get("lambda"), State: c.query.Get("state"), Where: c.query.Get("where"), Order: c.query.Get("order"),
+	}
+	if text := c.query.Get("limit"); text != "" {
+		limit, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || limit < 1 {
+			return 0, nil, invalid("parameter limit: %q is not a whole number from 1 to 1000", text)
+		}
+		request.Limit = int32(limit)
+	}
+	var err error
+	if request.Cursor, err = base64.RawURLEncoding.DecodeString(c.query.Get("cursor")); err != nil {
+		return 0, nil, invalid("parameter cursor: want next of the page before")
+	}
+	response, err := c.Tasks.List(c.r.Context(), request)
+	if err != nil {
+		return 0, nil, err
+	}
+	list := &taskList{Tasks: make([]taskView, len(response.GetTasks())), Next: base64.RawURLEncoding.EncodeToString(response.GetNextCursor())}
+	for i, t := range response.GetTasks() {
+		list.Tasks[i] = taskViewOf(t)
+	}
+	return http.StatusOK, list, nil
+}
+
+type count struct {
+	Count    int64 `json:"count"`
+	Exact    bool  `json:"exact" jsonschema:"the tasks were counted, not estimated"`
+	Examined int64 `json:"examined,omitempty" jsonschema:"rows that were read for it"`
+}
+
+func countTasks(c *call, _ *none) (int, *count, error) {
+	exact, err := c.flag("exact")
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := c.Tasks.Count(c.r.Context(), &kinesinv1.CountRequest{Where: c.query.Get("where"), Exact: exact})
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, &count{response.GetCount(), response.GetExact(), response.GetExamined()}, nil
+}
+
+type statistics struct {
+	Lambdas []lambdaStatistics `json:"lambdas"`
+}
+
+type lambdaStatistics struct {
+	Lambda           string           `json:"lambda"`
+	Tasks            map[string]int64 `json:"tasks,omitempty" jsonschema:"live tasks by state"`
+	Exact            bool             `json:"exact" jsonschema:"the tasks were counted, not estimated"`
+	OldestDue        moment           `json:"oldest_due,omitzero" jsonschema:"due time of the oldest task that is due and has not started"`
+	StartedPerSecond float64          `json:"started_per_second" jsonschema:"over the last minute, on the server that answers; so are the next three"`
+	EndedPerSecond   float64          `json:"ended_per_second"`
+	LatenessP50      duration         `json:"lateness_p50"`
+	LatenessP99      duration         `json:"lateness_p99"`
+}
+
+func getStats(c *call, _ *none) (int, *statistics, error) {
+	response, err := c.Tasks.Stats(c.r.Context(), &kinesinv1.StatsRequest{Lambda: c.query.Get("lambda")})
+	if err != nil {
+		return 0, nil, err
+	}
+	all := &statistics{Lambdas: make([]lambdaStatistics, len(response.GetLambdas()))}
+	for i, l := range response.GetLambdas() {
+		all.Lambdas[i] = lambdaStatistics{
+			Lambda: l.GetLambda(), Tasks: l.GetTasks(), Exact: l.GetExact(), OldestDue: moment(l.GetOldestDueMicros()),
+			StartedPerSecond: l.GetStartedPerSecond(), EndedPerSecond: l.GetEndedPerSecond(),
+			LatenessP50: durationOf(l.GetLatenessP50Micros()), LatenessP99: durationOf(l.GetLatenessP99Micros()),
+		}
+	}
+	return http.StatusOK, all, nil
+}
+
+// overrides are settings of a task that differ from its lambda's.
+type overrides struct {
+	MaxAttempts uint32   `json:"max_attempts,omitempty" jsonschema:"attempts before it is dead"`
+	Timeout     duration `json:"timeout,omitzero" jsonschema:"of one attempt"`
+	BackoffMin  duration `json:"backoff_min,omitzero" jsonschema:"the least pause between attempts; set both or none"`
+	BackoffMax  duration `json:"backoff_max,omitzero"`
+	StartBefore moment   `json:"start_before,omitzero" jsonschema:"a task that did not start before then ends as expired"`
+}
+
+// when says when a task is due. Neither means now; the past means now too.
+type when struct {
+	Due   moment    `json:"due,omitzero" jsonschema:"when to start; the past means now, and before 2001 is refused"`
+	Delay *duration `json:"delay,omitempty" jsonschema:"when to start, from now; instead of due"`
+}
+
+// micros returns the due time and the delay, of which at most one is not 0.
+func (w when) micros() (due, delay int64, err error) {
+	if w.Delay == nil {
+		return int64(w.Due), 0, nil
+	}
+	if w.Due != 0 {
+		return 0, 0, invalid("want due or delay, not both")
+	}
+	return 0, w.Delay.micros(), nil
+}
+
+type scheduleRequest struct {
+	payload
+	when
+	overrides
+
+	Key         string            `json:"key,omitempty" jsonschema:"makes scheduling idempotent: same lambda and key, same task"`
+	OnConflict  string            `json:"on_conflict,omitempty" jsonschema:"when the key is held: keep (also when not set), replace or reject"`
+	Priority    string            `json:"priority,omitempty"`
+	Collection  string            `json:"collection,omitempty"`
+	Tags        map[string]string `json:"tags,omitempty"`
+	Traceparent string            `json:"traceparent,omitempty" jsonschema:"W3C trace context of the caller"`
+}
+
+// item returns the item of a Schedule call.
+func (r *scheduleRequest) item(lambda string) (*kinesinv1.ScheduleItem, error) {
+	data, err := r.bytes()
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	due, delay, err := r.micros()
+	if err != nil {
+		return nil, err
+	}
+	return &kinesinv1.ScheduleItem{
+		Lambda: lambda, Payload: data, DueMicros: due, DelayMicros: delay,
+		Key: r.Key, OnConflict: r.OnConflict, Priority: r.Priority, Collection: r.Collection, Tags: r.Tags, Traceparent: r.Traceparent,
+		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
+		StartBeforeMicros: int64(r.StartBefore),
+	}, nil
+}
+
+type scheduled struct {
+	ID       string `json:"id"`
+	Due      moment `json:"due,omitzero"`
+	Existed  bool   `json:"existed,omitempty" jsonschema:"a task had the key already; id is its id"`
+	State    string `json:"state,omitempty" jsonschema:"of the task that has the key"`
+	Replaced bool   `json:"replaced,omitempty" jsonschema:"the task that has the key has the payload and time of this one now"`
+}
+
+func scheduledOf(r *kinesinv1.ScheduleResult) scheduled {
+	return scheduled{ID: r.GetId(), Due: moment(r.GetDueMicros()), Existed: r.GetDuplicate(), State: r.GetState(), Replaced: r.GetReplaced()}
+}
+
+func scheduleTask(c *call, r *scheduleRequest) (int, *scheduled, error) {
+	item, err := r.item(c.vars["lambda"])
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := c.Tasks.Schedule(c.r.Context(), &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}})
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case len(response.GetResults()) != 1:
+		return 0, nil, errCount(len(response.GetResults()))
+	}
+	result := response.GetResults()[0]
+	if err := api.ErrorOf(result.GetProblem()); err != nil {
+		return 0, nil, err
+	}
+	answer := scheduledOf(result)
+	if answer.Existed || answer.Replaced {
+		return http.StatusOK, &answer, nil
+	}
+	c.w.Header().Set("Location", api.PlainPrefix+"tasks/"+answer.ID)
+	return http.StatusCreated, &answer, nil
+}

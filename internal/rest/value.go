@@ -1,0 +1,222 @@
+package rest
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// fromJSON is a value with a form of its own in requests.
+type fromJSON interface {
+	// fromJSON reads valid JSON.
+	fromJSON(raw []byte) error
+}
+
+// duration is a duration, in requests and responses a text such as 1m30s. The wire has microseconds.
+type duration time.Duration
+
+const durationWant = "want a duration as text, such as 500ms, 90s, 5m or 36h"
+
+// durationPattern is the form of a duration, as the document has it, too.
+const durationPattern = `^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h))+)$`
+
+var durationForm = regexp.MustCompile(durationPattern)
+
+func (d *duration) fromJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return fmt.Errorf("%s is no duration: %s", shown(raw), durationWant)
+	}
+	return d.parse(text)
+}
+
+func (d *duration) parse(text string) error {
+	if strings.HasPrefix(text, "-") {
+		return fmt.Errorf("%q is below zero: %s", text, durationWant)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil || !durationForm.MatchString(text) {
+		return fmt.Errorf("%q is no duration up to 292 years: %s", text, durationWant)
+	}
+	*d = duration(parsed)
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (d duration) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.Duration(d).String()) //nolint:wrapcheck // of a text, which cannot fail
+}
+
+func (d duration) micros() int64 { return time.Duration(d).Microseconds() }
+
+func durationOf(micros int64) duration { return duration(task.Micros(micros)) }
+
+// shift is a duration that may be below zero.
+type shift struct{ duration }
+
+func (s *shift) fromJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return fmt.Errorf("%s is no duration: %s", shown(raw), durationWant)
+	}
+	after, isBack := strings.CutPrefix(text, "-")
+	if err := s.parse(after); err != nil {
+		return err
+	}
+	if isBack {
+		s.duration = -s.duration
+	}
+	return nil
+}
+
+// moment is a time in microseconds since 1970, in requests and responses a text by RFC 3339.
+type moment int64
+
+const (
+	momentWant = "want a time by RFC 3339, such as 2027-01-31T09:00:00Z or 2027-01-31T09:00:00.25+01:00"
+	momentForm = "2006-01-02T15:04:05.000000Z07:00"
+	// momentMin is 2001-01-01T00:00:00Z.
+	momentMin = 978_307_200_000_000
+)
+
+func (m *moment) fromJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return fmt.Errorf("%s is no time: %s", shown(raw), momentWant)
+	}
+	parsed, err := time.Parse(time.RFC3339Nano, text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is no time: %s", text, momentWant)
+	case parsed.UnixMicro() < momentMin:
+		return fmt.Errorf("%q is before 2001, which is a mistake of unit: %s", text, momentWant)
+	}
+	*m = moment(parsed.Add(time.Microsecond - 1).UnixMicro()) // rounded up: never early
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler. The answer is in UTC.
+func (m moment) MarshalJSON() ([]byte, error) {
+	return json.Marshal(time.UnixMicro(int64(m)).UTC().Format(momentForm)) //nolint:wrapcheck // of a text, which cannot fail
+}
+
+// anyJSON is any JSON value, unchanged but for white space between its parts.
+type anyJSON []byte
+
+func (a *anyJSON) fromJSON(raw []byte) error {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return fmt.Errorf("not JSON: %w", err)
+	}
+	*a = compact.Bytes()
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (a anyJSON) MarshalJSON() ([]byte, error) { return a, nil }
+
+// binary are bytes, in requests and responses a text in base64.
+type binary []byte
+
+func (b *binary) fromJSON(raw []byte) error {
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return fmt.Errorf("%s is no text in base64", shown(raw))
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("not base64 (the standard alphabet, padded with =): %w", err)
+	}
+	*b = data
+	return nil
+}
+
+// payload is a payload in one of its three forms, in requests and in responses.
+type payload struct {
+	Payload       anyJSON `json:"payload,omitempty" jsonschema:"the payload, if it is JSON; stored without white space between its parts"`
+	PayloadText   *string `json:"payload_text,omitempty" jsonschema:"the payload, if it is other text, in UTF-8"`
+	PayloadBase64 *binary `json:"payload_base64,omitempty" jsonschema:"the payload, if it is other bytes, in base64"`
+}
+
+// bytes returns the payload; nil if there is none.
+func (p payload) bytes() ([]byte, error) {
+	return oneOf("payload", p.Payload, p.PayloadText, p.PayloadBase64)
+}
+
+// isGiven reports whether a request has a payload, which may be empty.
+func (p payload) isGiven() bool {
+	return p.Payload != nil || p.PayloadText != nil || p.PayloadBase64 != nil
+}
+
+func payloadOf(data []byte) (p payload) {
+	p.Payload, p.PayloadText, p.PayloadBase64 = formOf(data)
+	return p
+}
+
+// result is the value that a handler returned, in one of the three forms of a payload.
+type result struct {
+	Result       anyJSON `json:"result,omitempty" jsonschema:"the value that the handler returned, if it is JSON"`
+	ResultText   *string `json:"result_text,omitempty" jsonschema:"the value that the handler returned, if it is other text, in UTF-8"`
+	ResultBase64 *binary `json:"result_base64,omitempty" jsonschema:"the value that the handler returned, if it is other bytes, in base64"`
+}
+
+func (r result) bytes() ([]byte, error) {
+	return oneOf("result", r.Result, r.ResultText, r.ResultBase64)
+}
+
+func resultOf(data []byte) (r result) {
+	if len(data) > 0 {
+		r.Result, r.ResultText, r.ResultBase64 = formOf(data)
+	}
+	return r
+}
+
+// oneOf returns the bytes of at most one form.
+func oneOf(name string, value anyJSON, text *string, encoded *binary) (data []byte, err error) {
+	forms := 0
+	if value != nil {
+		data, forms = value, forms+1
+	}
+	if text != nil {
+		data, forms = []byte(*text), forms+1
+	}
+	if encoded != nil {
+		data, forms = *encoded, forms+1
+	}
+	if forms > 1 {
+		return nil, fmt.Errorf("%w: want one of %s, %s_text and %s_base64", errForms, name, name, name)
+	}
+	return data, nil
+}
+
+var errForms = errors.New("the same in two forms")
+
+// formOf returns the form in which bytes are easiest to read.
+func formOf(data []byte) (value anyJSON, text *string, encoded *binary) {
+	switch {
+	case !utf8.Valid(data):
+		b := binary(data)
+		return nil, nil, &b
+	case json.Valid(data):
+		return data, nil, nil
+	}
+	s := string(data)
+	return nil, &s, nil
+}
+
+// shown returns the beginning of a value, for an error.
+func shown(raw []byte) string {
+	const bytesMax = 40
+	if len(raw) <= bytesMax {
+		return string(raw)
+	}
+	return string(bytes.ToValidUTF8(raw[:bytesMax], nil)) + "…"
+}

@@ -1,0 +1,232 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpcreflect"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/token"
+)
+
+// plain sends a request to the plain API as an identity, and returns what came back.
+func (r *running) plain(name, method, path, body string, headers ...string) (status int, answer map[string]any) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	if name != "" {
+		token.Put(request.Header, secretOf(name))
+	}
+	response, err := r.http.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	_ = json.Unmarshal(text, &answer)
+	isProblem := strings.HasPrefix(response.Header.Get("Content-Type"), api.ProblemType)
+	if isProblem != (response.StatusCode >= 400) || isProblem && answer["status"] != float64(response.StatusCode) {
+		r.t.Errorf("%s %s: %d %s: %s", method, path, response.StatusCode, response.Header.Get("Content-Type"), text)
+	}
+	return response.StatusCode, answer
+}
+
+// The plain API on a server for this machine: from a lambda to a result.
+func TestThePlainAPI(t *testing.T) {
+	r := serve(t, Config{})
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+	}{
+		{"POST", "/v1/lambdas", `{"name":"mail","timeout":"90s"}`, 201},
+		{"POST", "/v1/lambdas", `{"name":"mail","timeout":"90s"}`, 200},
+		{"POST", "/v1/lambdas", `{"name":"mail","timeout":"91s"}`, 409},
+		{"POST", "/v1/lambdas", `{"name":"a b"}`, 400},
+		{"PATCH", "/v1/lambdas/mail", `{"max_attempts":3}`, 200},
+		{"PATCH", "/v1/lambdas/none", `{"max_attempts":3}`, 404},
+		{"GET", "/v1/lambdas/none", "", 404},
+		{"POST", "/v1/lambdas/none/tasks", `{}`, 404},
+		{"POST", "/v1/lambdas/mail/tasks", `{"delay":"1h","key":"a/b","payload":{"user":42}}`, 201},
+		{"POST", "/v1/lambdas/mail/tasks", `{"delay":"1h","key":"a/b","payload":{"user": 42}}`, 200},
+		{"POST", "/v1/lambdas/mail/tasks", `{"delay":"1h","key":"a/b","payload":{"user":43}}`, 409},
+		{"POST", "/v1/lambdas/mail/tasks", `{"delay":"100000h"}`, 400},
+		{"POST", "/v1/lambdas/mail/tasks", `{"priority":"urgent"}`, 400},
+		{"POST", "/v1/lambdas/mail/tasks", `{"payload_text":"` + strings.Repeat("x", 256<<10+1) + `"}`, 413},
+		{"GET", "/v1/tasks/nonsense", "", 404},
+		{"DELETE", "/v1/tasks/nonsense", "", 404},
+		{"GET", "/v1/tasks?lambda=mail&limit=1", "", 200},
+		{"GET", "/v1/tasks?lambda=none", "", 404},
+		{"GET", "/v1/tasks?lambda=mail&limit=1001", "", 400},
+		{"POST", "/v1/work/claim", `{"worker":"nobody","lambdas":["mail"]}`, 409},
+		{"POST", "/v1/work/register", `{"lambdas":["mail"],"lease":"1s"}`, 400},
+		{"DELETE", "/v1/lambdas/mail", "", 409},
+	} {
+		if status, answer := r.plain("", c.method, c.path, c.body); status != c.status {
+			t.Errorf("%s %s %.60s: %d %v, want %d", c.method, c.path, c.body, status, answer, c.status)
+		}
+	}
+
+	_, made := r.plain("", "POST", "/v1/lambdas/mail/tasks", `{"payload":{"user":42}}`)
+	id := fmt.Sprint(made["id"])
+	_, lease := r.plain("", "POST", "/v1/work/register", `{"name":"test","lambdas":["mail"]}`)
+	_, claimed := r.plain("", "POST", "/v1/work/claim", fmt.Sprintf(`{"worker":%q,"lambdas":["mail"],"wait":"20s"}`, lease["worker"]))
+	claim := fmt.Sprint(at(claimed, "tasks", 0, "claim"))
+	if at(claimed, "tasks", 0, "id") != id || at(claimed, "tasks", 0, "payload", "user") != float64(42) {
+		t.Fatal(claimed)
+	}
+	if _, beat := r.plain("", "POST", "/v1/work/heartbeat", fmt.Sprintf(`{"worker":%q,"running":[%q]}`, lease["worker"], claim)); fmt.Sprint(beat["fenced"]) != "[]" {
+		t.Error(beat)
+	}
+	result := fmt.Sprintf(`{"worker":%q,"results":[{"claim":%q,"outcome":"success"}]}`, lease["worker"], claim)
+	if _, acks := r.plain("", "POST", "/v1/work/results", result); at(acks, "results", 0, "claim") != claim || at(acks, "results", 0, "problem") != nil {
+		t.Error(acks)
+	}
+	if status, ended := r.plain("", "GET", "/v1/tasks/"+id+"/wait?timeout=20s", ""); status != 200 || ended["state"] != "success" || ended["ended"] == nil {
+		t.Error(status, ended)
+	}
+	if status, _ := r.plain("", "POST", "/v1/work/leave", fmt.Sprintf(`{"worker":%q}`, lease["worker"])); status != 200 {
+		t.Error(status)
+	}
+	if status, _ := r.plain("", "DELETE", "/v1/tasks/"+id, ""); status != http.StatusConflict {
+		t.Error("a task that has ended was cancelled:", status)
+	}
+	if status, got := r.plain("", "GET", "/v1/tasks/"+id+"?payload=true", ""); status != 200 || at(got, "payload", "user") != float64(42) {
+		t.Error(status, got)
+	}
+	if status, got := r.plain("", "GET", "/v1/tasks/"+id, ""); status != 200 || got["payload"] != nil {
+		t.Error(status, got)
+	}
+	if status, _ := r.plain("", "DELETE", "/v1/lambdas/mail?drop_tasks=true", ""); status != 200 {
+		t.Error(status)
+	}
+}
+
+// The plain API goes through the same guard as the procedures: without a token 401, without a grant 403.
+func TestThePlainAPINeedsGrants(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{
+		"root": {"*:*"}, "scheduler": {"schedule:mail"}, "reader": {"read:mail"}, "worker": {"execute:mail"}, "nobody": nil,
+	})})
+	if status, answer := r.plain("root", "POST", "/v1/lambdas", `{"name":"mail"}`); status != 201 {
+		t.Fatal(status, answer)
+	}
+	_, made := r.plain("scheduler", "POST", "/v1/lambdas/mail/tasks", `{"delay":"1h"}`)
+	task := fmt.Sprintf("/v1/tasks/%v", made["id"])
+	for _, c := range []struct {
+		method, path, body string
+		may                []string
+	}{
+		{"POST", "/v1/lambdas", `{"name":"mail"}`, nil},
+		{"GET", "/v1/lambdas/mail", "", []string{"reader"}},
+		{"PATCH", "/v1/lambdas/mail", `{"max_attempts":3}`, nil},
+		{"DELETE", "/v1/lambdas/mail", "", nil},
+		{"POST", "/v1/lambdas/mail/tasks", `{"delay":"1h"}`, []string{"scheduler"}},
+		{"GET", task, "", []string{"reader"}},
+		{"GET", task + "?payload=true", "", nil},
+		{"GET", task + "/wait?timeout=0s", "", []string{"reader"}},
+		{"GET", "/v1/tasks?lambda=mail", "", []string{"reader"}},
+		{"POST", "/v1/work/register", `{"lambdas":["mail"]}`, []string{"worker"}},
+		{"DELETE", task, "", nil},
+	} {
+		for _, who := range []string{"", "nobody", "scheduler", "reader", "worker"} {
+			status, answer := r.plain(who, c.method, c.path, c.body)
+			reason := answer["reason"]
+			switch {
+			case who == "":
+				if status != http.StatusUnauthorized || reason != "unauthenticated" {
+					t.Errorf("%s %s without a token: %d %v", c.method, c.path, status, answer)
+				}
+			case slices.Contains(c.may, who) == (status == http.StatusForbidden), status == http.StatusForbidden && reason != "permission_denied":
+				t.Errorf("%s %s as %s: %d %v", c.method, c.path, who, status, answer)
+			}
+		}
+	}
+	if status, answer := r.plain("", "GET", "/v1/openapi.json", ""); status != http.StatusUnauthorized {
+		t.Error(status, answer)
+	}
+	if status, answer := r.plain("nobody", "GET", "/v1/openapi.json", ""); status != http.StatusOK || answer["openapi"] != "3.1.0" {
+		t.Error(status, answer["openapi"])
+	}
+	status, answer := r.plain("", "GET", task, "", "Authorization", "Basic x")
+	if status != http.StatusUnauthorized || !strings.Contains(fmt.Sprint(answer["detail"]), "Bearer TOKEN") {
+		t.Error(status, answer)
+	}
+}
+
+// A web page of another site cannot make a browser call the plain API.
+func TestOtherSitesCannotCallThePlainAPI(t *testing.T) {
+	r := serve(t, Config{})
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
+		for header, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example", "Host": "evil.example"} {
+			request, err := http.NewRequestWithContext(t.Context(), method, r.url+"/v1/lambdas", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if request.Header.Set(header, value); header == "Host" {
+				request.Host = value
+			}
+			response, err := r.http.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			isRead := header == "Origin" && method == http.MethodGet // a page cannot read the answer
+			if (response.StatusCode != http.StatusForbidden) != isRead {
+				t.Errorf("%s with %s: %d", method, header, response.StatusCode)
+			}
+		}
+	}
+}
+
+// servicesOf lists the services by reflection.
+func servicesOf(ctx context.Context, calls *http.Client, url string) (int, error) {
+	stream := grpcreflect.NewClient(calls, url, connect.WithGRPC()).NewStream(ctx)
+	defer func() { _, _ = stream.Close() }()
+	names, err := stream.ListServices()
+	if err != nil {
+		return 0, err
+	}
+	if _, err := stream.FileContainingSymbol(names[0]); err != nil {
+		return 0, err
+	}
+	return len(names), nil
+}
+
+// Reflection answers whoever may debug: everybody on a server for this machine.
+func TestReflection(t *testing.T) {
+	streams := api.NewStreamTransport()
+	defer streams.CloseIdleConnections()
+	open := serve(t, Config{})
+	if n, err := servicesOf(t.Context(), &http.Client{Transport: streams}, open.url); err != nil || n < 8 {
+		t.Errorf("%d services, %v", n, err)
+	}
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"debugger": {"debug"}, "root": {"*:*"}, "reader": {"read:*"}})})
+	for name, may := range map[string]bool{"debugger": true, "reader": false, "": false} {
+		sent := ""
+		if name != "" {
+			sent = secretOf(name)
+		}
+		n, err := servicesOf(t.Context(), &http.Client{Transport: bearer{sent, streams}}, r.url)
+		if (err == nil) != may {
+			t.Errorf("%s: %d services, %v", name, n, err)
+		}
+	}
+}
