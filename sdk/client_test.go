@@ -250,10 +250,22 @@ func TestAServerURLWithAPassword(t *testing.T) {
 
 func TestBadServerURL(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "localhost:7070", "ftp://x", "http://", "http://x?y=1", ":"} {
+	for _, url := range []string{"", "localhost", "ftp://x", "127.0.0.1:7070,", "http://", "http://x?y=1", ":"} {
 		if _, err := sdk.NewClient(url); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "want a URL such as") {
 			t.Errorf("%q: %v", url, err)
 		}
+	}
+}
+
+func TestServerAddresses(t *testing.T) {
+	t.Parallel()
+	for _, server := range []string{"127.0.0.1:7070", "http://127.0.0.1:7070/", "localhost:7070,https://kinesin.example.org, 10.0.0.1:70"} {
+		k, err := sdk.NewClient(server)
+		if err != nil {
+			t.Errorf("%q: %v", server, err)
+			continue
+		}
+		k.Close()
 	}
 }
 

@@ -176,6 +176,8 @@ func TestBadUsage(t *testing.T) {
 		{"get x -o yaml", "want text or json"},
 		{"get x --server ftp://x", "want a URL"},
 		{"get x --server nonsense", "want a URL"},
+		{"get x --server a:1,", "want a URL"},
+		{"get x --server a:1,http://a:1", "named twice"},
 		{"schedule", "lambda is missing"},
 		{"schedule x y", ""},
 		{"schedule x --in 1s --at 2027-01-01T00:00:00Z", "--in and --at exclude each other"},
