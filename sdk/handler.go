@@ -35,7 +35,8 @@ type Task[T any] struct {
 // Handler runs one attempt. nil means success. An error means that the task is tried again after a backoff,
 // until its attempts are used up; Fatal, that it is not tried again; Snooze, that it is called again and
 // nothing failed. The context ends at the task's timeout, on a cancel, when the worker stops and when it
-// loses its lease; context.Cause says which.
+// loses its lease; context.Cause says which. Its Err is context.DeadlineExceeded at the timeout and
+// context.Canceled otherwise.
 type Handler func(ctx context.Context, t *Task[[]byte]) error
 
 // Middleware wraps a handler.

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"strings"
@@ -317,8 +318,16 @@ func TestCancelOnTheStream(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.push(claimed(1))
 		run := r.started()
+		derived, cancel := context.WithCancel(run.ctx)
+		defer cancel()
 		r.stream().inbox <- &kinesinv1.WorkResponse{Cancels: []*kinesinv1.Held{{Task: taskID(1), Attempt: 1}}}
 		r.wantCause(run, controller.ErrCancelled)
+		for _, ctx := range []context.Context{run.ctx, derived} {
+			<-ctx.Done()
+			if err := ctx.Err(); !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(ctx), controller.ErrCancelled) {
+				t.Errorf("ended with %v because of %v", err, context.Cause(ctx))
+			}
+		}
 		r.ends(run, task.OutcomeSuccess) // it was done before it noticed
 		r.wantResults("success")
 	})
@@ -332,11 +341,22 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 		r.push(c)
 		run := r.started()
 		r.pass(time.Second - time.Microsecond)
-		if run.ctx.Err() != nil {
+		derived, cancel := context.WithCancel(run.ctx)
+		defer cancel()
+		if run.ctx.Err() != nil || derived.Err() != nil {
 			t.Fatal("the context ended early")
 		}
 		r.pass(time.Microsecond)
 		r.wantCause(run, controller.ErrTimeout)
+		later, cancelLater := context.WithCancel(run.ctx)
+		defer cancelLater()
+		r.pass(0)
+		for _, ctx := range []context.Context{run.ctx, derived, later} {
+			<-ctx.Done()
+			if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(context.Cause(ctx), controller.ErrTimeout) {
+				t.Errorf("ended with %v because of %v", err, context.Cause(ctx))
+			}
+		}
 		run.done <- controller.Outcome{Kind: task.OutcomeRetriable, Error: "context canceled"}
 		r.wantResults("retriable_failure")
 		if got := r.stream().results()[0].Error; got != "timed out after 1s: context canceled" {
