@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -117,6 +118,9 @@ func taskOf(w *controller.Work) *Task[[]byte] {
 func outcomeOf(err error) controller.Outcome {
 	if err == nil {
 		return controller.Outcome{Kind: task.OutcomeSuccess}
+	}
+	if e, is := errors.AsType[*sdkconfig.Ended](err); is {
+		return e.Outcome
 	}
 	if s, is := errors.AsType[*snoozeError](err); is {
 		return controller.Outcome{Kind: task.OutcomeSnoozed, Delay: s.d, Error: err.Error()}

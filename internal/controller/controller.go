@@ -155,6 +155,9 @@ type Outcome struct {
 	Kind  task.Outcome  // OutcomeSuccess, OutcomeRetriable, OutcomeFatal, OutcomeSnoozed, OutcomeReleased or OutcomeCancelled
 	Error string        // for people; at most task.ErrorBytesMax bytes are kept
 	Delay time.Duration // before a snoozed task is due again
+	// Result is what a successful attempt gives to those who wait for its task; nil for none. It is not sent
+	// to the server yet: attempt.end is where it is handed on.
+	Result []byte
 }
 
 // Controller runs the tasks of one process.

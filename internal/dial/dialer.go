@@ -10,7 +10,8 @@ import (
 const (
 	// dialWithinMax bounds the making of a connection to the only server.
 	dialWithinMax = 3 * time.Second
-	// dialOneOfSeveralMax bounds it where there are others, so that a call is with another one within a second.
+	// dialOneOfSeveralMax bounds it where there are others, so that a call is with another one within a
+	// second.
 	dialOneOfSeveralMax = 800 * time.Millisecond
 	// dialStagger is how long an address of a name has before the next one is tried beside it.
 	dialStagger = 200 * time.Millisecond

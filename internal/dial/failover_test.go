@@ -90,7 +90,8 @@ func TestACallGoesToTheNextServerWhenOneIsGone(t *testing.T) {
 	}
 }
 
-// onceReader is a body that can be read once, as that of a stream. It fails if it is read after it was closed.
+// onceReader is a body that can be read once, as that of a stream. It fails if it is read after it was
+// closed.
 type onceReader struct {
 	io.Reader
 

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -600,6 +601,47 @@ func TestWorkerCommand(t *testing.T) {
 	stop()
 	working.Wait()
 	if o.code != 0 || strings.Count(o.stderr, "flaky a\n") != 3 {
+		t.Errorf("worker: exit %d: %s", o.code, o.stderr)
+	}
+}
+
+func TestWorkerCommandWritesItsOutcome(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "a", "--backoff", "1ms..2ms", "--max-attempts", "2")
+	// The payload is what the first attempt writes, and its exit status.
+	script := `read code text; test "$KINESIN_ATTEMPT" = 1 || exit 0; printf %s "$text" > "$KINESIN_OUTCOME_FILE"; exit $code`
+	ctx, stop := context.WithCancel(t.Context())
+	var o outcome
+	var working sync.WaitGroup
+	working.Go(func() {
+		o = run(ctx, []string{"PATH=" + os.Getenv("PATH")}, "", "worker", "--server", s.url, "--lambda", "a", "--concurrency", "4", "--grace", "0s", "--", "sh", "-c", script)
+	})
+	for payload, want := range map[string][]string{
+		`0 {"outcome":"success","result":{"n":42}}`: {"success", "success"},
+		`1 {"outcome":"snooze","delay":"1ms"}`:      {"success", "snoozed", "success"},
+		`0 {"outcome":"release"}`:                   {"success", "released", "success"},
+		`1 {"outcome":"fatal","error":"no user"}`:   {"fatal_failure", "fatal_failure"},
+		`0 {"outcome":"later"}`:                     {"success", "retriable_failure", "success"},
+	} {
+		id := s.must("schedule", "a", "--payload", payload)
+		s.do("wait", id, "--timeout", "20s")
+		got := s.object("get", id)
+		attempts, _ := got["attempts"].([]any)
+		outcomes := []string{fmt.Sprint(got["state"])}
+		for _, a := range attempts {
+			outcomes = append(outcomes, fmt.Sprint(a.(map[string]any)["outcome"]))
+		}
+		if !slices.Equal(outcomes, want) {
+			t.Errorf("%s: %v", payload, got)
+		}
+		if text := fmt.Sprint(attempts[0]); strings.Contains(payload, "later") && !strings.Contains(text, `outcome file: outcome "later": want snooze, release, fatal or success`) {
+			t.Error(text)
+		}
+	}
+	stop()
+	working.Wait()
+	if o.code != 0 {
 		t.Errorf("worker: exit %d: %s", o.code, o.stderr)
 	}
 }

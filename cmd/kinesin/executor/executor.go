@@ -38,6 +38,7 @@ type Task struct {
 	Deadline                                      time.Time // zero: none
 	Payload                                       []byte
 	Traceparent                                   string // empty: none
+	OutcomeFile                                   string // into which the command may write; empty: none
 }
 
 // ExitError says how a command failed.
@@ -219,7 +220,7 @@ func exitError(cmd *exec.Cmd, err error, tail *tailWriter) error {
 
 // env returns the variables that describe the task.
 func (t *Task) env() []string {
-	env := make([]string, 0, 11)
+	env := make([]string, 0, 12)
 	add := func(name, value string) { env = append(env, envPrefix+name+"="+value) }
 	add("TASK_ID", t.ID)
 	add("LAMBDA", t.Lambda)
@@ -235,6 +236,9 @@ func (t *Task) env() []string {
 	}
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)
+	}
+	if t.OutcomeFile != "" {
+		add("OUTCOME_FILE", t.OutcomeFile)
 	}
 	return env
 }
