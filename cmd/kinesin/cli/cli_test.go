@@ -646,9 +646,52 @@ func TestWorkerCommandWritesItsOutcome(t *testing.T) {
 	}
 }
 
-func TestWorkerOfAnUnknownLambda(t *testing.T) {
+// sharedBuffer is read while a command writes to it.
+type sharedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func TestWorkerWaitsForItsLambda(t *testing.T) {
 	t.Parallel()
-	newSite(t).do("worker", "--lambda", "nope", "--", "true").check(t, "worker", 1, `unknown lambda "nope"`)
+	s := newSite(t)
+	for _, comes := range []bool{true, false} { // else the worker is told to end while it waits
+		ctx, stop := context.WithCancel(t.Context())
+		var log sharedBuffer
+		ended := make(chan int, 1)
+		go func() {
+			ended <- cli.Run(ctx, cli.Process{
+				Args: []string{"worker", "--server", s.url, "--lambda", "later", "--", "true"}, Env: []string{"PATH=" + os.Getenv("PATH")},
+				Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log,
+			})
+		}()
+		eventually(t, "the worker to say that it waits", func() bool {
+			return strings.Contains(log.String(), "waiting until it is created") && strings.Contains(log.String(), `unknown lambda \"later\"`)
+		})
+		if comes {
+			s.must("lambda", "create", "later")
+			s.must("wait", s.must("schedule", "later"), "--timeout", "20s")
+		}
+		stop()
+		if code := <-ended; code != 0 || strings.Count(log.String(), "waiting") != 1 {
+			t.Errorf("exit %d: %s", code, log.String())
+		}
+		if comes {
+			s.must("lambda", "delete", "later", "--drop")
+		}
+	}
 }
 
 func TestServeSaysWhereEverythingIs(t *testing.T) {

@@ -49,8 +49,8 @@ func (f *outcomeFiles) next() string {
 // Close removes all files.
 func (f *outcomeFiles) Close() error { return os.RemoveAll(f.dir) }
 
-// takeOutcome reads and removes an outcome file. It returns nil for one that does not exist, and an error that
-// says what is wrong with the file.
+// takeOutcome reads and removes an outcome file. It returns nil for one that does not exist, and an error
+// that says what is wrong with the file.
 func takeOutcome(path string) (*controller.Outcome, error) {
 	defer func() { _ = os.RemoveAll(path) }() // what cannot be removed goes with its directory
 	info, err := os.Lstat(path)
