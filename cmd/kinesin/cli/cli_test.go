@@ -253,6 +253,44 @@ func TestHelpGoesToStdout(t *testing.T) {
 	}
 }
 
+// What the shell asks when somebody presses Tab.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "greet")
+	s.must("lambda", "create", "mail-out")
+	for line, want := range map[string]string{
+		"schedule |":                             "greet mail-out",
+		"schedule |m":                            "mail-out",
+		"schedule greet |":                       "",
+		"lambda get |g":                          "greet",
+		"lambda update |":                        "greet mail-out",
+		"lambda delete |x":                       "",
+		"list --lambda |":                        "greet mail-out",
+		"worker --lambda |gr":                    "greet",
+		"worker --lambda |greet,":                "greet,mail-out",
+		"schedule --server http://127.0.0.1:1 |": "",
+		"schedule --server nonsense |":           "",
+		"get x -o |":                             "text json",
+		"lambda create x --mode |":               "managed deliver",
+	} {
+		before, begun, _ := strings.Cut(line, "|")
+		o := s.do(append(append([]string{"__complete"}, strings.Fields(before)...), begun)...)
+		got, isLast := strings.CutSuffix(strings.ReplaceAll(o.stdout, "\n", " "), ":4 ") // 4: no names of files
+		if o.code != 0 || !isLast || strings.TrimSpace(got) != want {
+			t.Errorf("%s: exit %d, %q, want %q", line, o.code, o.stdout, want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if script := s.must("completion", shell); !strings.Contains(script, "__complete") {
+			t.Errorf("%s: %q", shell, script)
+		}
+	}
+	if help := s.must("--help"); !strings.Contains(help, "completion") {
+		t.Error(help)
+	}
+}
+
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	o := run(t.Context(), []string{"KINESIN_SERVER=http://127.0.0.1:1"}, "", "get", "x")

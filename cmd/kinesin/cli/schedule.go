@@ -49,7 +49,7 @@ prints a result for each line, in order: the id, or "error: line N: …". Exit 1
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
   echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeOneLambda,
 	}
 	s.add(c.Flags())
 	c.RunE = does(func(ctx context.Context, args []string) error {
