@@ -11,9 +11,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -415,7 +415,8 @@ func TestEnsureTakesTheDefaultsOfTheLambda(t *testing.T) {
 		},
 		"usual priority": {[]sdk.Option{sdk.Priority("high")}, sdk.LambdaInfo{}, sdk.LambdaInfo{}},
 		"deliver": {
-			[]sdk.Option{sdk.MaxAttempts(3), sdk.Priority("urgent")}, sdk.LambdaInfo{Mode: sdk.ModeDeliver},
+			[]sdk.Option{sdk.MaxAttempts(3), sdk.Priority("urgent")},
+			sdk.LambdaInfo{Mode: sdk.ModeDeliver},
 			sdk.LambdaInfo{Mode: sdk.ModeDeliver, Priorities: []string{"urgent"}},
 		},
 	} {

@@ -119,7 +119,7 @@ func outcomeOf(err error) controller.Outcome {
 	if err == nil {
 		return controller.Outcome{Kind: task.OutcomeSuccess}
 	}
-	if e, is := errors.AsType[*sdkconfig.Ended](err); is {
+	if e, is := errors.AsType[*sdkconfig.OutcomeError](err); is {
 		return e.Outcome
 	}
 	if s, is := errors.AsType[*snoozeError](err); is {

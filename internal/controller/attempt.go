@@ -109,7 +109,9 @@ func (c handlerContext) Done() <-chan struct{} { return c.done }
 
 // AfterFunc is called by package context for the contexts that a handler derives, and saves a goroutine for
 // each of them.
-func (c handlerContext) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
+func (c handlerContext) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(c.Context, f)
+}
 
 // Err checks the lease first: in a process that was stopped and goes on, a handler that looks before it acts
 // finds its context ended although nothing else here has run yet. It returns context.DeadlineExceeded after

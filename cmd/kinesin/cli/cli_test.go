@@ -668,7 +668,8 @@ func TestWorkerCommandWritesItsOutcome(t *testing.T) {
 		attempts, _ := got["attempts"].([]any)
 		outcomes := []string{fmt.Sprint(got["state"])}
 		for _, a := range attempts {
-			outcomes = append(outcomes, fmt.Sprint(a.(map[string]any)["outcome"]))
+			facts, _ := a.(map[string]any)
+			outcomes = append(outcomes, fmt.Sprint(facts["outcome"]))
 		}
 		if !slices.Equal(outcomes, want) {
 			t.Errorf("%s: %v", payload, got)

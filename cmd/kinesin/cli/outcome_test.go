@@ -87,14 +87,13 @@ func TestTakeOutcome(t *testing.T) {
 	if o, err := takeOutcome(path); o != nil || err != nil {
 		t.Errorf("the file is still there: %v, %v", o, err)
 	}
-	fifo, folder := files.next(), files.next()
-	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "x"), nil, 0o600)); err != nil {
+	folder := files.next()
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "x"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	for path, word := range map[string]string{
 		write(strings.Repeat(" ", outcomeBytesMax+1)): "outcome file: 36865 bytes: want 36864 at most",
 		write("{"): "outcome file: want a JSON object",
-		fifo:       "outcome file: it is no regular file",
 		folder:     "outcome file: it is no regular file",
 	} {
 		if o, err := takeOutcome(path); err == nil || err.Error() != word && !strings.HasPrefix(err.Error(), word) {
@@ -137,7 +136,7 @@ func TestConcluded(t *testing.T) {
 	} {
 		got := concluded(c.err, c.said, c.wrong)
 		text := fmt.Sprint(got)
-		if ended, is := errors.AsType[*sdkconfig.Ended](got); is {
+		if ended, is := errors.AsType[*sdkconfig.OutcomeError](got); is {
 			text = "said " + ended.Outcome.Kind.String()
 		}
 		if text != c.want {

@@ -26,10 +26,10 @@ func TestProgress(t *testing.T) {
 		want("")
 		p.show("%d tasks", 1000)
 		want("\r1000 tasks")
-		time.Sleep(progressEvery - 1)
+		time.Sleep(progressEvery - time.Millisecond)
 		p.show("%d tasks", 2000)
 		want("") // too soon
-		time.Sleep(1)
+		time.Sleep(time.Millisecond)
 		p.show("%d tasks", 3)
 		want("\r3 tasks   ")
 		p.clear()

@@ -291,7 +291,7 @@ func concluded(err error, said *controller.Outcome, wrong error) error {
 	case exited && wrong != nil:
 		return wrong
 	case exited && said != nil && (err == nil || said.Kind != task.OutcomeSuccess):
-		return &sdkconfig.Ended{Outcome: *said}
+		return &sdkconfig.OutcomeError{Outcome: *said}
 	case err != nil && exited && exit.Code == exitFatal:
 		return sdk.Fatal(err)
 	}
