@@ -11,9 +11,9 @@ import (
 )
 
 // failover sends requests to the server in use. When there is no connection to that one, so that it cannot
-// have got the request, failover sends the request to the next one, each server once at most. After another
-// failure it returns the error, because only the caller knows whether the call may be repeated; the next
-// request then goes to the next server.
+// have got the request, failover sends the request to the next one, and tries as many times as there are
+// servers. After another failure it returns the error, because only the caller knows whether the call may be
+// repeated; the next request then goes to the next server.
 type failover struct {
 	servers *servers
 	next    transport
@@ -24,32 +24,30 @@ func (f failover) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !isAt(r, f.servers.base()) { // a redirect
 		return f.next.RoundTrip(r)
 	}
-	var body *heldBody
-	if r.Body != nil && r.Body != http.NoBody {
-		body = &heldBody{ReadCloser: r.Body, held: true}
-		r = r.WithContext(r.Context()) // a copy: the caller's request must not change
-		r.Body = body
-		defer body.release()
-	}
+	several := len(f.servers.urls)
 	for tried := 1; ; tried++ {
 		server, turn := f.servers.inUse()
-		response, err := f.next.RoundTrip(f.servers.at(r, server))
+		try, settle := held(f.servers.at(r, server), tried < several)
+		response, err := f.next.RoundTrip(try)
 		if err == nil {
+			settle()
 			if cannotServe(response.StatusCode) {
 				f.servers.failed(turn)
 			}
 			return response, nil
 		}
-		if isCallers(r.Context()) {
-			return nil, err
+		if !isCallers(r.Context()) {
+			f.servers.failed(turn)
 		}
-		f.servers.failed(turn)
-		if !isUnsent(err) || r.Context().Err() != nil {
-			return nil, err
+		unsent := isUnsent(err)
+		if tried < several && unsent && r.Context().Err() == nil {
+			continue
 		}
-		if tried >= len(f.servers.urls) {
-			return nil, fmt.Errorf("none of %d servers can be reached; the last error: %w", tried, err)
+		settle()
+		if unsent && several > 1 && tried == several {
+			err = fmt.Errorf("none of %d servers can be reached; the last error: %w", tried, err)
 		}
+		return nil, err
 	}
 }
 
@@ -73,33 +71,44 @@ func cannotServe(status int) bool {
 	return status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 }
 
-// heldBody is the body of a request that may be sent again. Every try closes the body, and the first one must
-// not close it for the next; so while it is held, closing is only noted.
+// held returns a request for one try, whose end does not close the body before settle is called: without that
+// the body is left for the next try, if there may be one.
+func held(r *http.Request, again bool) (try *http.Request, settle func()) {
+	if !again || r.Body == nil || r.Body == http.NoBody {
+		return r, func() {}
+	}
+	body := &heldBody{ReadCloser: r.Body}
+	try = r.WithContext(r.Context()) // a copy: the caller's request must not change
+	try.Body = body
+	return try, body.settle
+}
+
+// heldBody is the body of a request in one try.
 type heldBody struct {
 	io.ReadCloser
 
-	mu     sync.Mutex // guards the rest
-	held   bool
-	closed bool
+	mu      sync.Mutex // guards the rest
+	settled bool
+	closed  bool
 }
 
-// Close implements io.Closer.
+// Close closes the body when the try is the last one.
 func (b *heldBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	if b.held {
+	if !b.settled {
 		return nil
 	}
 	return b.ReadCloser.Close()
 }
 
-// release makes Close close the body, and closes one that was closed meanwhile.
-func (b *heldBody) release() {
+// settle says that the try is the last one.
+func (b *heldBody) settle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.held = false
+	b.settled = true
 	if b.closed {
-		_ = b.ReadCloser.Close() // its reader is done with it
+		_ = b.ReadCloser.Close() // the transport was done with it before
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/kinesin-io/kinesin/api"
 )
 
 // site is a server that answers with its name and the body of the request.
@@ -123,6 +125,48 @@ func TestTheBodyOfAStreamIsKeptForTheNextServer(t *testing.T) {
 	unread := &onceReader{Reader: strings.NewReader("x")}
 	if _, err := post(t.Context(), c.Streams, c.Base+"/call", unread); err == nil || !unread.closed.Load() {
 		t.Errorf("the body of a failed call is closed: %v, %v", unread.closed.Load(), err)
+	}
+}
+
+// A stream goes on in both directions after it was opened at the second server.
+func TestAStreamLivesOnAtTheNextServer(t *testing.T) {
+	gone := newSite(t, "gone")
+	gone.Close()
+	echoing := httptest.NewUnstartedServer(nil)
+	echoing.Config = api.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		flush := http.NewResponseController(w).Flush
+		line := make([]byte, 1)
+		for err := flush(); err == nil; err = flush() {
+			if _, err := io.ReadFull(r.Body, line); err != nil {
+				return
+			}
+			_, _ = w.Write(line)
+		}
+	}))
+	echoing.Start()
+	defer echoing.Close()
+	c := clients(t, Config{Server: gone.URL + "," + echoing.URL})
+	body, out := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.Base, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := c.Streams.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	for _, letter := range []byte("abc") {
+		if _, err := out.Write([]byte{letter}); err != nil {
+			t.Fatal(err)
+		}
+		back := make([]byte, 1)
+		if _, err := io.ReadFull(response.Body, back); err != nil || back[0] != letter {
+			t.Fatalf("%q, %v", back, err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

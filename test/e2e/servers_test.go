@@ -23,7 +23,7 @@ func TestTheFirstOfTwoServersIsGone(t *testing.T) {
 		return strings.Contains(w.Stdout(), "Ada by http://"+gone+","+s.URL)
 	})
 	w.Signal(syscall.SIGTERM)
-	if code := w.Wait(soon); code != 0 {
+	if code := w.Wait(soon); code != 0 || strings.Contains(w.Stderr(), "broke") {
 		t.Errorf("the worker ended with %d: %s", code, w.Stderr())
 	}
 	harness.Run(t, "get", id, "--server", gone+","+harness.FreeAddr(t)).Refused(t, 1, "cannot reach a server at http://"+gone+",", "none of 2 servers can be reached")

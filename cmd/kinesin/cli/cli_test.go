@@ -295,6 +295,11 @@ func TestNoServer(t *testing.T) {
 	t.Parallel()
 	o := run(t.Context(), []string{"KINESIN_SERVER=http://127.0.0.1:1"}, "", "get", "x")
 	o.check(t, "get", 1, "cannot reach a server at http://127.0.0.1:1", "kinesin serve")
+	if strings.Contains(o.stderr, "none of") {
+		t.Errorf("several servers? %s", o.stderr)
+	}
+	o = run(t.Context(), nil, "", "get", "x", "--server", "127.0.0.1:1,127.0.0.1:2")
+	o.check(t, "get", 1, "cannot reach a server at http://127.0.0.1:1,http://127.0.0.1:2", "none of 2 servers can be reached")
 }
 
 // cut is a server that cannot reach what it needs.
