@@ -126,6 +126,27 @@ func TestCommandOutcomes(t *testing.T) {
 	}
 }
 
+// The guard of a killed worker removes the outcome files of its commands.
+func TestAKilledWorkerLeavesNoFiles(t *testing.T) {
+	s := start(t)
+	s.Run("lambda", "create", "long").Must(t)
+	temporary := t.TempDir()
+	w := harness.Start(t, harness.Command{
+		Args: []string{"worker", "--server", s.URL, "--lambda", "long", "--", "sh", "-c", `echo "{" > "$KINESIN_OUTCOME_FILE"; echo began; sleep 120`},
+		Env:  []string{"TMPDIR=" + temporary},
+	})
+	s.Run("schedule", "long").Must(t)
+	eventually(t, "the command to begin", func() bool { return strings.Contains(w.Stdout(), "began") })
+	if left, err := filepath.Glob(temporary + "/*/*"); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v; want one file", left, err)
+	}
+	w.Kill()
+	eventually(t, "the files to be removed", func() bool {
+		left, err := os.ReadDir(temporary)
+		return err == nil && len(left) == 0
+	})
+}
+
 // A cancel of a running task kills its whole process group.
 func TestCancelOfARunningTask(t *testing.T) {
 	s := start(t)

@@ -27,7 +27,7 @@ import (
 
 // TestMain lets the test binary be its own guard process: that is how a worker starts one.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == "worker-guard" {
+	if len(os.Args) == 3 && os.Args[1] == "worker-guard" {
 		os.Exit(cli.Run(context.Background(), cli.Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}))
 	}
 	os.Exit(m.Run())

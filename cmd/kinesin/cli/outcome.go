@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,8 @@ const (
 	outcomeBytesMax = resultBytesMax + 4<<10
 	// snoozeMax bounds the delay of a snooze; servers shorten a longer one.
 	snoozeMax = 3650 * day
+	// outcomesDir begins the name of a worker's directory of outcome files.
+	outcomesDir = "kinesin-worker-"
 )
 
 // outcomeFiles gives each attempt the name of a file of its own, into which its command may write how the
@@ -34,7 +37,7 @@ type outcomeFiles struct {
 }
 
 func newOutcomeFiles() (*outcomeFiles, error) {
-	dir, err := os.MkdirTemp("", "kinesin-worker-")
+	dir, err := os.MkdirTemp("", outcomesDir)
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the outcome files of commands: %w", err)
 	}
@@ -47,7 +50,15 @@ func (f *outcomeFiles) next() string {
 }
 
 // Close removes all files.
-func (f *outcomeFiles) Close() error { return os.RemoveAll(f.dir) }
+func (f *outcomeFiles) Close() error { return removeOutcomes(f.dir) }
+
+// removeOutcomes removes a directory that newOutcomeFiles made, and no other.
+func removeOutcomes(dir string) error {
+	if !strings.HasPrefix(filepath.Base(dir), outcomesDir) {
+		return fmt.Errorf("%s is no directory of outcome files", dir)
+	}
+	return os.RemoveAll(dir)
+}
 
 // takeOutcome reads and removes an outcome file. It returns nil for one that does not exist, and an error
 // that says what is wrong with the file.

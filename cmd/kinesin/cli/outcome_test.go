@@ -100,6 +100,9 @@ func TestTakeOutcome(t *testing.T) {
 			t.Errorf("%s: %v, %v", word, o, err)
 		}
 	}
+	if err := removeOutcomes(t.TempDir()); err == nil {
+		t.Error("another directory is removed")
+	}
 	if err := files.Close(); err != nil {
 		t.Error(err)
 	}

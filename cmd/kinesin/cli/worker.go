@@ -140,13 +140,18 @@ func (w *workerFlags) check(command []string, dash int) error {
 func (w *workerFlags) termToKill() time.Duration { return min(executor.TermToKillMax, w.grace/4) }
 
 // work runs commands until a signal or the end of ctx, then drains the worker.
-func (a *app) work(ctx context.Context, flags *workerFlags, command []string) error {
+func (a *app) work(ctx context.Context, flags *workerFlags, command []string) (err error) {
 	k, err := a.client(sdk.WithLogger(flags.log.logger(a.Stderr)))
 	if err != nil {
 		return err
 	}
 	defer k.Close()
-	guard, err := a.startGuard()
+	outcomes, err := newOutcomeFiles()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, outcomes.Close()) }()
+	guard, err := a.startGuard(outcomes.dir)
 	if err != nil {
 		return err
 	}
@@ -157,7 +162,7 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 	if err != nil {
 		return errors.Join(usagef("%v", err), guard.Close())
 	}
-	err = runCommands(ctx, k, flags, e, guard)
+	err = runCommands(ctx, k, flags, &commands{Executor: e, outcomes: outcomes}, guard)
 	return errors.Join(a.explain(err), guard.Close())
 }
 
@@ -171,12 +176,13 @@ func (a *app) reachable() []string {
 	return ours
 }
 
-func (a *app) startGuard() (*executor.Guard, error) {
+// startGuard starts the guard, which removes the outcome files if this process cannot.
+func (a *app) startGuard(outcomesDir string) (*executor.Guard, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to start the guard: %w", err)
 	}
-	return executor.StartGuard(a.stderr, program, guardName)
+	return executor.StartGuard(a.stderr, program, guardName, outcomesDir)
 }
 
 // commands runs the tasks of one worker.
@@ -202,17 +208,12 @@ func (c *commands) unguarded(err error) {
 	}
 }
 
-func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, e *executor.Executor, guard *executor.Guard) (err error) {
-	outcomes, err := newOutcomeFiles()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, outcomes.Close()) }()
+func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, c *commands, guard *executor.Guard) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	ctx, stop := drainOnSignal(ctx, e.KillAll)
+	c.fail = fail
+	ctx, stop := drainOnSignal(ctx, c.KillAll)
 	defer stop()
-	c := &commands{Executor: e, outcomes: outcomes, fail: fail}
 	held := func(worker string, left time.Duration) {
 		c.worker.Store(&worker)
 		c.unguarded(guard.HoldsFor(left))
@@ -228,7 +229,7 @@ func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, e *exec
 	for _, name := range flags.lambdas {
 		w.Register(name, c.handle)
 	}
-	err = w.Run(ctx)
+	err := w.Run(ctx)
 	if cause := context.Cause(ctx); errors.Is(cause, executor.ErrGuard) {
 		return errors.Join(cause, err)
 	}
