@@ -220,9 +220,10 @@ $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 	GOBIN=$(@D) go install golang.org/x/vuln/cmd/govulncheck@$*
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included
+lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included; the client commands compile for Windows
 	$(GOLANGCI_LINT) run ./...
 	for dir in $(MODULES) $(SUPPLY); do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
+	GOOS=windows go vet ./cmd/... ./sdk/...
 
 .PHONY: lint/fix
 lint/fix: $(GOLANGCI_LINT) ## mend what the lint rules can mend by themselves

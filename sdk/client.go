@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -82,19 +80,21 @@ func WithCallTimeout(d time.Duration) ClientOption {
 // TriesDefault, and 1 means no retries.
 func WithTries(n int) ClientOption { return func(c *clientConfig) { c.TriesMax = n } }
 
-// NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070". It connects at the first
-// call. It returns ErrInvalid for a URL that is not http or https, and for files that cannot be used.
+// NewClient returns a client of the server at a URL such as "http://127.0.0.1:7070", or at HOST:PORT. With
+// commas between them these are several addresses of servers over one store, 16 at most, and a name may have
+// several addresses too: the client and its workers use one server, and go to the next one when that fails. A
+// call that a server may have got is repeated only where that is harmless. It connects at the first call. It
+// returns ErrInvalid for a URL that is not http or https, and for files that cannot be used.
 func NewClient(server string, opts ...ClientOption) (*Client, error) {
-	base, err := baseURL(server)
-	if err != nil {
-		return nil, err
+	if _, err := dial.Servers(server); err != nil {
+		return nil, fmt.Errorf("%w %w", ErrInvalid, err)
 	}
 	var set clientConfig
 	for _, o := range opts {
 		o(&set)
 	}
 	cfg := set.WithDefaults(CallTimeoutDefault, TriesDefault)
-	h, err := connections(&cfg, base)
+	h, err := connections(&cfg, server)
 	if err != nil {
 		return nil, fmt.Errorf("%w client: %w", ErrInvalid, err)
 	}
@@ -103,12 +103,12 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	}
 	return &Client{
 		backend: backend{
-			tasks:   newWireTasks(h, base),
-			jobs:    kinesinv1connect.NewJobServiceClient(h.Calls, base, api.ClientOptions()...),
-			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, base, api.ClientOptions()...),
-			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, base, api.ClientOptions()...),
-			keyring: kinesinv1connect.NewKeyringServiceClient(h.Calls, base, api.ClientOptions()...),
-			workers: newWireWorkers(h, base, &cfg),
+			tasks:   newWireTasks(h),
+			jobs:    kinesinv1connect.NewJobServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			keyring: kinesinv1connect.NewKeyringServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			workers: newWireWorkers(h, &cfg),
 		},
 		cfg: cfg, budget: newBudget(), close: h.CloseIdle,
 	}, nil
@@ -117,26 +117,15 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 // Close closes idle connections. Calls in flight go on.
 func (c *Client) Close() { c.close() }
 
-func connections(cfg *clientConfig, base string) (dial.Clients, error) {
+func connections(cfg *clientConfig, server string) (dial.Clients, error) {
 	return dial.New(dial.Config{
-		Server: base, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, HTTP: cfg.HTTP, Clock: cfg.Clock,
+		Server: server, TokenFile: cfg.TokenFile, CAFile: cfg.CAFile, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, HTTP: cfg.HTTP, Clock: cfg.Clock,
 		TokenChanged: func(err error) {
 			if err != nil {
 				cfg.Log.WarnContext(context.Background(), "reload of the token file failed; keeping the previous token", slog.Any("error", err))
 			}
 		},
 	})
-}
-
-func baseURL(server string) (string, error) {
-	if strings.Contains(server, "@") {
-		return "", fmt.Errorf("%w server: its URL has a user or a password in it; a token is sent with WithTokenFile or --token-file", ErrInvalid)
-	}
-	u, err := url.Parse(server)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return "", fmt.Errorf("%w server %q: want a URL such as http://127.0.0.1:7070 or https://kinesin.example.org", ErrInvalid, server)
-	}
-	return strings.TrimRight(server, "/"), nil
 }
 
 // call makes one call with the client's timeout and retries.

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -253,10 +254,22 @@ func TestAServerURLWithAPassword(t *testing.T) {
 
 func TestBadServerURL(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "localhost:7070", "ftp://x", "http://", "http://x?y=1", ":"} {
+	for _, url := range []string{"", "localhost", "ftp://x", "127.0.0.1:7070,", "http://", "http://x?y=1", ":"} {
 		if _, err := sdk.NewClient(url); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "want a URL such as") {
 			t.Errorf("%q: %v", url, err)
 		}
+	}
+}
+
+func TestServerAddresses(t *testing.T) {
+	t.Parallel()
+	for _, server := range []string{"127.0.0.1:7070", "http://127.0.0.1:7070/", "localhost:7070,https://kinesin.example.org, 10.0.0.1:70"} {
+		k, err := sdk.NewClient(server)
+		if err != nil {
+			t.Errorf("%q: %v", server, err)
+			continue
+		}
+		k.Close()
 	}
 }
 
@@ -383,6 +396,42 @@ func TestCancelSaysWhatItMet(t *testing.T) {
 	}
 	if _, err := s.client(t).Cancel(t.Context(), "ended"); !errors.Is(err, sdk.ErrTooLate) {
 		t.Errorf("ended: %v", err)
+	}
+}
+
+func TestEnsureTakesTheDefaultsOfTheLambda(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		defaults       []sdk.Option
+		settings, want sdk.LambdaInfo
+	}{
+		"nothing": {},
+		"all": {
+			[]sdk.Option{sdk.MaxAttempts(3), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Hour), sdk.Priority("urgent"), sdk.Collection("c")},
+			sdk.LambdaInfo{},
+			sdk.LambdaInfo{MaxAttempts: 3, Timeout: time.Minute, BackoffMin: time.Second, BackoffMax: time.Hour, Priorities: []string{"urgent"}},
+		},
+		"settings win": {
+			[]sdk.Option{sdk.MaxAttempts(3), sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Hour), sdk.Priority("urgent")},
+			sdk.LambdaInfo{MaxAttempts: 5, BackoffMin: time.Minute, Priorities: []string{"now", "later"}},
+			sdk.LambdaInfo{MaxAttempts: 5, Timeout: time.Minute, BackoffMin: time.Minute, Priorities: []string{"now", "later"}},
+		},
+		"usual priority": {[]sdk.Option{sdk.Priority("high")}, sdk.LambdaInfo{}, sdk.LambdaInfo{}},
+		"deliver": {
+			[]sdk.Option{sdk.MaxAttempts(3), sdk.Priority("urgent")},
+			sdk.LambdaInfo{Mode: sdk.ModeDeliver},
+			sdk.LambdaInfo{Mode: sdk.ModeDeliver, Priorities: []string{"urgent"}},
+		},
+	} {
+		s := newServer(t)
+		k := s.client(t)
+		if err := sdk.NewLambda[string](name, c.defaults...).Ensure(t.Context(), k, c.settings); err != nil {
+			t.Fatal(err)
+		}
+		got, err := k.GetLambda(t.Context(), name)
+		if c.want.Name = name; err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
 	}
 }
 

@@ -43,9 +43,15 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
+	return newServerWith(t, func(h http.Handler) http.Handler { return h })
+}
+
+// newServerWith puts something in front of the server.
+func newServerWith(t *testing.T, before func(http.Handler) http.Handler) *server {
+	t.Helper()
 	s := &server{lambdas: map[string]*kinesinv1.Lambda{}}
 	h := httptest.NewUnstartedServer(nil)
-	h.Config = api.NewServer(s.handler())
+	h.Config = api.NewServer(before(s.handler()))
 	h.Start()
 	t.Cleanup(h.Close)
 	s.url = h.URL

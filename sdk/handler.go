@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -50,7 +51,8 @@ func (t *Task[T]) SetResult(value any) {
 // Handler runs one attempt. nil means success. An error means that the task is tried again after a backoff,
 // until its attempts are used up; Fatal, that it is not tried again; Snooze, that it is called again and
 // nothing failed. The context ends at the task's timeout, on a cancel, when the worker stops and when it
-// loses its lease; context.Cause says which.
+// loses its lease; context.Cause says which. Its Err is context.DeadlineExceeded at the timeout and
+// context.Canceled otherwise.
 type Handler func(ctx context.Context, t *Task[[]byte]) error
 
 // Middleware wraps a handler.
@@ -161,6 +163,9 @@ func taskOf(w *controller.Work) *Task[[]byte] {
 func outcomeOf(err error) controller.Outcome {
 	if err == nil {
 		return controller.Outcome{Kind: task.OutcomeSuccess}
+	}
+	if e, is := errors.AsType[*sdkconfig.OutcomeError](err); is {
+		return e.Outcome
 	}
 	if s, is := errors.AsType[*snoozeError](err); is {
 		return controller.Outcome{Kind: task.OutcomeSnoozed, Delay: s.d, Error: err.Error()}

@@ -23,10 +23,10 @@ type wireTasks struct {
 	waits kinesinv1connect.TaskServiceClient
 }
 
-func newWireTasks(h dial.Clients, base string) wireTasks {
+func newWireTasks(h dial.Clients) wireTasks {
 	return wireTasks{
-		TaskServiceClient: kinesinv1connect.NewTaskServiceClient(h.Calls, base, api.ClientOptions()...),
-		waits:             kinesinv1connect.NewTaskServiceClient(h.Streams, base, api.ClientOptions()...),
+		TaskServiceClient: kinesinv1connect.NewTaskServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+		waits:             kinesinv1connect.NewTaskServiceClient(h.Streams, h.Base, api.ClientOptions()...),
 	}
 }
 
@@ -41,13 +41,14 @@ type wireWorkers struct {
 	streams kinesinv1connect.WorkerServiceClient
 	clock   clock.Clock
 	timeout time.Duration // of one call
+	servers int           // how many there are
 }
 
-func newWireWorkers(h dial.Clients, base string, cfg *clientConfig) wireWorkers {
+func newWireWorkers(h dial.Clients, cfg *clientConfig) wireWorkers {
 	return wireWorkers{
-		calls:   kinesinv1connect.NewWorkerServiceClient(h.Beats, base, api.ClientOptions()...),
-		streams: kinesinv1connect.NewWorkerServiceClient(h.Streams, base, api.ClientOptions()...),
-		clock:   cfg.Clock, timeout: cfg.CallTimeout,
+		calls:   kinesinv1connect.NewWorkerServiceClient(h.Beats, h.Base, api.ClientOptions()...),
+		streams: kinesinv1connect.NewWorkerServiceClient(h.Streams, h.Base, api.ClientOptions()...),
+		clock:   cfg.Clock, timeout: cfg.CallTimeout, servers: h.Servers,
 	}
 }
 
@@ -56,9 +57,15 @@ func (b wireWorkers) Register(ctx context.Context, r *kinesinv1.RegisterRequest)
 	return once(ctx, b.clock, b.timeout, b.calls.Register, r)
 }
 
-// Heartbeat renews a worker lease.
+// Heartbeat renews a worker lease. Where there are several servers it asks each of them in turn, because a
+// repetition is harmless, and the worker's next heartbeat may be too late.
 func (b wireWorkers) Heartbeat(ctx context.Context, r *kinesinv1.HeartbeatRequest) (*kinesinv1.HeartbeatResponse, error) {
-	return once(ctx, b.clock, b.timeout, b.calls.Heartbeat, r)
+	for tried := 1; ; tried++ {
+		response, err := once(ctx, b.clock, b.timeout, b.calls.Heartbeat, r)
+		if tried >= b.servers || !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+			return response, err
+		}
+	}
 }
 
 // Leave ends a worker lease.

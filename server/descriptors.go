@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"syscall"
 )
 
 // ErrDescriptors is returned if the process may not open as many files as a server needs.
@@ -28,15 +27,6 @@ const (
 type descriptors struct {
 	store       int // the embedded one; 0: there is none
 	connections int // of callers
-}
-
-// allowedFiles returns how many files this process may open. The runtime has raised that to the hard limit.
-func allowedFiles() (uint64, error) {
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return 0, fmt.Errorf("ask how many files may be open: %w", err)
-	}
-	return limit.Cur, nil
 }
 
 // shareFiles divides the allowed files.

@@ -131,10 +131,10 @@ func (e *Emulator) end(s syscall.Signal) {
 }
 
 // Freeze stops its threads: connections stay open, and nothing is answered until Thaw.
-func (e *Emulator) Freeze() { e.signal(syscall.SIGSTOP) }
+func (e *Emulator) Freeze() { e.signal(sigStop) }
 
 // Thaw ends a Freeze.
-func (e *Emulator) Thaw() { e.signal(syscall.SIGCONT) }
+func (e *Emulator) Thaw() { e.signal(sigCont) }
 
 func (e *Emulator) signal(s syscall.Signal) {
 	e.mu.Lock()

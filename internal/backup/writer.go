@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -128,23 +127,6 @@ func (w *Writer) Commit(created time.Time) (Manifest, error) {
 
 // Close ends the writing. Without Commit the backup of before stays as it was.
 func (w *Writer) Close() error { return w.place.close() }
-
-// lock keeps others from writing to the same place while the file is open; a killed process loses the lock.
-func lock(f *os.File) error {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return fmt.Errorf("%s %w: another backup is being written to it", f.Name(), ErrPlace)
-	}
-	return err
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path) //nolint:gosec // the user names the place
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
 
 // writeFile writes a file and syncs it. flag is O_EXCL to create it, or O_TRUNC to replace it.
 func writeFile(path string, flag int, from io.Reader) (written File, err error) {

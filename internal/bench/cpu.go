@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -17,15 +16,6 @@ const (
 	cpuSeries  = "process_cpu_seconds_total "
 	heapSeries = "go_memstats_heap_inuse_bytes "
 )
-
-// ownCPU returns the CPU time that this process has used.
-func ownCPU() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
 
 // ServerCPU returns a function that reads the CPU time of the server at a URL from its metrics.
 func ServerCPU(client *http.Client, server string) func(context.Context) (time.Duration, error) {

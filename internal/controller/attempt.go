@@ -2,8 +2,10 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -85,22 +87,49 @@ func (a *attempt) end(o Outcome) {
 	}
 }
 
-// handlerContext carries the deadline of an attempt. The timeline ends it, with ErrTimeout as its cause.
+// handlerContext is the context of a handler. The timeline ends it at the deadline, with ErrTimeout as its
+// cause.
 type handlerContext struct {
 	context.Context //nolint:containedctx // it is one
 
 	session  *session
 	deadline time.Time
+	done     chan struct{} // closed when Context has ended
+}
+
+// newHandlerContext returns a context that ends when it is cancelled, with the cause.
+func newHandlerContext(s *session, deadline time.Time) (handlerContext, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	c := handlerContext{Context: ctx, session: s, deadline: deadline, done: make(chan struct{})}
+	var once sync.Once
+	return c, func(cause error) {
+		cancel(cause)
+		once.Do(func() { close(c.done) })
+	}
+}
+
+// Done is a channel of its own: otherwise package context would tell the contexts that a handler derives from
+// this one of the end of the inner one, without asking Err.
+func (c handlerContext) Done() <-chan struct{} { return c.done }
+
+// AfterFunc is called by package context for the contexts that a handler derives, and saves a goroutine for
+// each of them.
+func (c handlerContext) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(c.Context, f)
 }
 
 // Err checks the lease first: in a process that was stopped and goes on, a handler that looks before it acts
-// finds its context ended although nothing else here has run yet. It must not be called with session.mu held.
+// finds its context ended although nothing else here has run yet. It returns context.DeadlineExceeded after
+// the timeout, as for any other deadline. It must not be called with session.mu held.
 func (c handlerContext) Err() error {
-	if err := c.Context.Err(); err != nil {
-		return err
+	if c.Context.Err() == nil {
+		c.session.holds()
 	}
-	c.session.holds()
-	return c.Context.Err()
+	err := c.Context.Err()
+	if err != nil && errors.Is(context.Cause(c.Context), ErrTimeout) {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 // Deadline returns when the attempt times out.

@@ -1,16 +1,22 @@
 package controller_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -317,8 +323,16 @@ func TestCancelOnTheStream(t *testing.T) {
 	inBubble(t, func(r *rig) {
 		r.push(claimed(1))
 		run := r.started()
+		derived, cancel := context.WithCancel(run.ctx)
+		defer cancel()
 		r.stream().inbox <- &kinesinv1.WorkResponse{Cancels: []*kinesinv1.Held{{Task: taskID(1), Attempt: 1}}}
 		r.wantCause(run, controller.ErrCancelled)
+		for _, ctx := range []context.Context{run.ctx, derived} {
+			<-ctx.Done()
+			if err := ctx.Err(); !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(ctx), controller.ErrCancelled) {
+				t.Errorf("ended with %v because of %v", err, context.Cause(ctx))
+			}
+		}
 		r.ends(run, task.OutcomeSuccess) // it was done before it noticed
 		r.wantResults("success")
 	})
@@ -332,11 +346,22 @@ func TestTimeoutEndsTheContext(t *testing.T) {
 		r.push(c)
 		run := r.started()
 		r.pass(time.Second - time.Microsecond)
-		if run.ctx.Err() != nil {
+		derived, cancel := context.WithCancel(run.ctx)
+		defer cancel()
+		if run.ctx.Err() != nil || derived.Err() != nil {
 			t.Fatal("the context ended early")
 		}
 		r.pass(time.Microsecond)
 		r.wantCause(run, controller.ErrTimeout)
+		later, cancelLater := context.WithCancel(run.ctx)
+		defer cancelLater()
+		r.pass(0)
+		for _, ctx := range []context.Context{run.ctx, derived, later} {
+			<-ctx.Done()
+			if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(context.Cause(ctx), controller.ErrTimeout) {
+				t.Errorf("ended with %v because of %v", err, context.Cause(ctx))
+			}
+		}
 		run.done <- controller.Outcome{Kind: task.OutcomeRetriable, Error: "context canceled"}
 		r.wantResults("retriable_failure")
 		if got := r.stream().results()[0].Error; got != "timed out after 1s: context canceled" {
@@ -384,7 +409,7 @@ func TestUnknownLambdaIsPutOff(t *testing.T) {
 
 func TestRefusedRegistrationEndsRun(t *testing.T) {
 	t.Parallel()
-	for _, refusal := range []error{api.ErrUnknownLambda, api.ErrInvalid, api.ErrUnauthenticated, api.ErrPermissionDenied} {
+	for _, refusal := range []error{api.ErrInvalid, api.ErrUnauthenticated, api.ErrPermissionDenied} {
 		c, err := controller.New(controller.Config{
 			Backend: refuse{err: refusal}, Execute: func(contextT, *controller.Work) controller.Outcome { return controller.Outcome{} },
 			Groups: []controller.Group{{Lambdas: []string{"mail"}, Slots: 1}},
@@ -396,6 +421,57 @@ func TestRefusedRegistrationEndsRun(t *testing.T) {
 			t.Errorf("Run returned %v, want %v", err, refusal)
 		}
 	}
+}
+
+// unknownLambda refuses registrations until the lambda exists.
+type unknownLambda struct {
+	*hsc
+
+	exists atomic.Bool
+	asked  atomic.Int64
+}
+
+func (u *unknownLambda) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+	u.asked.Add(1)
+	if !u.exists.Load() {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "unknown lambda %q", "mail")
+	}
+	return u.hsc.Register(ctx, r)
+}
+
+func TestAWorkerWaitsForItsLambda(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		server := &unknownLambda{hsc: &hsc{clock: clock.Real()}}
+		c, err := controller.New(controller.Config{
+			Backend: server, Execute: func(contextT, *controller.Work) controller.Outcome { return controller.Outcome{} },
+			Groups: []controller.Group{{Lambdas: []string{"mail"}, Slots: 1}}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx) }()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		// Between 0.25 s and 5 s are 2.6 s on average.
+		if asked := server.asked.Load(); asked < 3600/5 || asked > 3600/2 || strings.Count(log.String(), "waiting") != 1 {
+			t.Errorf("asked %d times in an hour: %s", asked, log.String())
+		}
+		server.exists.Store(true)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if server.registers != 1 {
+			t.Errorf("registered %d times once the lambda existed", server.registers)
+		}
+		server.exists.Store(false)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestConfigSaysWhatIsAllowed(t *testing.T) {

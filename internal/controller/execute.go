@@ -53,12 +53,11 @@ func (s *session) takeSlot(a *attempt, now time.Duration) bool {
 // handlerContext returns a context with the values of Run's context but not its end: draining has its own
 // rules.
 func (s *session) handlerContext(a *attempt) (handlerContext, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	h := handlerContext{Context: ctx, session: s}
+	var deadline time.Time
 	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // handlers would misread a virtual deadline
-		h.deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
+		deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
 	}
-	return h, cancel
+	return newHandlerContext(s, deadline)
 }
 
 // serverNow returns the time by the server's clock, as this process knows it.

@@ -31,6 +31,8 @@ const (
 var (
 	serverRetry = backoff.Policy{Min: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 	outageRetry = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
+	// lambdaRetry is for a worker whose lambda does not exist yet: each try costs the server a read.
+	lambdaRetry = backoff.Policy{Min: 250 * time.Millisecond, Max: 5 * time.Second}
 )
 
 // session is one lease of this process, from Register to Leave or loss.
@@ -76,15 +78,16 @@ type session struct {
 }
 
 // registrationRefusals are those that no repetition changes.
-var registrationRefusals = []error{api.ErrInvalid, api.ErrUnknownLambda, api.ErrUnsupported, api.ErrUnauthenticated, api.ErrPermissionDenied}
+var registrationRefusals = []error{api.ErrInvalid, api.ErrUnsupported, api.ErrUnauthenticated, api.ErrPermissionDenied}
 
 // register opens a lease, and gives up the one of the lost session, which may be nil. It tries until a server
-// answers; it returns nil and no error when ctx ends.
+// answers and the lambdas exist; it returns nil and no error when ctx ends.
 func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
 	request := &kinesinv1.RegisterRequest{
 		Name: c.cfg.Name, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
 	}
-	for failures := 1; ctx.Err() == nil; failures++ {
+	var tries registerTries
+	for ctx.Err() == nil {
 		sent := clock.Read(c.cfg.Clock)
 		response, err := c.cfg.Backend.Register(ctx, request)
 		if err == nil {
@@ -94,12 +97,30 @@ func (c *Controller) register(ctx context.Context, lost *session) (*session, err
 		if slices.ContainsFunc(registrationRefusals, func(final error) bool { return errors.Is(err, final) }) {
 			return nil, fmt.Errorf("register worker: %w", err)
 		}
-		if failures%logEveryNth == 1 && ctx.Err() == nil {
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "register failed; trying again", slog.Int("failures", failures), slog.Any("error", err))
-		}
-		_ = serverRetry.Sleep(ctx, c.cfg.Clock, failures) // the loop looks at ctx
+		c.pauseBeforeTry(ctx, &tries, err)
 	}
 	return nil, nil //nolint:nilnil // asked to stop before there was anything
+}
+
+// registerTries counts the tries of a registration by how they ended.
+type registerTries struct{ failures, lambdaUnknown int }
+
+// pauseBeforeTry logs why a try to register failed, but not each time, and waits before the next one.
+func (c *Controller) pauseBeforeTry(ctx context.Context, tries *registerTries, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, api.ErrUnknownLambda) {
+		if tries.lambdaUnknown++; tries.lambdaUnknown == 1 {
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a lambda of this worker does not exist yet; waiting until it is created", slog.Any("error", err))
+		}
+		_ = lambdaRetry.Sleep(ctx, c.cfg.Clock, tries.lambdaUnknown) // the caller looks at ctx
+		return
+	}
+	if tries.failures++; tries.failures%logEveryNth == 1 {
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "register failed; trying again", slog.Int("failures", tries.failures), slog.Any("error", err))
+	}
+	_ = serverRetry.Sleep(ctx, c.cfg.Clock, tries.failures) // the caller looks at ctx
 }
 
 func wireGroups(groups []Group) []*kinesinv1.SlotGroup {

@@ -1,6 +1,7 @@
-// Package dial creates the HTTP clients with which a program calls a server of Kinesin: with the server's
-// token, with the trusted certificates, and with errors that say what to change if a retry cannot help. It
-// makes no call itself.
+// Package dial creates the HTTP clients with which a program calls a server of Kinesin, or one of several:
+// with the server's token, with the trusted certificates, and with errors that say what to change if a retry
+// cannot help. It chooses the server that gets a call. It makes no call itself, and repeats none that a
+// server may have got.
 package dial
 
 import (
@@ -9,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -26,7 +26,7 @@ const caFileBytesMax = 1 << 20
 
 // Config configures the clients. Server and Clock are required.
 type Config struct {
-	Server string // base URL
+	Server string // the addresses of the servers; see Servers
 	// TokenFile holds the token of each call: the first in the file, which is reloaded when it changes.
 	TokenFile string
 	// CAFile holds the trusted certificate authorities, in PEM, instead of those of this machine.
@@ -43,6 +43,9 @@ type Config struct {
 
 // Clients are separate clients for calls that must not wait for each other.
 type Clients struct {
+	Base    string // the URL to make requests with; they go to the server in use
+	Servers int    // how many addresses there are
+
 	Calls   *http.Client // short calls, over HTTP/1.1 with bounded connections
 	Beats   *http.Client // heartbeats of workers
 	Streams *http.Client // streams and other long calls, many per connection
@@ -50,11 +53,11 @@ type Clients struct {
 
 // New returns clients without a connection. Its errors are ErrConfig.
 func New(c Config) (Clients, error) {
-	base, err := url.Parse(c.Server)
+	several, err := newServers(c.Server)
 	if err != nil {
-		return Clients{}, fmt.Errorf("%w %q: %w", ErrConfig, c.Server, err)
+		return Clients{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	d := transport{base: base}
+	d := transport{servers: several}
 	if c.TokenFile != "" {
 		if d.token, err = token.OpenFirst(c.TokenFile, c.Clock, c.TokenChanged); err != nil {
 			return Clients{}, fmt.Errorf("%w: token: %w", ErrConfig, err)
@@ -66,19 +69,19 @@ func New(c Config) (Clients, error) {
 		}
 		own := *c.HTTP
 		own.Transport = d.before(own.Transport)
-		return Clients{&own, &own, &own}, nil
+		return d.clients(&own, &own, &own), nil
 	}
 	trust, err := clientTLS(&c)
 	if err != nil {
 		return Clients{}, err
 	}
+	connections := newDialer(several)
 	client := func(t *http.Transport) *http.Client {
 		t.TLSClientConfig = trust.Clone()
+		t.DialContext = connections.DialContext
 		return &http.Client{Transport: d.before(t)}
 	}
-	return Clients{
-		Calls: client(api.NewCallTransport()), Beats: client(api.NewCallTransport()), Streams: client(api.NewStreamTransport()),
-	}, nil
+	return d.clients(client(api.NewCallTransport()), client(api.NewCallTransport()), client(api.NewStreamTransport())), nil
 }
 
 // CloseIdle closes idle connections.
@@ -128,32 +131,37 @@ func readTrust(path string) (*tls.Config, error) {
 
 // transport is the http.RoundTripper of the clients.
 type transport struct {
-	base  *url.URL
-	token *livefile.Files[string] // nil: none
-	next  http.RoundTripper
+	servers *servers
+	token   *livefile.Files[string] // nil: none
+	next    http.RoundTripper
 }
 
-func (d transport) before(next http.RoundTripper) transport {
+func (d transport) clients(calls, beats, streams *http.Client) Clients {
+	return Clients{Base: d.servers.base().String(), Servers: len(d.servers.urls), Calls: calls, Beats: beats, Streams: streams}
+}
+
+// before returns the transport of a client: failover chooses a server, and what follows is about that one.
+func (d transport) before(next http.RoundTripper) http.RoundTripper {
 	d.next = next
 	if next == nil {
 		d.next = http.DefaultTransport
 	}
-	return d
+	return failover{servers: d.servers, next: d}
 }
 
 // RoundTrip adds the token, except to a redirect to another server, and explains errors.
 func (d transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if d.token != nil && r.URL.Host == d.base.Host && r.URL.Scheme == d.base.Scheme {
+	if d.token != nil && d.servers.has(r) {
 		r = r.WithContext(r.Context()) // a copy: the caller's request must not change
 		r.Header = r.Header.Clone()
 		token.Put(r.Header, d.token.Get())
 	}
 	response, err := d.next.RoundTrip(r)
 	if err != nil {
-		return response, d.explain(err)
+		return response, explain(r, err)
 	}
 	if saysTLS(response) {
-		return nil, errors.Join(d.invalid("it speaks TLS: want https:// instead of http://"), response.Body.Close())
+		return nil, errors.Join(invalid(r, "it speaks TLS: want https:// instead of http://"), response.Body.Close())
 	}
 	return response, nil
 }
@@ -166,13 +174,13 @@ func (d transport) CloseIdleConnections() {
 }
 
 // explain returns an *api.Error for an error that no retry can fix.
-func (d transport) explain(err error) error {
+func explain(r *http.Request, err error) error {
 	if refused, found := errors.AsType[*tls.CertificateVerificationError](err); found {
-		return d.invalid("its certificate is not trusted (%v); name a file with the certificate that signed it "+
+		return invalid(r, "its certificate is not trusted (%v); name a file with the certificate that signed it "+
 			"(kinesin: --tls-ca-file or KINESIN_TLS_CA_FILE, Go: sdk.WithCAFile), and use the host name that it was issued for", refused.Err)
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) || strings.Contains(err.Error(), "first record does not look like a TLS handshake") {
-		return d.invalid("it speaks no TLS: want http:// instead of https://")
+		return invalid(r, "it speaks no TLS: want http:// instead of https://")
 	}
 	return err
 }

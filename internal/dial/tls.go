@@ -30,7 +30,8 @@ func saysTLS(r *http.Response) bool {
 	return false
 }
 
-func (d transport) invalid(format string, args ...any) error {
-	where := d.base.Scheme + "://" + d.base.Host
+// invalid returns the error for a server that is named wrongly.
+func invalid(r *http.Request, format string, args ...any) error {
+	where := r.URL.Scheme + "://" + r.URL.Host
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, "invalid server %s: %s", where, fmt.Sprintf(format, args...))
 }

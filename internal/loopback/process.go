@@ -35,7 +35,7 @@ func Spawn(path string, args, env []string, log *Log) (*Process, error) {
 // Start starts a program.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = ownGroup()
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {
@@ -93,7 +93,7 @@ func (p *Process) Alive() bool {
 // Signal sends a signal to the process and its children, if it is still there.
 func (p *Process) Signal(s syscall.Signal) {
 	if p.Alive() {
-		_ = syscall.Kill(-p.PID(), s)
+		signalGroup(p.PID(), s)
 	}
 }
 

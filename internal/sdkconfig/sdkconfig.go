@@ -44,6 +44,13 @@ func WithControllers(change func(ctx context.Context, c *controller.Config)) fun
 	return func(c *Client) { c.Controllers = change }
 }
 
+// OutcomeError is an error by which a handler says exactly how its attempt ended, a snooze with a text
+// included. It is for the packages of this module: users have nil, sdk.Fatal, sdk.Snooze and other errors.
+type OutcomeError struct{ Outcome controller.Outcome }
+
+// Error returns the error of the outcome.
+func (e *OutcomeError) Error() string { return e.Outcome.Kind.String() + ": " + e.Outcome.Error }
+
 // WithDefaults returns a copy in which every unset field has its default.
 func (c Client) WithDefaults(callTimeout time.Duration, triesMax int) Client {
 	c.Log = cmp.Or(c.Log, slog.Default())

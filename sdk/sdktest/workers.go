@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -107,6 +109,7 @@ func (k *Kinesin) follow(ctx context.Context, c *controller.Config) {
 	context.AfterFunc(ctx, func() { k.tracker.endWorker(w) })
 	c.Linger, c.Grace = -1, -1
 	c.Exit = nil // it would end the test program
+	c.Backend = impatient{c.Backend}
 	s, _ := ctx.Value(startedKey{}).(*started)
 	held := c.Hooks.LeaseHeld
 	c.Hooks.LeaseHeld = func(id string, left time.Duration) {
@@ -122,6 +125,18 @@ func (k *Kinesin) follow(ctx context.Context, c *controller.Config) {
 		defer k.tracker.finish(a)
 		return execute(handlerContext{ctx, a}, work)
 	}
+}
+
+// impatient ends a worker whose lambda does not exist: in a test nobody is going to create it.
+type impatient struct{ controller.Backend }
+
+// Register implements controller.Backend.
+func (b impatient) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
+	response, err := b.Backend.Register(ctx, r)
+	if errors.Is(err, sdk.ErrUnknownLambda) {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_INVALID, "%v", err)
+	}
+	return response, err
 }
 
 // Run starts a worker, which runs until stop is called or the test ends, and returns when the worker takes

@@ -126,6 +126,27 @@ func TestCommandOutcomes(t *testing.T) {
 	}
 }
 
+// The guard of a killed worker removes the outcome files of its commands.
+func TestAKilledWorkerLeavesNoFiles(t *testing.T) {
+	s := start(t)
+	s.Run("lambda", "create", "long").Must(t)
+	temporary := t.TempDir()
+	w := harness.Start(t, harness.Command{
+		Args: []string{"worker", "--server", s.URL, "--lambda", "long", "--", "sh", "-c", `echo "{" > "$KINESIN_OUTCOME_FILE"; echo began; sleep 120`},
+		Env:  []string{"TMPDIR=" + temporary},
+	})
+	s.Run("schedule", "long").Must(t)
+	eventually(t, "the command to begin", func() bool { return strings.Contains(w.Stdout(), "began") })
+	if left, err := filepath.Glob(temporary + "/*/*"); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v; want one file", left, err)
+	}
+	w.Kill()
+	eventually(t, "the files to be removed", func() bool {
+		left, err := os.ReadDir(temporary)
+		return err == nil && len(left) == 0
+	})
+}
+
 // A cancel of a running task kills its whole process group.
 func TestCancelOfARunningTask(t *testing.T) {
 	s := start(t)
@@ -163,7 +184,7 @@ func TestTimeoutOfACommand(t *testing.T) {
 // Without anything after it, the binary says what it can do; with --help every command does.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "bench"} {
+	for _, command := range []string{"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "bench", "completion", "completion bash"} {
 		if r := harness.Run(t, append(strings.Fields(command), "--help")...); r.Code != 0 || !strings.Contains(r.Stdout, "Usage") || r.Stderr != "" {
 			t.Errorf("kinesin %s --help: %+v", command, r)
 		}

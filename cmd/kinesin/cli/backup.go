@@ -53,7 +53,7 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer clients.CloseIdle()
-	client := kinesinv1connect.NewBackupServiceClient(clients.Streams, a.server, api.ClientOptions()...)
+	client := kinesinv1connect.NewBackupServiceClient(clients.Streams, clients.Base, api.ClientOptions()...)
 	w, err := backup.Create(path)
 	if err != nil {
 		return fmt.Errorf("backup to %s: %w", path, err)

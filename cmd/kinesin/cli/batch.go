@@ -38,9 +38,11 @@ func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, 
 		return fmt.Errorf("read the batch: %w", err)
 	}
 	defer r.Close()
-	b := &batch{json: a.json(), lambda: strings.Join(args, "")}
+	b := &batch{json: a.json(), lambda: strings.Join(args, ""), progress: a.newProgress()}
 	return a.withClient(func(k *sdk.Client) error {
-		if err := b.run(ctx, k, r, a.Stdout); err != nil {
+		err := b.run(ctx, k, r, a.Stdout)
+		b.progress.clear()
+		if err != nil {
 			return err
 		}
 		switch {
@@ -55,8 +57,9 @@ func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, 
 
 // batch is one run of schedule --batch.
 type batch struct {
-	json   bool
-	lambda string // for lines that name none
+	json     bool
+	lambda   string // for lines that name none
+	progress *progress
 
 	// Counted by print.
 	tasks, failed int
@@ -243,6 +246,7 @@ func (b *batch) print(ctx context.Context, inOrder <-chan *chunk, w io.Writer) e
 		if _, err := w.Write(c.out.Bytes()); err != nil {
 			return fmt.Errorf("write results: %w", err)
 		}
+		b.progress.show("%d tasks scheduled, %d failed", b.tasks-b.failed, b.failed)
 	}
 	return nil
 }

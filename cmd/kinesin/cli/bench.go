@@ -107,8 +107,8 @@ func (a *app) benchServer(ctx context.Context, b *benchFlags) error {
 			return err
 		}
 		defer metrics.CloseIdle()
-		b.Client, b.ServerCPU = k, bench.ServerCPU(metrics.Calls, a.server)
-		b.ServerHeap = bench.ServerHeap(metrics.Calls, a.server)
+		b.Client, b.ServerCPU = k, bench.ServerCPU(metrics.Calls, metrics.Base)
+		b.ServerHeap = bench.ServerHeap(metrics.Calls, metrics.Base)
 		b.Lambda = "bench-" + strings.ToLower(rand.Text()[:10])
 		b.Progress = func(text string) { a.note("%s", text) }
 		report, err := bench.Run(ctx, b.Config)

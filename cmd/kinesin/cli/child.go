@@ -73,6 +73,11 @@ func (c *child) start() error {
 // stop drains the server and removes its data.
 func (c *child) stop() error {
 	err := c.cmd.Process.Signal(syscall.SIGTERM)
+	if errors.Is(err, errors.ErrUnsupported) { // Windows has no such signal
+		err = c.cmd.Process.Kill()
+		_ = c.cmd.Wait() // it says that the process was killed
+		return errors.Join(err, c.remove())
+	}
 	kill := time.AfterFunc(childStopMax, func() { _ = c.cmd.Process.Kill() })
 	defer kill.Stop()
 	if err != nil {

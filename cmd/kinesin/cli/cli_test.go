@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +27,7 @@ import (
 
 // TestMain lets the test binary be its own guard process: that is how a worker starts one.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == "worker-guard" {
+	if len(os.Args) == 3 && os.Args[1] == "worker-guard" {
 		os.Exit(cli.Run(context.Background(), cli.Process{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}))
 	}
 	os.Exit(m.Run())
@@ -193,6 +194,8 @@ func TestBadUsage(t *testing.T) {
 		{"get x -o yaml", "want text or json"},
 		{"get x --server ftp://x", "want a URL"},
 		{"get x --server nonsense", "want a URL"},
+		{"get x --server a:1,", "want a URL"},
+		{"get x --server a:1,http://a:1", "named twice"},
 		{"schedule", "lambda is missing"},
 		{"schedule x y", ""},
 		{"schedule x --in 1s --at 2027-01-01T00:00:00Z", "--in and --at exclude each other"},
@@ -277,10 +280,53 @@ func TestHelpGoesToStdout(t *testing.T) {
 	}
 }
 
+// What the shell asks when somebody presses Tab.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "greet")
+	s.must("lambda", "create", "mail-out")
+	for line, want := range map[string]string{
+		"schedule |":                             "greet mail-out",
+		"schedule |m":                            "mail-out",
+		"schedule greet |":                       "",
+		"lambda get |g":                          "greet",
+		"lambda update |":                        "greet mail-out",
+		"lambda delete |x":                       "",
+		"list --lambda |":                        "greet mail-out",
+		"worker --lambda |gr":                    "greet",
+		"worker --lambda |greet,":                "greet,mail-out",
+		"schedule --server http://127.0.0.1:1 |": "",
+		"schedule --server nonsense |":           "",
+		"get x -o |":                             "text json",
+		"lambda create x --mode |":               "managed deliver",
+	} {
+		before, begun, _ := strings.Cut(line, "|")
+		o := s.do(append(append([]string{"__complete"}, strings.Fields(before)...), begun)...)
+		got, isLast := strings.CutSuffix(strings.ReplaceAll(o.stdout, "\n", " "), ":4 ") // 4: no names of files
+		if o.code != 0 || !isLast || strings.TrimSpace(got) != want {
+			t.Errorf("%s: exit %d, %q, want %q", line, o.code, o.stdout, want)
+		}
+	}
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if script := s.must("completion", shell); !strings.Contains(script, "__complete") {
+			t.Errorf("%s: %q", shell, script)
+		}
+	}
+	if help := s.must("--help"); !strings.Contains(help, "completion") {
+		t.Error(help)
+	}
+}
+
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	o := run(t.Context(), []string{"KINESIN_SERVER=http://127.0.0.1:1"}, "", "get", "x")
 	o.check(t, "get", 1, "cannot reach a server at http://127.0.0.1:1", "kinesin serve")
+	if strings.Contains(o.stderr, "none of") {
+		t.Errorf("several servers? %s", o.stderr)
+	}
+	o = run(t.Context(), nil, "", "get", "x", "--server", "127.0.0.1:1,127.0.0.1:2")
+	o.check(t, "get", 1, "cannot reach a server at http://127.0.0.1:1,http://127.0.0.1:2", "none of 2 servers can be reached")
 }
 
 // cut is a server that cannot reach what it needs.
@@ -680,9 +726,94 @@ func TestWorkerCommand(t *testing.T) {
 	}
 }
 
-func TestWorkerOfAnUnknownLambda(t *testing.T) {
+func TestWorkerCommandWritesItsOutcome(t *testing.T) {
 	t.Parallel()
-	newSite(t).do("worker", "--lambda", "nope", "--", "true").check(t, "worker", 1, `unknown lambda "nope"`)
+	s := newSite(t)
+	s.must("lambda", "create", "a", "--backoff", "1ms..2ms", "--max-attempts", "2")
+	// The payload is what the first attempt writes, and its exit status.
+	script := `read code text; test "$KINESIN_ATTEMPT" = 1 || exit 0; printf %s "$text" > "$KINESIN_OUTCOME_FILE"; exit $code`
+	ctx, stop := context.WithCancel(t.Context())
+	var o outcome
+	var working sync.WaitGroup
+	working.Go(func() {
+		o = run(ctx, []string{"PATH=" + os.Getenv("PATH")}, "", "worker", "--server", s.url, "--lambda", "a", "--concurrency", "4", "--grace", "0s", "--", "sh", "-c", script)
+	})
+	for payload, want := range map[string][]string{
+		`0 {"outcome":"success","result":{"n":42}}`: {"success", "success"},
+		`1 {"outcome":"snooze","delay":"1ms"}`:      {"success", "snoozed", "success"},
+		`0 {"outcome":"release"}`:                   {"success", "released", "success"},
+		`1 {"outcome":"fatal","error":"no user"}`:   {"fatal_failure", "fatal_failure"},
+		`0 {"outcome":"later"}`:                     {"success", "retriable_failure", "success"},
+	} {
+		id := s.must("schedule", "a", "--payload", payload)
+		s.do("wait", id, "--timeout", "20s")
+		got := s.object("get", id)
+		attempts, _ := got["attempts"].([]any)
+		outcomes := []string{fmt.Sprint(got["state"])}
+		for _, a := range attempts {
+			facts, _ := a.(map[string]any)
+			outcomes = append(outcomes, fmt.Sprint(facts["outcome"]))
+		}
+		if !slices.Equal(outcomes, want) {
+			t.Errorf("%s: %v", payload, got)
+		}
+		if text := fmt.Sprint(attempts[0]); strings.Contains(payload, "later") && !strings.Contains(text, `outcome file: outcome "later": want snooze, release, fatal or success`) {
+			t.Error(text)
+		}
+	}
+	stop()
+	working.Wait()
+	if o.code != 0 {
+		t.Errorf("worker: exit %d: %s", o.code, o.stderr)
+	}
+}
+
+// sharedBuffer is read while a command writes to it.
+type sharedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func TestWorkerWaitsForItsLambda(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, comes := range []bool{true, false} { // else the worker is told to end while it waits
+		ctx, stop := context.WithCancel(t.Context())
+		var log sharedBuffer
+		ended := make(chan int, 1)
+		go func() {
+			ended <- cli.Run(ctx, cli.Process{
+				Args: []string{"worker", "--server", s.url, "--lambda", "later", "--", "true"}, Env: []string{"PATH=" + os.Getenv("PATH")},
+				Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log,
+			})
+		}()
+		eventually(t, "the worker to say that it waits", func() bool {
+			return strings.Contains(log.String(), "waiting until it is created") && strings.Contains(log.String(), `unknown lambda \"later\"`)
+		})
+		if comes {
+			s.must("lambda", "create", "later")
+			s.must("wait", s.must("schedule", "later"), "--timeout", "20s")
+		}
+		stop()
+		if code := <-ended; code != 0 || strings.Count(log.String(), "waiting") != 1 {
+			t.Errorf("exit %d: %s", code, log.String())
+		}
+		if comes {
+			s.must("lambda", "delete", "later", "--drop")
+		}
+	}
 }
 
 func TestServeSaysWhereEverythingIs(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ const (
 )
 
 func (a *app) serverFlag(flags *pflag.FlagSet) {
-	flags.StringVar(&a.server, "server", serverDefault, "base `URL` of the server")
+	flags.StringVar(&a.server, "server", serverDefault, "base `URL` of the server, or HOST:PORT; several with commas between them are servers over one store: when one fails the next is used")
 	flags.StringVar(&a.tokenFile, "token-file", "", "`FILE` whose first line is the token for the server")
 	flags.StringVar(&a.caFile, "tls-ca-file", "", "PEM `FILE` with the certificates to trust for an https server, instead of this machine's")
 	flags.StringVar(&a.certFile, "tls-client-cert-file", "", "PEM `FILE` with the certificate that shows an https server who calls")
@@ -56,12 +55,13 @@ func (a *app) callingWith(c *cobra.Command, act call, opts ...sdk.ClientOption) 
 	return c
 }
 
-// client makes a client of the server that --server names, which may be HOST:PORT. It connects at the first
-// call.
+// client makes a client of the servers that --server names. It connects at the first call.
 func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
-	if _, _, err := net.SplitHostPort(a.server); err == nil && !strings.Contains(a.server, "://") {
-		a.server = "http://" + a.server
+	servers, err := dial.Servers(a.server)
+	if err != nil {
+		return nil, usagef("invalid %v", err)
 	}
+	a.server = strings.Join(servers, ",")
 	codec, err := readPayloadKeys(a.payloadKeys)
 	if err != nil {
 		return nil, usagef("payload keys: %v", err)

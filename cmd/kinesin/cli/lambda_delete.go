@@ -25,7 +25,7 @@ Then its live tasks are dropped, about a thousand a second. When that is interru
 lambda accepts tasks again. Tasks that leave the inbound queue later are dropped too, and not counted.
 
 A lambda that Terraform registered is deleted with its module call, and not by this command (exit 1) unless the call is gone.`,
-		Args: one("NAME"),
+		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
 	}
 	c.Flags().BoolVar(&drop, "drop", false, "drop its live tasks")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {

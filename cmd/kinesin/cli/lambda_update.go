@@ -29,7 +29,7 @@ Shards can only grow. New ones are used six minutes later, by new tasks without 
 are fixed at creation.`,
 		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m
   kinesin lambda update greet --shards 8`,
-		Args: one("NAME"),
+		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
 	}
 	f := c.Flags()
 	lambdaFlags(f, &l)

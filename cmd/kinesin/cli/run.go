@@ -77,7 +77,7 @@ func (a *app) root() *cobra.Command {
 	)
 	root.PersistentFlags().String("config", "", "YAML `FILE` with settings (KINESIN_CONFIG)")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applySettings(cmd) }
-	root.CompletionOptions.HiddenDefaultCmd = true
+	a.completions(root)
 	return root
 }
 
@@ -87,6 +87,7 @@ const rootLong = `Kinesin runs your code later: durably, within milliseconds of 
   kinesin lambda create greet                create a lambda, a named kind of work
   kinesin worker --lambda greet -- CMD ARG…  run CMD for each task, in any language
   kinesin schedule greet --in 90s            schedule a task and print its id
+  source <(kinesin completion bash)          complete commands, flags and names of lambdas with Tab; also zsh, fish, powershell
 
 Settings are read from flags, then from the environment (KINESIN_LOG_LEVEL for --log-level), then from
 the YAML file that --config or KINESIN_CONFIG names (log-level: debug).

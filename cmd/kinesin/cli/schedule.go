@@ -62,7 +62,7 @@ JSON text). LAMBDA is the default for lines without "lambda". It prints a result
   kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
   echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeOneLambda,
 	}
 	s.add(c.Flags())
 	c.RunE = does(func(ctx context.Context, args []string) error {

@@ -16,10 +16,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// progressEvery is how often a job that somebody waits for is looked at; progressNoteEvery is how often its
+// jobLookEvery is how often a job that somebody waits for is looked at; progressNoteEvery is how often its
 // progress is told.
 const (
-	progressEvery     = 250 * time.Millisecond
+	jobLookEvery     = 250 * time.Millisecond
 	progressNoteEvery = 2 * time.Second
 )
 
@@ -170,8 +170,8 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 // follow waits for the end of a job and tells its progress.
 func (a *app) follow(ctx context.Context, k *sdk.Client, j sdk.Job) (sdk.Job, error) {
 	told := time.Duration(0)
-	for waited := progressEvery; !j.State.IsEnd(); waited += progressEvery {
-		if err := clock.Sleep(ctx, clock.Real(), progressEvery); err != nil {
+	for waited := jobLookEvery; !j.State.IsEnd(); waited += jobLookEvery {
+		if err := clock.Sleep(ctx, clock.Real(), jobLookEvery); err != nil {
 			return j, err
 		}
 		now, err := k.GetJob(ctx, j.ID)

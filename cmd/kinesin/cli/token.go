@@ -37,7 +37,7 @@ func (a *app) callingAccess(c *cobra.Command, act func(ctx context.Context, acce
 			return err
 		}
 		defer clients.CloseIdle()
-		err = act(ctx, kinesinv1connect.NewAccessServiceClient(clients.Calls, a.server, api.ClientOptions()...), args)
+		err = act(ctx, kinesinv1connect.NewAccessServiceClient(clients.Calls, clients.Base, api.ClientOptions()...), args)
 		if _, called := errors.AsType[*connect.Error](err); called {
 			return api.FromWire(err)
 		}

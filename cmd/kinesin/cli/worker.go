@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
+	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -73,6 +76,7 @@ CMD gets the payload on stdin and these variables:
   KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
   KINESIN_TAGS       the task's tags as a JSON object, if it has any
   KINESIN_WORKER     the id of this worker's lease
+  KINESIN_OUTCOME_FILE  a file that CMD may write, see below
   KINESIN_SERVER     the server, so that CMD can schedule tasks; also KINESIN_TLS_CA_FILE if this worker has it
 
 CMD inherits the other variables of the worker, but none that begins with KINESIN_, so neither the worker's token nor the name of its
@@ -80,6 +84,12 @@ file. With --env A,B it inherits those alone (also of KINESIN_, if named); one t
 
 Exit code 0 is success, 65 (EX_DATAERR) a failure that no retry can mend. After any other exit code or a signal the task is tried
 again with backoff. The last part of stderr is kept as the error. Stdout and stderr are passed on.
+
+CMD may say more by writing one of these into the file that KINESIN_OUTCOME_FILE names, before it exits:
+  {"outcome":"snooze","delay":"90s"}       run the task again later; this is no failure
+  {"outcome":"release"}                    give the task back to its queue; this is no failure
+  {"outcome":"fatal","error":"no such user"}  no retry can mend it
+  {"outcome":"success","result":{"n":42}}  with exit code 0
 
 When CMD exits, the rest of its process group is killed. On a timeout or a cancel the group gets SIGTERM, and SIGKILL 2 s later; when
 the lease is lost, SIGKILL at once. A guard process makes sure that no command outlives this worker, or its lease if it is stopped.
@@ -132,13 +142,18 @@ func (w *workerFlags) check(command []string, dash int) error {
 func (w *workerFlags) termToKill() time.Duration { return min(executor.TermToKillMax, w.grace/4) }
 
 // work runs commands until a signal or the end of ctx, then drains the worker.
-func (a *app) work(ctx context.Context, flags *workerFlags, command []string) error {
+func (a *app) work(ctx context.Context, flags *workerFlags, command []string) (err error) {
 	k, err := a.client(sdk.WithLogger(flags.log.logger(a.Stderr)))
 	if err != nil {
 		return err
 	}
 	defer k.Close()
-	guard, err := a.startGuard()
+	outcomes, err := newOutcomeFiles()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, outcomes.Close()) }()
+	guard, err := a.startGuard(outcomes.dir)
 	if err != nil {
 		return err
 	}
@@ -149,7 +164,7 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) er
 	if err != nil {
 		return errors.Join(usagef("%v", err), guard.Close())
 	}
-	err = runCommands(ctx, k, flags, e, guard)
+	err = runCommands(ctx, k, flags, &commands{Executor: e, outcomes: outcomes}, guard)
 	return errors.Join(a.explain(err), guard.Close())
 }
 
@@ -163,17 +178,20 @@ func (a *app) reachable() []string {
 	return ours
 }
 
-func (a *app) startGuard() (*executor.Guard, error) {
+// startGuard starts the guard, which removes the outcome files if this process cannot.
+func (a *app) startGuard(outcomesDir string) (*executor.Guard, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to start the guard: %w", err)
 	}
-	return executor.StartGuard(a.stderr, program, guardName)
+	return executor.StartGuard(a.stderr, program, guardName, outcomesDir)
 }
 
 // commands runs the tasks of one worker.
 type commands struct {
 	*executor.Executor
+
+	outcomes *outcomeFiles
 
 	fail   context.CancelCauseFunc // ends the worker
 	worker atomic.Pointer[string]  // the id of the newest lease
@@ -192,12 +210,12 @@ func (c *commands) unguarded(err error) {
 	}
 }
 
-func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, e *executor.Executor, guard *executor.Guard) error {
+func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, c *commands, guard *executor.Guard) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	ctx, stop := drainOnSignal(ctx, e.KillAll)
+	c.fail = fail
+	ctx, stop := drainOnSignal(ctx, c.KillAll)
 	defer stop()
-	c := &commands{Executor: e, fail: fail}
 	held := func(worker string, left time.Duration) {
 		c.worker.Store(&worker)
 		c.unguarded(guard.HoldsFor(left))
@@ -255,12 +273,32 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	if worker := c.worker.Load(); worker != nil {
 		facts.Worker = *worker
 	}
+	facts.OutcomeFile = c.outcomes.next()
 	err := c.Run(ctx, facts)
 	c.unguarded(err)
+	said, wrong := takeOutcome(facts.OutcomeFile)
 	if err != nil && c.Killed() {
 		return sdk.Snooze(0) // the command did not fail
 	}
-	if e, exited := errors.AsType[*executor.ExitError](err); exited && e.Code == exitFatal {
+	if said != nil && said.Kind == task.OutcomeSuccess && len(said.Result) > 0 {
+		t.SetResult(json.RawMessage(said.Result)) // counts if the handler returns nil
+	}
+	return concluded(err, said, wrong)
+}
+
+// concluded returns the handler's error for how a command ended, for what it wrote into its outcome file, nil
+// for nothing, and for what is wrong with that file.
+func concluded(err error, said *controller.Outcome, wrong error) error {
+	exit, exited := errors.AsType[*executor.ExitError](err)
+	exited = err == nil || exited && exit.Signal == 0
+	switch {
+	case exited && wrong != nil && err != nil:
+		return fmt.Errorf("%w (%w)", wrong, err)
+	case exited && wrong != nil:
+		return wrong
+	case exited && said != nil && said.Kind != task.OutcomeSuccess:
+		return &sdkconfig.OutcomeError{Outcome: *said}
+	case err != nil && exited && exit.Code == exitFatal:
 		return sdk.Fatal(err)
 	}
 	return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +14,12 @@ const guardName = "worker-guard"
 // guardCommand runs the guard process that worker starts.
 func (a *app) guardCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:    guardName,
+		Use:    guardName + " OUTCOMES",
 		Short:  "Kill the commands of a dead or stopped worker (started by worker)",
 		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE:   does(func(context.Context, []string) error { return executor.RunGuard(a.Stdin) }),
+		Args:   one("OUTCOMES"),
+		RunE: does(func(_ context.Context, args []string) error {
+			return errors.Join(executor.RunGuard(a.Stdin), removeOutcomes(args[0]))
+		}),
 	}
 }

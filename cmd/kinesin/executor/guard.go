@@ -36,9 +36,6 @@ const (
 	guardExitMax = 2 * time.Second
 )
 
-// ErrGuard says that the guard is gone, so that commands would not die with this process.
-var ErrGuard = errors.New("the guard process of the worker is gone")
-
 // Guard is the worker's end of the pipe to its guard process. It is safe for concurrent use. A nil Guard
 // guards nothing.
 type Guard struct {
