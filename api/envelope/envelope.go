@@ -65,15 +65,31 @@ func Seal(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, tries uint32) 
 // returns ErrSeal, task.ErrKeyGone or task.ErrSenderRevoked. For a sealed one it returns ErrUndecodable or
 // ErrVersion, and ErrSender if any of its tasks is not one that its sender may send.
 func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
+	e, _, err := OpenFrom(s, body)
+	return e, err
+}
+
+// OpenFrom is Open, and also returns the name of the sender whose key sealed the body, for a sealed one that
+// cannot be read too; empty if that was a server or has the key of all lambdas.
+func OpenFrom(s *task.InboundSealer, body string) (e *kinesinv1.Envelope, from string, err error) {
 	raw, sender, err := s.OpenMessage(body)
 	switch {
 	case errors.Is(err, task.ErrKeyGone):
-		return nil, fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints now", err)
+		return nil, "", fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints now", err)
 	case errors.Is(err, task.ErrSenderRevoked):
-		return nil, err
+		return nil, "", err
 	case err != nil:
-		return nil, fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints", err)
+		return nil, "", fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints", err)
 	}
+	if sender != nil {
+		from = sender.Name
+	}
+	e, err = read(s, sender, raw)
+	return e, from, err
+}
+
+// read reads what was behind a seal that holds.
+func read(s *task.InboundSealer, sender *task.InboundSender, raw []byte) (*kinesinv1.Envelope, error) {
 	e := &kinesinv1.Envelope{}
 	if err := e.UnmarshalVT(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)

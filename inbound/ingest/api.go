@@ -114,7 +114,7 @@ func (in *Ingest) retryRejected(ctx context.Context, name string) (id string, p 
 		case r.outcome == stored:
 		case r.outcome == rejected && row.Whole:
 			// The other tasks of that message are stored; this one is kept by itself.
-			if err := in.Rejected.put(lasting, rejectedTask(arrivals[i].BufferedTask, r)); err != nil {
+			if err := in.Rejected.put(lasting, in.rejectedOf(arrivals[i].BufferedTask, r)); err != nil {
 				return "", refusal.Problem(err)
 			}
 		default:

@@ -26,6 +26,11 @@ const (
 	// RejectedNamesMax is how many one call retries or deletes at most.
 	RejectedNamesMax = api.RejectedMax
 
+	// A named sender takes at most one part in so many of the room for rejected tasks, and all named senders
+	// together at most one in so many: senders are not trusted to leave room for others.
+	senderParts  = 10
+	sendersParts = 2
+
 	countEvery = time.Minute
 	// staleRowsMax bounds how many tasks SetAside keeps in one write, with their payloads.
 	staleRowsMax = 16
@@ -59,8 +64,9 @@ type Rejected struct {
 
 	mu      sync.Mutex // guards the rest
 	counted task.Instant
-	count   int
-	bytes   int64
+	taken   room            // by all
+	senders room            // by all named senders
+	sender  map[string]room // by each; bounded by what is kept
 }
 
 // NewRejected returns a Rejected.
@@ -130,7 +136,7 @@ func (r *Rejected) putAll(ctx context.Context, rows []*rejectedRow) (n int, err 
 	var bodies, heads []store.Op
 	var full error
 	for _, row := range rows {
-		if full = r.reserve(ctx, len(row.body)); full != nil {
+		if full = r.reserve(ctx, row.Sender, len(row.body)); full != nil {
 			break
 		}
 		row.At, row.Bytes = r.Clock.Now(), len(row.body)
@@ -168,8 +174,8 @@ func (r *Rejected) applyAll(ctx context.Context, ops []store.Op) error {
 	return nil
 }
 
-// reserve makes room for one more, or fails with errFull.
-func (r *Rejected) reserve(ctx context.Context, size int) error {
+// reserve makes room for one more row, of a named sender or of none, or fails with errFull.
+func (r *Rejected) reserve(ctx context.Context, sender string, size int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := clock.Steady(r.Clock); r.counted.IsZero() || now >= r.counted.Add(countEvery) {
@@ -177,16 +183,15 @@ func (r *Rejected) reserve(ctx context.Context, size int) error {
 		if err != nil {
 			return err
 		}
-		r.counted, r.count, r.bytes = now, len(rows), 0
+		r.counted, r.taken, r.senders, r.sender = now, room{}, room{}, map[string]room{}
 		for i := range rows {
-			r.bytes += int64(rows[i].Bytes)
+			r.count(rows[i].Sender, room{1, int64(rows[i].Bytes)})
 		}
 	}
-	if r.count >= r.Max || r.bytes+int64(size) > r.BytesMax {
+	if !r.fits(sender, room{1, int64(size)}) {
 		return errFull
 	}
-	r.count++
-	r.bytes += int64(size)
+	r.count(sender, room{1, int64(size)})
 	return nil
 }
 
@@ -244,7 +249,7 @@ func (r *Rejected) delete(ctx context.Context, row *rejectedRow) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count, r.bytes = max(0, r.count-1), max(0, r.bytes-int64(row.Bytes))
+	r.count(row.Sender, room{-1, -int64(row.Bytes)})
 	return nil
 }
 
