@@ -284,7 +284,7 @@ func TestEveryFieldIsInTheBuffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := envelope.Open(b.seal, got[0].Body)
+		e, err := envelope.Open(b.ctx, b.seal, got[0].Body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -104,7 +104,7 @@ func TestASenderSendsToItsLambdas(t *testing.T) {
 func TestASenderCannotTakeTheIDOfAnothersTask(t *testing.T) {
 	runSending(t, func(s *sending) {
 		theirs, own := s.by(s.everyone, "pay"), s.by(s.shop, "mail")
-		of, err := s.everyone.Open(theirs.Id)
+		of, err := s.everyone.Open(s.ctx, theirs.Id)
 		if err != nil {
 			t.Fatal(err)
 		}

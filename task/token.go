@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -84,7 +85,7 @@ func (s *Sealer) seal(t Token, key *ringKey) string {
 
 // Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with a key of
 // the ring.
-func (s *Sealer) Open(text string) (Token, error) {
+func (s *Sealer) Open(ctx context.Context, text string) (Token, error) {
 	number, n := uint8(FirstKey), tokenBodyBytes
 	raw, ok := decodeToken(tokenPrefix, text)
 	if !ok {
@@ -97,7 +98,7 @@ func (s *Sealer) Open(text string) (Token, error) {
 	if len(raw) != n+tokenMACBytes {
 		return Token{}, ErrBadID
 	}
-	key, err := s.ring.find(number)
+	key, err := s.ring.find(ctx, number)
 	if err != nil || !key.ids.verify("", raw[:n], raw[n:]) {
 		return Token{}, ErrBadID
 	}

@@ -46,11 +46,11 @@ type message struct {
 }
 
 // open opens messages and returns the arrivals in all of them, in order.
-func (in *Ingest) open(messages []buffer.Message) (all []message, arrivals []arrival) {
+func (in *Ingest) open(ctx context.Context, messages []buffer.Message) (all []message, arrivals []arrival) {
 	all = make([]message, len(messages))
 	for i, m := range messages {
 		all[i].Message = m
-		e, sender, err := envelope.OpenFrom(in.InboundSealer, m.Body)
+		e, sender, err := envelope.OpenFrom(ctx, in.InboundSealer, m.Body)
 		if err != nil {
 			all[i].broken, all[i].ignored = err, ignoredBy(err, sender)
 			continue
@@ -87,11 +87,11 @@ func ignoredBy(err error, sender string) string {
 
 // senderOf returns the sender that issued the id of a task; empty: a server, or who has the key of all
 // lambdas. A task of a sender has no other id, also when a server sends it again.
-func (in *Ingest) senderOf(t *kinesinv1.BufferedTask) string {
+func (in *Ingest) senderOf(ctx context.Context, t *kinesinv1.BufferedTask) string {
 	if in.InboundSealer == nil || !task.IsInboundToken(t.Id) {
 		return ""
 	}
-	token, err := in.InboundSealer.Open(t.Id)
+	token, err := in.InboundSealer.Open(ctx, t.Id)
 	if err != nil {
 		return ""
 	}
@@ -99,9 +99,9 @@ func (in *Ingest) senderOf(t *kinesinv1.BufferedTask) string {
 }
 
 // rejectedOf returns the row of a task of a message, with its sender.
-func (in *Ingest) rejectedOf(t *kinesinv1.BufferedTask, r result) *rejectedRow {
+func (in *Ingest) rejectedOf(ctx context.Context, t *kinesinv1.BufferedTask, r result) *rejectedRow {
 	row := rejectedTask(t, r)
-	row.Sender = in.senderOf(t)
+	row.Sender = in.senderOf(ctx, t)
 	return row
 }
 
@@ -149,7 +149,7 @@ func (in *Ingest) settle(ctx context.Context, m *message, arrivals []arrival, re
 			left = false
 		case rejected:
 			var err error
-			left, err = in.reject(ctx, m, in.rejectedOf(arrivals[i].BufferedTask, r), r.err)
+			left, err = in.reject(ctx, m, in.rejectedOf(ctx, arrivals[i].BufferedTask, r), r.err)
 			failure = cmp.Or(failure, err)
 		case unknownLambda:
 			in.leave(m, LeftUnknown, unknownTryAfter)
