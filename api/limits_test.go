@@ -168,8 +168,9 @@ func post(t *testing.T, url string, header map[string]string, body []byte) (answ
 	return fmt.Sprintf("%d %s %v", response.StatusCode, text, response.Header), after.TotalAlloc - before.TotalAlloc
 }
 
-// TestSmallRequestsTakeLittle sends requests of less than 64 KB that become as large as they can when they are
-// decompressed and decoded, to all methods, in all forms. It bounds what each allocates, and its CPU time.
+// TestSmallRequestsTakeLittle sends requests of less than 64 KB that become as large as they can when
+// they are decompressed and decoded, to all methods, in all forms. It bounds what each allocates, and its
+// CPU time.
 func TestSmallRequestsTakeLittle(t *testing.T) {
 	server := unimplemented(t)
 	const wireBytesMax, allocatedMax, cpuMax = 64 << 10, 32 << 20, 200 * time.Millisecond

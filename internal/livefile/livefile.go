@@ -33,8 +33,8 @@ type Config[T any] struct {
 	// Parse returns the value of the contents, in the order of Paths. Its error must not quote them.
 	Parse func(contents [][]byte) (T, error)
 	Clock clock.Clock
-	// Named returns the files that the contents of Paths name and that are part of a value, as Parse read them.
-	// They are read again like Paths, and everything is parsed when one has changed. It may be nil.
+	// Named returns the files that the contents of Paths name and that are part of a value, as Parse read
+	// them. They are read again like Paths, and everything is parsed when one has changed. It may be nil.
 	Named func(value T) []Content
 	// Changed is called with nil after a reload, and with the error of a failed one, once for each error. It
 	// may be nil.

@@ -193,7 +193,8 @@ func TestAnIssuerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	}
 }
 
-// Anybody can send JWTs, each of which names another key: they do not make the server ask the issuer each time.
+// Anybody can send JWTs, each of which names another key: they do not make the server ask the issuer each
+// time.
 func TestJunkDoesNotAskTheIssuerForItsKeys(t *testing.T) {
 	i := newIssuer(t)
 	virtual := clock.NewVirtual(task.InstantOf(noon), 1)

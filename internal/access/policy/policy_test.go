@@ -121,8 +121,8 @@ func TestARefusedFileLeavesThePolicyInForce(t *testing.T) {
 	}
 }
 
-// The files of certificates that a policy names are part of it: a change counts at the next look, and a broken
-// one leaves the policy as it was.
+// The files of certificates that a policy names are part of it: a change counts at the next look, and a
+// broken one leaves the policy as it was.
 func TestCertificatesThatAPolicyNamesAreWatched(t *testing.T) {
 	ours, others := tlstest.New(t), tlstest.New(t)
 	pem := func(from *tlstest.Authority) []byte {
