@@ -2,6 +2,7 @@ package sqs
 
 import (
 	"context"
+
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
