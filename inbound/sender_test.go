@@ -252,7 +252,7 @@ func TestASenderHasAPartOfTheRoomForRejectedTasks(t *testing.T) {
 		}
 		s.consume()
 		s.advance(time.Hour) // counts what is kept anew
-		if n := len(s.rejected()); n != 2*share || s.left["aside_full"] == 0 || s.memory.Len() != 4 || s.troubles != 0 {
+		if n := len(s.rejected()); n != 2*share || s.left["sender_full"] == 0 || len(s.left) != 1 || s.memory.Len() != 4 || s.troubles != 0 {
 			t.Fatalf("%d kept, want %d; %v, %d messages, %d pauses", n, 2*share, s.left, s.memory.Len(), s.troubles)
 		}
 		for n := range room - 2*share {

@@ -25,6 +25,8 @@ const (
 	LeftStore   = "store"          // the store did not take it
 	LeftUnknown = "unknown_lambda" // its lambda is not known yet
 	LeftFull    = "aside_full"     // it is to be rejected, and there is no room for more
+	// It is to be rejected, and named senders have taken their part of the room.
+	LeftSenderFull = "sender_full"
 
 	// The others are left to the buffer's dead-letter queue: nobody vouches for them, or a sender who may not
 	// take room of others.
@@ -39,7 +41,7 @@ const (
 
 // Lefts lists why messages stay in the buffer.
 func Lefts() []string {
-	return []string{LeftStore, LeftUnknown, LeftFull, LeftUnsealed, LeftKeyGone, LeftRevoked, LeftSender, LeftSenderUnreadable}
+	return []string{LeftStore, LeftUnknown, LeftFull, LeftSenderFull, LeftUnsealed, LeftKeyGone, LeftRevoked, LeftSender, LeftSenderUnreadable}
 }
 
 // Config is what an Ingest is made of.

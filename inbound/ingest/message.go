@@ -177,6 +177,9 @@ func (in *Ingest) reject(ctx context.Context, m *message, row *rejectedRow, why 
 	case errors.Is(err, errFull):
 		in.leave(m, LeftFull, fullRetryAfter)
 		return true, nil
+	case errors.Is(err, errSenderFull):
+		in.leave(m, LeftSenderFull, fullRetryAfter)
+		return true, nil
 	case err != nil:
 		in.leave(m, LeftStore, retryBackoff.Pause(in.Clock, m.tries))
 		return true, err

@@ -36,7 +36,11 @@ const (
 	staleRowsMax = 16
 )
 
-var errFull = errors.New("no room for more rejected tasks: retry or delete some with `kinesin inbound rejected`")
+// Why a rejected task is not kept.
+var (
+	errFull       = errors.New("no room for more rejected tasks: retry or delete some with `kinesin inbound rejected`")
+	errSenderFull = errors.New("no room for more rejected tasks of senders: retry or delete some with `kinesin inbound rejected`")
+)
 
 // ControlStore is what Rejected needs of a store.
 type ControlStore interface {
@@ -174,7 +178,7 @@ func (r *Rejected) applyAll(ctx context.Context, ops []store.Op) error {
 	return nil
 }
 
-// reserve makes room for one more row, of a named sender or of none, or fails with errFull.
+// reserve makes room for one more row, of a named sender or of none, or fails with errFull or errSenderFull.
 func (r *Rejected) reserve(ctx context.Context, sender string, size int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,8 +192,8 @@ func (r *Rejected) reserve(ctx context.Context, sender string, size int) error {
 			r.count(rows[i].Sender, room{1, int64(rows[i].Bytes)})
 		}
 	}
-	if !r.fits(sender, room{1, int64(size)}) {
-		return errFull
+	if err := r.fits(sender, room{1, int64(size)}); err != nil {
+		return err
 	}
 	r.count(sender, room{1, int64(size)})
 	return nil

@@ -14,13 +14,18 @@ func (a room) part(n int) room { return room{max(1, a.rows/n), max(1, a.bytes/in
 // holds reports whether b fits into a.
 func (a room) holds(b room) bool { return b.rows <= a.rows && b.bytes <= a.bytes }
 
-// fits reports whether there is room for one more row. r.mu is held.
-func (r *Rejected) fits(sender string, one room) bool {
+// fits returns errFull or errSenderFull if there is no room for one more row. r.mu is held.
+func (r *Rejected) fits(sender string, one room) error {
 	all := room{r.Max, r.BytesMax}
-	if !all.holds(r.taken.add(one)) {
-		return false
+	switch {
+	case !all.holds(r.taken.add(one)):
+		return errFull
+	case sender == "":
+		return nil
+	case !all.part(senderParts).holds(r.sender[sender].add(one)), !all.part(sendersParts).holds(r.senders.add(one)):
+		return errSenderFull
 	}
-	return sender == "" || all.part(sendersParts).holds(r.senders.add(one)) && all.part(senderParts).holds(r.sender[sender].add(one))
+	return nil
 }
 
 // count notes that rows came, or went. r.mu is held, or nobody else has r.
