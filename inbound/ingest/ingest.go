@@ -25,7 +25,7 @@ const (
 	LeftStore   = "store"          // the store did not take it
 	LeftUnknown = "unknown_lambda" // its lambda is not known yet
 	LeftFull    = "aside_full"     // it is to be rejected, and there is no room for more
-	// It is to be rejected, and named senders have taken their part of the room.
+	// LeftSenderFull: it is to be rejected, and named senders have taken their part of the room.
 	LeftSenderFull = "sender_full"
 
 	// The others are left to the buffer's dead-letter queue: nobody vouches for them, or a sender who may not
