@@ -196,7 +196,7 @@ func TestADeliveryIsThreeWrites(t *testing.T) {
 		if d.At != o.Task.Due || d.Delay != 0 || string(d.Payload) != "hello" || d.Task.Traceparent != o.Task.Traceparent {
 			t.Errorf("delivered at %v past due: %+v", d.At.Sub(o.Task.Due), d)
 		}
-		if token, err := p.seal.Open(d.ID); err != nil || token != task.TokenOf(&o.Task) {
+		if token, err := p.seal.Open(t.Context(), d.ID); err != nil || token != task.TokenOf(&o.Task) {
 			t.Errorf("public id %q: %+v, %v", d.ID, token, err)
 		}
 		if !slices.Equal(p.late, []time.Duration{0}) {

@@ -37,7 +37,7 @@ func TestAClaimedTaskTellsTheWorkerAllItNeeds(t *testing.T) {
 		if got.GetTimeoutMicros() != time.Minute.Microseconds() || string(got.GetPayload()) != "hello" || got.GetDueMicros() != int64(want.Due) {
 			t.Errorf("got %v", got)
 		}
-		if token, err := f.svc.Sealer.Open(got.GetId()); err != nil || token.ID != want.ID {
+		if token, err := f.svc.Sealer.Open(t.Context(), got.GetId()); err != nil || token.ID != want.ID {
 			t.Errorf("public id %v, %v", token, err)
 		}
 		f.wantState(want.ID, task.Claimed)

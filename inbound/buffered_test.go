@@ -124,7 +124,7 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 		}
 		c.Rejecting.Kept = func(_ context.Context, reason string, _ error) { b.set(func() { b.aside = append(b.aside, reason) }) }
 		c.Ingest.Hooks.Left = func(why string, n int) { b.set(func() { b.left[why] += n }) }
-		c.Ingest.Hooks.Unsealed = func(context.Context, string, error) { b.set(func() { b.unsealed++ }) }
+		c.Ingest.Hooks.Ignored = func(context.Context, string, error) { b.set(func() { b.unsealed++ }) }
 		c.Ingest.Hooks.Paused = func(context.Context, error, time.Duration) { b.set(func() { b.troubles++ }) }
 		c.Ingest.Hooks.Consumed = func(n int, _ time.Duration) { b.set(func() { b.consumed += n }) }
 		if change != nil {
@@ -285,7 +285,7 @@ func TestEveryFieldIsInTheBuffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := envelope.Open(b.seal, got[0].Body)
+		e, err := envelope.Open(b.ctx, b.seal, got[0].Body)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 // cancel tries again as long as the task moves in between. It returns the state in which it found the task.
 // tried says that a cancel was written before, and that its outcome is not known to be one.
 func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried bool) (state task.State, outcome string, err error) {
-	token, err := in.open(id)
+	token, err := in.open(ctx, id)
 	if err != nil {
 		return state, "", api.ErrorOf(noSuchTask())
 	}

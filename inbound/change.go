@@ -21,7 +21,7 @@ type edit func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, 
 // changeTask applies an edit to the task with an id, and tries again as long as the task moves in between. It
 // returns the task as changed, or as it was found when the change is refused.
 func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, e edit) (task.Task, error) {
-	token, err := in.open(id)
+	token, err := in.open(ctx, id)
 	if err != nil {
 		return task.Task{}, api.ErrorOf(noSuchTask())
 	}

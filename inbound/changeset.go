@@ -124,7 +124,7 @@ func (in *Inbound) cancelTogether(ctx context.Context, ids []string) []*kinesinv
 	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
 	seen := map[task.ID]bool{}
 	for i, id := range ids {
-		if token, err := in.open(id); err == nil && !seen[token.ID] {
+		if token, err := in.open(ctx, id); err == nil && !seen[token.ID] {
 			seen[token.ID] = true
 			tokens, at = append(tokens, token), append(at, i)
 		}

@@ -452,13 +452,13 @@ func (f *fixture) get(id string) *kinesinv1.GetResult {
 func (f *fixture) idOf(id string) task.ID {
 	f.t.Helper()
 	if task.IsInboundToken(id) {
-		token, err := task.NewInboundSealer(inboundKey).Open(id)
+		token, err := task.NewInboundSealer(inboundKey).Open(f.ctx, id)
 		if err != nil {
 			f.t.Fatal(err)
 		}
 		return token.ID
 	}
-	token, err := f.seal.Open(id)
+	token, err := f.seal.Open(f.ctx, id)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -558,7 +558,7 @@ func (f *fixture) finish(id string, o task.Outcome) task.Task {
 // dispatch moves a waiting task to its queue, in the order of a dispatcher.
 func (f *fixture) dispatch(id string) error {
 	f.t.Helper()
-	token, err := f.seal.Open(id)
+	token, err := f.seal.Open(f.ctx, id)
 	if err != nil {
 		f.t.Fatal(err)
 	}

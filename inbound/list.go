@@ -69,7 +69,7 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 		}
 	}
 	if len(request.Cursor) > 0 {
-		position, ours := in.Pages.Open(list.name(), request.Cursor)
+		position, ours := in.Pages.Open(ctx, list.name(), request.Cursor)
 		if !ours {
 			return nil, errCursor
 		}

@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -22,6 +23,11 @@ type sending struct {
 
 func runSending(t *testing.T, test func(s *sending)) {
 	t.Helper()
+	runSendingWith(t, nil, test)
+}
+
+func runSendingWith(t *testing.T, change func(*settings), test func(s *sending)) {
+	t.Helper()
 	s := &sending{content: task.Ring{Seals: 2}}
 	for n := uint8(1); n <= 2; n++ {
 		s.content.Keys = append(s.content.Keys, task.Key{Number: n, Secret: bytes.Repeat([]byte{n}, task.TokenKeyBytes)})
@@ -35,7 +41,12 @@ func runSending(t *testing.T, test func(s *sending)) {
 		t.Fatal(err)
 	}
 	s.shop, s.everyone = s.keyOf(t, s.ring.SenderKeyText(&s.content.Senders[0])), s.keyOf(t, s.ring.Inbound().KeyText())
-	runBuffered(t, func(c *settings) { c.InboundSealer = s.ring.Inbound() }, func(b *buffered) {
+	runBuffered(t, func(c *settings) {
+		c.InboundSealer = s.ring.Inbound()
+		if change != nil {
+			change(c)
+		}
+	}, func(b *buffered) {
 		s.buffered = b
 		if _, err := b.CreateLambda(b.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "pay"}}); err != nil {
 			t.Fatal(err)
@@ -93,7 +104,7 @@ func TestASenderSendsToItsLambdas(t *testing.T) {
 func TestASenderCannotTakeTheIDOfAnothersTask(t *testing.T) {
 	runSending(t, func(s *sending) {
 		theirs, own := s.by(s.everyone, "pay"), s.by(s.shop, "mail")
-		of, err := s.everyone.Open(theirs.Id)
+		of, err := s.everyone.Open(s.ctx, theirs.Id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,6 +156,15 @@ func TestASenderOutsideItsLambdas(t *testing.T) {
 			one := s.by(s.shop, "mail")
 			one.Id = s.Sealer.Seal(task.Token{ID: task.NewID(s.clock.Now(), 1, 2), Due: start.Add(time.Hour), Partition: task.Partition{Lambda: s.lambda.Ref}})
 			s.send(s.shop, one)
+			return one
+		}},
+		"what is no envelope": {"sender_unreadable", func(s *sending) *kinesinv1.BufferedTask {
+			s.putBody(s.shop.SealMessage([]byte("noise")))
+			return s.by(s.shop, "mail")
+		}},
+		"an envelope of a newer version": {"sender_unreadable", func(s *sending) *kinesinv1.BufferedTask {
+			one := s.by(s.shop, "mail")
+			s.putBody(s.body(s.shop, envelope.Version+1, one))
 			return one
 		}},
 		"a revoked sender": {"revoked_sender", func(s *sending) *kinesinv1.BufferedTask {
@@ -210,6 +230,82 @@ func TestASenderOutsideItsLambdas(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refused returns a task of a sender that is always rejected.
+func (s *sending) refused(sealer *task.InboundSealer) *kinesinv1.BufferedTask {
+	s.t.Helper()
+	one := s.by(sealer, "mail")
+	one.Item.Key = "a key"
+	return one
+}
+
+// A sender that is limited to some lambdas cannot fill the room for what is rejected, which others need; and
+// what a server sends again of its message counts as its own.
+func TestASenderHasAPartOfTheRoomForRejectedTasks(t *testing.T) {
+	const room, share, all = 40, 4, 20 // a tenth for each sender, half for all of them
+	runSendingWith(t, func(c *settings) { c.Rejecting.Max = room }, func(s *sending) {
+		vendor := s.keyOf(t, s.ring.SenderKeyText(&s.content.Senders[1]))
+		for range share + 2 {
+			s.send(s.shop, s.by(s.shop, "mail"), s.refused(s.shop)) // of which one is left is sent again
+			s.send(vendor, s.refused(vendor))
+		}
+		s.consume()
+		s.advance(time.Hour) // counts what is kept anew
+		if n := len(s.rejected()); n != 2*share || s.left["sender_full"] == 0 || len(s.left) != 1 || s.memory.Len() != 4 || s.troubles != 0 {
+			t.Fatalf("%d kept, want %d; %v, %d messages, %d pauses", n, 2*share, s.left, s.memory.Len(), s.troubles)
+		}
+		for n := range room - 2*share {
+			s.putBody(s.everyone.SealMessage([]byte{byte(n), 0xff}))
+		}
+		s.advance(time.Hour)
+		if n := len(s.rejected()); n != room {
+			t.Errorf("%d kept, want %d: others have the rest of the room", n, room)
+		}
+	})
+	runSendingWith(t, func(c *settings) { c.Rejecting.Max = room }, func(s *sending) {
+		for n := range uint8(all) {
+			s.content.Senders = append(s.content.Senders, task.InboundSender{
+				Name: fmt.Sprint("team-", n), Salt: make([]byte, task.SenderSaltBytes), Lambdas: []string{"mail"},
+			})
+		}
+		if err := s.ring.Set(s.content); err != nil {
+			t.Fatal(err)
+		}
+		for i := range s.content.Senders {
+			team := s.keyOf(t, s.ring.SenderKeyText(&s.content.Senders[i]))
+			s.send(team, s.refused(team))
+			s.send(team, s.refused(team))
+		}
+		s.consume()
+		s.advance(time.Hour)
+		if n := len(s.rejected()); n != all {
+			t.Errorf("%d kept of all senders, want %d", n, all)
+		}
+	})
+}
+
+// How often a server sent a message again is what the message says, but not that of a sender: a task of an
+// unknown lambda would be rejected at once.
+func TestASendersTriesAreNotBelieved(t *testing.T) {
+	runSending(t, func(s *sending) {
+		for sealer, rejected := range map[*task.InboundSealer]int{s.shop: 0, s.everyone: 1} {
+			body, err := envelope.Seal(sealer, []*kinesinv1.BufferedTask{s.by(sealer, "mailing")}, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.putBody(body)
+			s.drain(time.Second)
+			if n := len(s.rejected()); n != rejected {
+				t.Errorf("by sender %q: %d rejected, want %d", sealer.Sender(), n, rejected)
+			}
+			for _, one := range s.rejected() {
+				if _, err := s.DeleteRejected(s.ctx, &kinesinv1.DeleteRejectedRequest{Names: []string{one.Name}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
 }
 
 // What a server puts into the buffer is sealed by the newest key, and read after the next rotation.

@@ -314,7 +314,7 @@ func TestABufferedTaskIsWhereItsIDSays(t *testing.T) {
 
 // openAs is the token of an id that a client issued, by a lambda's newest count.
 func (b *buffered) openAs(l *catalog.Entry, id string) (task.Token, error) {
-	q, err := b.seal.Open(id)
+	q, err := b.seal.Open(b.ctx, id)
 	if err != nil {
 		return task.Token{}, err
 	}

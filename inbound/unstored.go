@@ -22,18 +22,18 @@ const (
 )
 
 // open reads a public id of either form.
-func (in *Inbound) open(id string) (task.Token, error) {
+func (in *Inbound) open(ctx context.Context, id string) (task.Token, error) {
 	if !task.IsInboundToken(id) {
-		return in.Sealer.Open(id)
+		return in.Sealer.Open(ctx, id)
 	}
-	token, _, err := in.OpenInbound(id)
+	token, _, err := in.OpenInbound(ctx, id)
 	return token, err
 }
 
 // LambdaOf returns the name of the lambda of a task by its public id; task.ErrBadID for an id that was not
 // issued here, or whose lambda was deleted.
 func (in *Inbound) LambdaOf(ctx context.Context, id string) (string, error) {
-	token, err := in.open(id)
+	token, err := in.open(ctx, id)
 	if err != nil {
 		return "", task.ErrBadID
 	}

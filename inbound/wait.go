@@ -29,7 +29,7 @@ func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*k
 	if err != nil {
 		return nil, err
 	}
-	w := in.newWaiter(ids)
+	w := in.newWaiter(ctx, ids)
 	if wait > 0 {
 		if err := in.waits.enter(&w.waitCall); err != nil {
 			return nil, err
@@ -65,13 +65,13 @@ type waiter struct {
 	response *kinesinv1.GetResponse
 }
 
-func (in *Inbound) newWaiter(ids []string) *waiter {
+func (in *Inbound) newWaiter(ctx context.Context, ids []string) *waiter {
 	w := &waiter{Inbound: in, ids: ids, live: make([]bool, len(ids)), living: len(ids), room: ResultsBytesMax, response: &kinesinv1.GetResponse{}}
 	w.response.Results = make([]*kinesinv1.GetResult, len(ids))
 	w.init(len(ids))
 	for i, id := range ids {
 		w.live[i] = true
-		if token, err := in.open(id); err == nil {
+		if token, err := in.open(ctx, id); err == nil {
 			w.add(token.ID, i)
 		}
 	}

@@ -215,7 +215,7 @@ func TestARepeatedRequestForATaskThatWasMoved(t *testing.T) {
 // wakeupOf reads the first wake-up row of an id; a zero ID when there is none.
 func (f *fixture) wakeupOf(id string) task.Task {
 	f.t.Helper()
-	token, err := f.seal.Open(id)
+	token, err := f.seal.Open(f.ctx, id)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -60,10 +60,10 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 		d.queue = sqs.New(d.aws.SQS, sqs.Config{
 			Codec:  sqs.Codec{Append: store.AppendTask, Decode: store.DecodeTask, Newer: store.ErrVersion},
 			Prefix: c.AWSPrefix, Clock: clock.Real(), Log: c.Log, Observer: ofSQS, MessageBytesMax: c.MessageBytesMax,
-			DeliverLinger: deliverLinger,
-			Lambda:        func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
-			Lambdas:       func() []task.Lambda { return d.node.Lambdas() },
-			Registered:    func(lambda string) bool { return d.node.Registered(lambda) },
+			DeliverLinger: deliverLinger, NoPolicies: c.NoQueuePolicies,
+			Lambda:     func(ref uint32) (task.Lambda, bool) { return d.node.Lambda(ref) },
+			Lambdas:    func() []task.Lambda { return d.node.Lambdas() },
+			Registered: func(lambda string) bool { return d.node.Registered(lambda) },
 		})
 	}
 	if c.Inbound {

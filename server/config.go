@@ -76,6 +76,8 @@ type Config struct {
 	// ConnectionsPerAddress bounds the connections of one address, or one /64 of IPv6: half of all that the
 	// process may have.
 	ConnectionsPerAddress int
+	// NoQueuePolicies says that SQS queues that this process makes get no policy.
+	NoQueuePolicies bool
 	// NoGrow never adds shards to a lambda by itself.
 	NoGrow bool
 	// DeliverDirect is how soon a task of a deliver lambda must be due to go straight to its queue, without a

@@ -49,12 +49,23 @@ type SetupReport struct {
 	Items  []SetupItem `json:"items"`
 }
 
+// SetupConfig says what SetupAWS sets up.
+type SetupConfig struct {
+	// Prefix starts the names of all tables and queues.
+	Prefix string
+	// DryRun says that nothing is to be changed.
+	DryRun bool
+	// NoQueuePolicies says that queues without a policy are to get none.
+	NoQueuePolicies bool
+	Log             *slog.Logger
+}
+
 // SetupAWS creates the tables and queues of an installation: those that each one needs, and those of its
 // lambdas except registered ones, whose queues Terraform owns. It may be repeated, and never deletes
 // anything; a dry run only checks. What it cannot fix is ErrSetup, before it changes anything. Other errors
 // are those of AWS, with the report of what was done so far.
-func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger) (SetupReport, error) {
-	if err := dynamo.CheckPrefix(prefix); err != nil {
+func SetupAWS(ctx context.Context, c SetupConfig) (SetupReport, error) {
+	if err := dynamo.CheckPrefix(c.Prefix); err != nil {
 		return SetupReport{}, fmt.Errorf("%w: AWS %w", ErrConfig, err)
 	}
 	clients, err := awsclient.New(ctx, clock.Real())
@@ -62,8 +73,8 @@ func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger)
 		return SetupReport{}, err
 	}
 	defer clients.Close()
-	s := setup{Clients: clients, prefix: prefix, dryRun: dryRun, log: log}
-	s.report = SetupReport{Prefix: prefix, Where: clients.Endpoints(), DryRun: dryRun}
+	s := setup{Clients: clients, SetupConfig: c}
+	s.report = SetupReport{Prefix: c.Prefix, Where: clients.Endpoints(), DryRun: c.DryRun}
 	err = s.run(ctx)
 	return s.report, awsclient.Explain(err)
 }
@@ -71,9 +82,8 @@ func SetupAWS(ctx context.Context, prefix string, dryRun bool, log *slog.Logger)
 // setup is one run of SetupAWS.
 type setup struct {
 	*awsclient.Clients
-	prefix string
-	dryRun bool
-	log    *slog.Logger
+	SetupConfig
+
 	report SetupReport
 }
 
@@ -97,9 +107,9 @@ func (s *setup) run(ctx context.Context) error {
 
 // queuesOf returns the queues of an installation, and apart those that Terraform owns.
 func (s *setup) queuesOf(lambdas []*catalog.Entry) (own []sqsclient.QueueSpec, registered []terraformQueue) {
-	own = sqsbuffer.Queues(s.prefix)
+	own = sqsbuffer.Queues(s.Prefix)
 	for _, l := range lambdas {
-		specs := sqs.Queues(s.prefix, l.Lambda)
+		specs := sqs.Queues(s.Prefix, l.Lambda)
 		if l.Registration == "" {
 			own = append(own, specs...)
 			continue
@@ -119,14 +129,14 @@ type terraformQueue struct {
 
 // tables creates and aligns the tables, and reports whether lambdas can be read from them.
 func (s *setup) tables(ctx context.Context) (usable bool, err error) {
-	found, err := dynamo.Check(ctx, s.DynamoDB, s.prefix)
+	found, err := dynamo.Check(ctx, s.DynamoDB, s.Prefix)
 	if err != nil {
 		return false, err
 	}
 	unfixable := slices.ContainsFunc(found, func(d dynamo.Difference) bool { return !d.Fixable })
 	changed := map[string]string{}
-	if !s.dryRun && !unfixable {
-		err = dynamo.Setup(ctx, s.DynamoDB, s.prefix, dynamo.SetupOptions{Clock: clock.Real(), Changed: func(c dynamo.Change) {
+	if !s.DryRun && !unfixable {
+		err = dynamo.Setup(ctx, s.DynamoDB, s.Prefix, dynamo.SetupOptions{Clock: clock.Real(), Changed: func(c dynamo.Change) {
 			if changed[c.Table] != SetupCreated {
 				changed[c.Table] = SetupChanged
 			}
@@ -135,7 +145,7 @@ func (s *setup) tables(ctx context.Context) (usable bool, err error) {
 			}
 		}})
 	}
-	for _, spec := range dynamo.Tables(s.prefix) {
+	for _, spec := range dynamo.Tables(s.Prefix) {
 		item := SetupItem{Kind: "table", Name: spec.Name, Outcome: SetupUnchanged, Spec: spec}
 		for i := range found {
 			if d := &found[i]; d.Table == spec.Name {
@@ -154,13 +164,13 @@ func (s *setup) tables(ctx context.Context) (usable bool, err error) {
 		return false, fmt.Errorf("%w: an existing table cannot be used and cannot be changed, so nothing was changed: "+
 			"choose another prefix, or remove that table", ErrSetup)
 	}
-	return err == nil && (!s.dryRun || len(found) == 0), err
+	return err == nil && (!s.DryRun || len(found) == 0), err
 }
 
 // lambdas reads the lambdas.
 func (s *setup) lambdas(ctx context.Context) ([]*catalog.Entry, error) {
-	driver := dynamo.New(s.DynamoDB, dynamo.Config{Prefix: s.prefix, Clock: clock.Real(), Logger: s.log})
-	c := catalog.New(store.New(driver, store.Config{Clock: clock.Real(), Logger: s.log}), clock.Real(), s.log)
+	driver := dynamo.New(s.DynamoDB, dynamo.Config{Prefix: s.Prefix, Clock: clock.Real(), Logger: s.Log})
+	c := catalog.New(store.New(driver, store.Config{Clock: clock.Real(), Logger: s.Log}), clock.Real(), s.Log)
 	err := c.Refresh(ctx)
 	return c.All(), errors.Join(err, driver.Close())
 }
@@ -171,22 +181,39 @@ func (s *setup) queues(ctx context.Context, specs []sqsclient.QueueSpec, registe
 	if err != nil {
 		return err
 	}
+	if !s.NoQueuePolicies {
+		open, err := sqsclient.Unprotected(ctx, s.SQS, specs)
+		if err != nil {
+			return err
+		}
+		found = append(found, open...)
+	}
 	var made []string
 	var aligned []sqsclient.Difference
-	if !s.dryRun {
-		if made, err = sqsclient.Create(ctx, s.SQS, specs); err == nil {
-			aligned, err = sqsclient.Align(ctx, s.SQS, specs)
-		}
+	if !s.DryRun {
+		made, aligned, err = s.change(ctx, specs)
 	}
 	for _, spec := range specs {
 		item := queueItem(spec, found)
-		item.settle(made, aligned, !s.dryRun && err == nil)
+		item.settle(made, aligned, !s.DryRun && err == nil)
 		s.report.Items = append(s.report.Items, item)
 	}
 	if err != nil {
 		return err
 	}
 	return s.look(ctx, registered)
+}
+
+// change creates and aligns queues, and returns which.
+func (s *setup) change(ctx context.Context, specs []sqsclient.QueueSpec) (made []string, aligned []sqsclient.Difference, err error) {
+	if made, err = sqsclient.Create(ctx, s.SQS, specs); err != nil {
+		return made, nil, err
+	}
+	if aligned, err = sqsclient.Align(ctx, s.SQS, specs); err != nil || s.NoQueuePolicies {
+		return made, aligned, err
+	}
+	protected, err := sqsclient.Protect(ctx, s.SQS, specs)
+	return made, append(aligned, protected...), err
 }
 
 func (s *setup) look(ctx context.Context, registered []terraformQueue) error {

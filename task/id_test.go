@@ -102,7 +102,7 @@ func TestTokenSurvivesItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		token := drawToken(t)
 		text := sealer.Seal(token)
-		if got, err := sealer.Open(text); err != nil || got != token {
+		if got, err := sealer.Open(t.Context(), text); err != nil || got != token {
 			t.Fatalf("%q opens as %+v, %v; want %+v", text, got, err, token)
 		}
 		if strings.ContainsAny(text, "+/= ") || len(text) != 58 {
@@ -115,16 +115,16 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	sealer, other := task.NewSealer(key(0)), task.NewSealer(key(1))
 	rapid.Check(t, func(t *rapid.T) {
 		text := sealer.Seal(drawToken(t))
-		if _, err := other.Open(text); !errors.Is(err, task.ErrBadID) {
+		if _, err := other.Open(t.Context(), text); !errors.Is(err, task.ErrBadID) {
 			t.Fatalf("another secret opens %q: %v", text, err)
 		}
 		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
 		with := rapid.SampledFrom([]byte("AZaz09-_k1+ ")).Draw(t, "with")
 		forged := text[:at] + string(with) + text[at+1:]
-		if _, err := sealer.Open(forged); forged != text && !errors.Is(err, task.ErrBadID) {
+		if _, err := sealer.Open(t.Context(), forged); forged != text && !errors.Is(err, task.ErrBadID) {
 			t.Fatalf("%q with one other character opens: %v", text, err)
 		}
-		if _, err := sealer.Open(text[:at]); !errors.Is(err, task.ErrBadID) {
+		if _, err := sealer.Open(t.Context(), text[:at]); !errors.Is(err, task.ErrBadID) {
 			t.Fatalf("a part of %q opens: %v", text, err)
 		}
 	})
@@ -136,7 +136,7 @@ func FuzzOpenToken(f *testing.F) {
 	f.Add("k1")
 	f.Add(sealer.Seal(task.Token{ID: task.ID{1}, Due: start}))
 	f.Fuzz(func(t *testing.T, text string) {
-		token, err := sealer.Open(text)
+		token, err := sealer.Open(t.Context(), text)
 		if err == nil && sealer.Seal(token) != text {
 			t.Errorf("%q opens as what is sealed as %q", text, sealer.Seal(token))
 		}

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -185,21 +186,21 @@ func (s *InboundSealer) current() inboundKey {
 }
 
 // find returns the key of a sender, and the sender; nil if the key is that of all lambdas.
-func (s *InboundSealer) find(number uint8, name string) (inboundKey, *InboundSender, error) {
+func (s *InboundSealer) find(ctx context.Context, number uint8, name string) (inboundKey, *InboundSender, error) {
 	if s.ring == nil {
 		if number != s.only.number || name != s.only.sender {
 			return inboundKey{}, nil, ErrUnsealed
 		}
 		return s.only, nil, nil
 	}
-	key, err := s.ring.find(number)
+	key, err := s.ring.find(ctx, number)
 	if err != nil {
 		return inboundKey{}, nil, err
 	}
 	if name == "" {
 		return key.inboundKeyOf(nil), nil, nil
 	}
-	sender := s.ring.sender(name)
+	sender := s.ring.sender(ctx, name)
 	if sender == nil {
 		return inboundKey{}, nil, fmt.Errorf("%w: there is no sender %s", ErrUnsealed, name)
 	}
@@ -222,7 +223,7 @@ func (s *InboundSealer) SealMessage(message []byte) string {
 // OpenMessage returns the message in a body, and who sealed it: a sender, or nil if that was a server or has
 // the key of all lambdas. It returns ErrUnsealed, ErrKeyGone or ErrSenderRevoked for a body that no key
 // vouches for, and reads nothing behind the seal.
-func (s *InboundSealer) OpenMessage(body string) (message []byte, from *InboundSender, err error) {
+func (s *InboundSealer) OpenMessage(ctx context.Context, body string) (message []byte, from *InboundSender, err error) {
 	number, name, n := uint8(FirstKey), "", 0
 	text, named := strings.CutPrefix(body, inboundMark)
 	var raw []byte
@@ -243,7 +244,7 @@ func (s *InboundSealer) OpenMessage(body string) (message []byte, from *InboundS
 	if len(raw) <= n+InboundMACBytes {
 		return nil, nil, fmt.Errorf("%w: %d bytes, want a seal of %d and tasks", ErrUnsealed, len(raw), n+InboundMACBytes)
 	}
-	key, from, err := s.find(number, name)
+	key, from, err := s.find(ctx, number, name)
 	if err != nil {
 		return nil, nil, err
 	}

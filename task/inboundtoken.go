@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -73,7 +74,7 @@ func (t *InboundToken) check() error {
 
 // Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with a key of
 // the ring, or of one of its senders. An id stays valid when its sender is revoked.
-func (s *InboundSealer) Open(text string) (InboundToken, error) {
+func (s *InboundSealer) Open(ctx context.Context, text string) (InboundToken, error) {
 	raw, isFirst := decodeToken(inboundTokenPrefix, text)
 	number, sender, n := uint8(FirstKey), "", 0
 	if !isFirst {
@@ -88,7 +89,7 @@ func (s *InboundSealer) Open(text string) (InboundToken, error) {
 	if len(raw) < n+inboundHeadBytes+tokenMACBytes {
 		return InboundToken{}, ErrBadID
 	}
-	key, _, err := s.find(number, sender)
+	key, _, err := s.find(ctx, number, sender)
 	mac := len(raw) - tokenMACBytes
 	if err != nil || !key.macs.verify(inboundTokenUse, raw[:mac], raw[mac:]) {
 		return InboundToken{}, ErrBadID

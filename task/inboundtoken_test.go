@@ -38,7 +38,7 @@ func TestInboundTokenSurvivesItsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		token := drawInboundToken(t)
 		text := sealInbound(t, sealer, token)
-		if got, err := sealer.Open(text); err != nil || got != token {
+		if got, err := sealer.Open(t.Context(), text); err != nil || got != token {
 			t.Fatalf("%q opens as %+v, %v; want %+v", text, got, err, token)
 		}
 		if strings.ContainsAny(text, "+/= ") || len(text) > 222 || !task.IsInboundToken(text) {
@@ -53,11 +53,11 @@ func TestForgedInboundTokensAreRefused(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := sealInbound(t, sealer, drawInboundToken(t))
 		for what, open := range map[string]func(string) error{
-			"another key":         func(s string) error { _, err := other.Open(s); return err },
-			"the secret itself":   func(s string) error { _, err := secret.Open(s); return err },
-			"the sealer of k1":    func(s string) error { _, err := plain.Open(s); return err },
-			"k1 with q1's prefix": func(string) error { _, err := sealer.Open("q1" + plain.Seal(drawToken(t))[2:]); return err },
-			"q1 with k1's prefix": func(s string) error { _, err := plain.Open("k1" + s[2:]); return err },
+			"another key":         func(s string) error { _, err := other.Open(t.Context(), s); return err },
+			"the secret itself":   func(s string) error { _, err := secret.Open(t.Context(), s); return err },
+			"the sealer of k1":    func(s string) error { _, err := plain.Open(t.Context(), s); return err },
+			"k1 with q1's prefix": func(string) error { _, err := sealer.Open(t.Context(), "q1"+plain.Seal(drawToken(t))[2:]); return err },
+			"q1 with k1's prefix": func(s string) error { _, err := plain.Open(t.Context(), "k1"+s[2:]); return err },
 		} {
 			if err := open(text); !errors.Is(err, task.ErrBadID) {
 				t.Fatalf("%s opens %q: %v", what, text, err)
@@ -66,13 +66,13 @@ func TestForgedInboundTokensAreRefused(t *testing.T) {
 		at := rapid.IntRange(0, len(text)-1).Draw(t, "at")
 		with := rapid.SampledFrom([]byte("AZaz09-_q1+ ")).Draw(t, "with")
 		forged := text[:at] + string(with) + text[at+1:]
-		if _, err := sealer.Open(forged); forged != text && !errors.Is(err, task.ErrBadID) {
+		if _, err := sealer.Open(t.Context(), forged); forged != text && !errors.Is(err, task.ErrBadID) {
 			t.Fatalf("%q with one other character opens: %v", text, err)
 		}
-		if _, err := sealer.Open(text[:at]); !errors.Is(err, task.ErrBadID) {
+		if _, err := sealer.Open(t.Context(), text[:at]); !errors.Is(err, task.ErrBadID) {
 			t.Fatalf("a part of %q opens: %v", text, err)
 		}
-		if _, err := sealer.Open(text + "A"); !errors.Is(err, task.ErrBadID) {
+		if _, err := sealer.Open(t.Context(), text+"A"); !errors.Is(err, task.ErrBadID) {
 			t.Fatalf("%q with more behind it opens: %v", text, err)
 		}
 	})
@@ -96,7 +96,7 @@ func TestInboundTokenPartsDoNotMix(t *testing.T) {
 		t.Fatal(err)
 	}
 	forged := "q1" + base64.RawURLEncoding.EncodeToString(append(slices.Clip(body), sealed[:13]...))
-	if _, err := s.Open(forged); !errors.Is(err, task.ErrBadID) {
+	if _, err := s.Open(t.Context(), forged); !errors.Is(err, task.ErrBadID) {
 		t.Errorf("the seal of a message opens an id: %v", err)
 	}
 }
@@ -125,19 +125,19 @@ func TestInboundTokensThatNobodyMaySeal(t *testing.T) {
 func TestMessageSeals(t *testing.T) {
 	s, other := task.NewInboundSealer(key(0)), task.NewInboundSealer(key(1))
 	body := s.SealMessage([]byte("message"))
-	if message, from, err := s.OpenMessage(body); err != nil || from != nil || string(message) != "message" {
+	if message, from, err := s.OpenMessage(t.Context(), body); err != nil || from != nil || string(message) != "message" {
 		t.Errorf("%q, %v, %v", message, from, err)
 	}
 	raw, err := base64.StdEncoding.DecodeString(body)
 	if err != nil || len(raw) != task.InboundMACBytes+len("message") {
 		t.Fatalf("%x, %v", raw, err)
 	}
-	if _, _, err := other.OpenMessage(body); !errors.Is(err, task.ErrUnsealed) {
+	if _, _, err := other.OpenMessage(t.Context(), body); !errors.Is(err, task.ErrUnsealed) {
 		t.Errorf("another key opens it: %v", err)
 	}
 	for at := range raw {
 		raw[at] ^= 0x40
-		if _, _, err := s.OpenMessage(base64.StdEncoding.EncodeToString(raw)); !errors.Is(err, task.ErrUnsealed) {
+		if _, _, err := s.OpenMessage(t.Context(), base64.StdEncoding.EncodeToString(raw)); !errors.Is(err, task.ErrUnsealed) {
 			t.Errorf("changed at %d: %v", at, err)
 		}
 		raw[at] ^= 0x40
@@ -153,7 +153,7 @@ func FuzzOpenInboundToken(f *testing.F) {
 	f.Add("q1")
 	f.Add(sealInbound(f, s, task.InboundToken{ID: task.ID{1}, Due: start, Lambda: "mail"}))
 	f.Fuzz(func(t *testing.T, text string) {
-		token, err := s.Open(text)
+		token, err := s.Open(t.Context(), text)
 		if err != nil {
 			if !errors.Is(err, task.ErrBadID) || token != (task.InboundToken{}) {
 				t.Errorf("%q: %+v, %v", text, token, err)

@@ -2,6 +2,7 @@ package task
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -53,8 +54,9 @@ type Ring struct {
 // verifies what any of its keys has sealed. It is safe for concurrent use.
 type Keyring struct {
 	// Unknown, if set, is called for a number above those of all keys and for a sender that is not in the
-	// ring. It may Set the ring again. It is set before the first use.
-	Unknown func()
+	// ring, with the context of the call that needs it. It may Set the ring again. It is set before the first
+	// use.
+	Unknown func(ctx context.Context)
 
 	ring atomic.Pointer[ring]
 }
@@ -149,10 +151,10 @@ func newRingKey(key Key) *ringKey {
 
 // find returns a key by its number. It returns ErrKeyGone for one that the ring has no more, and ErrUnsealed
 // for one that it never had.
-func (k *Keyring) find(number uint8) (*ringKey, error) {
+func (k *Keyring) find(ctx context.Context, number uint8) (*ringKey, error) {
 	r := k.ring.Load()
 	if number > r.newest && k.Unknown != nil {
-		k.Unknown()
+		k.Unknown(ctx)
 		r = k.ring.Load()
 	}
 	switch key := r.keys[number]; {
@@ -167,11 +169,11 @@ func (k *Keyring) find(number uint8) (*ringKey, error) {
 func keyGone(number uint8) error { return fmt.Errorf("%w: key %d", ErrKeyGone, number) }
 
 // sender returns a sender by name; nil when there is none.
-func (k *Keyring) sender(name string) *InboundSender {
+func (k *Keyring) sender(ctx context.Context, name string) *InboundSender {
 	if sender := k.ring.Load().senders[name]; sender != nil || k.Unknown == nil {
 		return sender
 	}
-	k.Unknown()
+	k.Unknown(ctx)
 	return k.ring.Load().senders[name]
 }
 

@@ -2,6 +2,7 @@ package task_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -78,25 +79,25 @@ func TestWhatTheReleaseBeforeSealed(t *testing.T) {
 	inbound := task.InboundToken{ID: goldenToken.ID, Due: goldenToken.Due, Lambda: "mail", Priority: "high"}
 	for _, numbers := range [][]uint8{{1}, {1, 2}, {1, 2, 3, 200}} {
 		ring := ringOf(t, numbers...)
-		if got, err := ring.IDs().Open(goldenID); err != nil || got != goldenToken {
+		if got, err := ring.IDs().Open(t.Context(), goldenID); err != nil || got != goldenToken {
 			t.Errorf("%v: %+v, %v", numbers, got, err)
 		}
-		if got, err := ring.IDs().Open(goldenDirect); err != nil || got != direct {
+		if got, err := ring.IDs().Open(t.Context(), goldenDirect); err != nil || got != direct {
 			t.Errorf("%v: %+v, %v", numbers, got, err)
 		}
-		if got, err := ring.Inbound().Open(goldenInbound); err != nil || got != inbound {
+		if got, err := ring.Inbound().Open(t.Context(), goldenInbound); err != nil || got != inbound {
 			t.Errorf("%v: %+v, %v", numbers, got, err)
 		}
-		if got, from, err := ring.Inbound().OpenMessage(goldenBody); err != nil || from != nil || string(got) != "a message" {
+		if got, from, err := ring.Inbound().OpenMessage(t.Context(), goldenBody); err != nil || from != nil || string(got) != "a message" {
 			t.Errorf("%v: %q, %v, %v", numbers, got, from, err)
 		}
-		if proof, _ := hex.DecodeString(goldenProof); !ring.IDs().IsLeaseProof("worker-1", proof) {
+		if proof, _ := hex.DecodeString(goldenProof); !ring.IDs().IsLeaseProof(t.Context(), "worker-1", proof) {
 			t.Errorf("%v: lease proof", numbers)
 		}
-		if got, err := ring.Messages().Open("prod-mail", message); err != nil || string(got) != "a message" {
+		if got, err := ring.Messages().Open(t.Context(), "prod-mail", message); err != nil || string(got) != "a message" {
 			t.Errorf("%v: %q, %v", numbers, got, err)
 		}
-		if got, ok := ring.Pages().Open("a list", []byte(`{"s":1}`)); !ok || string(got) != `{"s":1}` {
+		if got, ok := ring.Pages().Open(t.Context(), "a list", []byte(`{"s":1}`)); !ok || string(got) != `{"s":1}` {
 			t.Errorf("%v: %q, %v", numbers, got, ok)
 		}
 	}
@@ -119,16 +120,16 @@ func sealAll(tb testing.TB, ring *task.Keyring) sealed {
 }
 
 func (s *sealed) openedBy(ring *task.Keyring) (ids, messages []error) {
-	_, err := ring.IDs().Open(s.id)
-	_, inboundErr := ring.Inbound().Open(s.inbound)
-	_, _, bodyErr := ring.Inbound().OpenMessage(s.body)
-	_, messageErr := ring.Messages().Open("q", s.message)
+	_, err := ring.IDs().Open(context.Background(), s.id)
+	_, inboundErr := ring.Inbound().Open(context.Background(), s.inbound)
+	_, _, bodyErr := ring.Inbound().OpenMessage(context.Background(), s.body)
+	_, messageErr := ring.Messages().Open(context.Background(), "q", s.message)
 	return []error{err, inboundErr}, []error{bodyErr, messageErr}
 }
 
 func (s *sealed) restOpenedBy(ring *task.Keyring) (proof, page bool) {
-	_, page = ring.Pages().Open("l", s.page)
-	return ring.IDs().IsLeaseProof("w", s.proof), page
+	_, page = ring.Pages().Open(context.Background(), "l", s.page)
+	return ring.IDs().IsLeaseProof(context.Background(), "w", s.proof), page
 }
 
 func TestEveryKeyOfARingVerifies(t *testing.T) {
@@ -181,7 +182,7 @@ func TestEveryKeyOfARingVerifies(t *testing.T) {
 			t.Errorf("key %d: %v, %v", number, proof, page)
 		}
 	}
-	if _, ok := old.Pages().Open("l", []byte("{}")); ok {
+	if _, ok := old.Pages().Open(t.Context(), "l", []byte("{}")); ok {
 		t.Error("a page token without a seal is opened after the first key was retired")
 	}
 }
@@ -192,14 +193,14 @@ func TestForgedIDsOfALaterKeyAreRefused(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawToken(t)
 		id := ring.IDs().Seal(want)
-		if got, err := ring.IDs().Open(id); err != nil || got != want || len(id) != 60 || !strings.HasPrefix(id, "k2") {
+		if got, err := ring.IDs().Open(t.Context(), id); err != nil || got != want || len(id) != 60 || !strings.HasPrefix(id, "k2") {
 			t.Fatalf("%q opens as %+v, %v", id, got, err)
 		}
 		at := rapid.IntRange(0, len(id)-1).Draw(t, "at")
 		with := rapid.SampledFrom([]byte("AZaz09-_k123+ ")).Draw(t, "with")
 		forged := id[:at] + string(with) + id[at+1:]
 		for _, text := range []string{forged, id[:at], id + "A", "k1" + id[2:], "q2" + id[2:]} {
-			if _, err := ring.IDs().Open(text); text != id && !errors.Is(err, task.ErrBadID) {
+			if _, err := ring.IDs().Open(t.Context(), text); text != id && !errors.Is(err, task.ErrBadID) {
 				t.Fatalf("%q opens: %v", text, err)
 			}
 		}
@@ -209,7 +210,7 @@ func TestForgedIDsOfALaterKeyAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			raw[29] = byte(number)
-			if _, err := ring.IDs().Open("k2" + base64.RawURLEncoding.EncodeToString(raw)); (err == nil) != (number == 3) {
+			if _, err := ring.IDs().Open(t.Context(), "k2"+base64.RawURLEncoding.EncodeToString(raw)); (err == nil) != (number == 3) {
 				t.Fatalf("as of key %d: %v", number, err)
 			}
 		}
@@ -219,22 +220,22 @@ func TestForgedIDsOfALaterKeyAreRefused(t *testing.T) {
 func TestPageTokensAreOfOneListAndOneRing(t *testing.T) {
 	ring := ringOf(t, 1, 2)
 	token := ring.Pages().Seal("tasks 1", []byte(`{"a":1}`))
-	if position, ok := ring.Pages().Open("tasks 1", token); !ok || string(position) != `{"a":1}` {
+	if position, ok := ring.Pages().Open(t.Context(), "tasks 1", token); !ok || string(position) != `{"a":1}` {
 		t.Errorf("%q, %v", position, ok)
 	}
-	if _, ok := ring.Pages().Open("tasks 2", token); ok {
+	if _, ok := ring.Pages().Open(t.Context(), "tasks 2", token); ok {
 		t.Error("opened for another list")
 	}
-	if _, ok := ringOf(t, 1, 3).Pages().Open("tasks 1", token); ok {
+	if _, ok := ringOf(t, 1, 3).Pages().Open(t.Context(), "tasks 1", token); ok {
 		t.Error("opened by another ring")
 	}
 	for at := range token {
 		changed := bytes.Clone(token)
 		changed[at] ^= 1
-		if _, ok := ring.Pages().Open("tasks 1", changed); ok {
+		if _, ok := ring.Pages().Open(t.Context(), "tasks 1", changed); ok {
 			t.Errorf("opened with byte %d changed", at)
 		}
-		if _, ok := ring.Pages().Open("tasks 1", token[:at]); ok {
+		if _, ok := ring.Pages().Open(t.Context(), "tasks 1", token[:at]); ok {
 			t.Errorf("opened when cut after %d bytes", at)
 		}
 	}
@@ -263,11 +264,11 @@ func TestASenderSealsWithItsKeyOnly(t *testing.T) {
 			t.Error("two senders have one key")
 		}
 		id := sealInbound(t, sender, task.InboundToken{ID: task.ID{1}, Due: start, Lambda: "invoice"})
-		if got, err := ring.Inbound().Open(id); err != nil || got.Sender != "shop" || got.Lambda != "invoice" || !task.IsInboundToken(id) {
+		if got, err := ring.Inbound().Open(t.Context(), id); err != nil || got.Sender != "shop" || got.Lambda != "invoice" || !task.IsInboundToken(id) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		body := sender.SealMessage([]byte("m"))
-		got, from, err := ring.Inbound().OpenMessage(body)
+		got, from, err := ring.Inbound().OpenMessage(t.Context(), body)
 		if err != nil || string(got) != "m" || from == nil || from.Name != "shop" {
 			t.Fatalf("%q, %v, %v", got, from, err)
 		}
@@ -283,7 +284,7 @@ func TestASenderSealsWithItsKeyOnly(t *testing.T) {
 		}
 		for _, head := range []string{"\x06vendor", "\x00", "\x04none"} {
 			forged := slices.Concat([]byte{seals}, []byte(head), raw[2+len("shop"):])
-			if _, _, err := ring.Inbound().OpenMessage("i2." + base64.RawURLEncoding.EncodeToString(forged)); !errors.Is(err, task.ErrUnsealed) {
+			if _, _, err := ring.Inbound().OpenMessage(t.Context(), "i2."+base64.RawURLEncoding.EncodeToString(forged)); !errors.Is(err, task.ErrUnsealed) {
 				t.Errorf("as of %q: %v", head, err)
 			}
 		}
@@ -293,10 +294,10 @@ func TestASenderSealsWithItsKeyOnly(t *testing.T) {
 		if err := ring.Set(revoked); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := ring.Inbound().OpenMessage(body); !errors.Is(err, task.ErrSenderRevoked) {
+		if _, _, err := ring.Inbound().OpenMessage(t.Context(), body); !errors.Is(err, task.ErrSenderRevoked) {
 			t.Errorf("a revoked sender's message: %v", err)
 		}
-		if got, err := ring.Inbound().Open(id); err != nil || got.Sender != "shop" {
+		if got, err := ring.Inbound().Open(t.Context(), id); err != nil || got.Sender != "shop" {
 			t.Errorf("a revoked sender's id: %+v, %v", got, err)
 		}
 		again := shop
@@ -342,7 +343,7 @@ func TestRingsThatCannotBe(t *testing.T) {
 		if err := ring.Set(r); !errors.Is(err, task.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := ring.IDs().Open(goldenID); err != nil {
+		if _, err := ring.IDs().Open(t.Context(), goldenID); err != nil {
 			t.Errorf("%s took effect: %v", name, err)
 		}
 	}
@@ -357,7 +358,7 @@ func TestRingsThatCannotBe(t *testing.T) {
 func TestUnknownKeysAreAskedForOnce(t *testing.T) {
 	s := sealAll(t, ringOf(t, 5))
 	ring, asked := ringOf(t, 1, 3), 0
-	ring.Unknown = func() { asked++ }
+	ring.Unknown = func(context.Context) { asked++ }
 	gone := sealAll(t, ringOf(t, 2))
 	if ids, _ := gone.openedBy(ring); ids[0] == nil || asked != 0 {
 		t.Errorf("%v, asked %d times for a removed key", ids, asked)
@@ -365,7 +366,7 @@ func TestUnknownKeysAreAskedForOnce(t *testing.T) {
 	if ids, _ := s.openedBy(ring); ids[0] == nil || asked == 0 {
 		t.Errorf("%v, asked %d times", ids, asked)
 	}
-	ring.Unknown = func() {
+	ring.Unknown = func(context.Context) {
 		if err := ring.Set(contentOf(1, 3, 5)); err != nil {
 			t.Error(err)
 		}
@@ -392,7 +393,7 @@ func FuzzOpenInboundMessage(f *testing.F) {
 	f.Add(sender.SealMessage([]byte("m")))
 	f.Add("i2.")
 	f.Fuzz(func(t *testing.T, body string) {
-		message, from, err := ring.Inbound().OpenMessage(body)
+		message, from, err := ring.Inbound().OpenMessage(t.Context(), body)
 		if err != nil && (message != nil || from != nil || !errors.Is(err, task.ErrUnsealed) && !errors.Is(err, task.ErrKeyGone)) {
 			t.Errorf("%q, %v, %v", message, from, err)
 		}
@@ -419,7 +420,7 @@ func TestATaskKeepsItsPublicID(t *testing.T) {
 			if want := ringOf(t, want).IDs().SealTask(&one); ring.IDs().SealTask(&one) != want {
 				t.Errorf("made after %v, %s: another key seals it", made, what)
 			}
-			if got, err := ring.IDs().Open(ring.IDs().SealTask(&one)); err != nil || got != task.TokenOf(&one) {
+			if got, err := ring.IDs().Open(t.Context(), ring.IDs().SealTask(&one)); err != nil || got != task.TokenOf(&one) {
 				t.Errorf("%+v, %v", got, err)
 			}
 		}

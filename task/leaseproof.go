@@ -1,5 +1,7 @@
 package task
 
+import "context"
+
 const (
 	leaseProofUse   = "lease\x00"
 	leaseProofBytes = 16
@@ -19,13 +21,13 @@ func (s *Sealer) LeaseProof(worker string) []byte {
 }
 
 // IsLeaseProof reports whether proof is a LeaseProof of the worker.
-func (s *Sealer) IsLeaseProof(worker string, proof []byte) bool {
+func (s *Sealer) IsLeaseProof(ctx context.Context, worker string, proof []byte) bool {
 	number := uint8(FirstKey)
 	if len(proof) == 1+leaseProofBytes {
 		if number, proof = proof[0], proof[1:]; number <= FirstKey {
 			return false
 		}
 	}
-	key, err := s.ring.find(number)
+	key, err := s.ring.find(ctx, number)
 	return err == nil && !key.idsOnly && len(proof) == leaseProofBytes && key.leases.verify(leaseProofUse, []byte(worker), proof)
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 )
@@ -35,11 +36,11 @@ func (s *MessageSealer) Seal(queue string, sealed []byte) {
 
 // Open returns the message that was sealed for the queue. If it was not, Open reads nothing behind the seal
 // and returns ErrUnsealed, or ErrKeyGone if the key was rotated out.
-func (s *MessageSealer) Open(queue string, sealed []byte) (message []byte, err error) {
+func (s *MessageSealer) Open(ctx context.Context, queue string, sealed []byte) (message []byte, err error) {
 	if len(sealed) < MessageSealBytes {
 		return nil, ErrUnsealed
 	}
-	key, err := s.ring.find(sealed[0])
+	key, err := s.ring.find(ctx, sealed[0])
 	if err != nil {
 		return nil, err
 	}

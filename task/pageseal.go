@@ -1,5 +1,7 @@
 package task
 
+import "context"
+
 const (
 	pageForm     = 1 // the first byte of a page token
 	pageMACBytes = 13
@@ -21,15 +23,15 @@ func (s *PageSealer) Seal(list string, position []byte) []byte {
 
 // Open returns the position of a token of the list. Releases without a key ring gave tokens without a seal:
 // JSON objects. Those are read as long as a token sealed with FirstKey is.
-func (s *PageSealer) Open(list string, token []byte) (position []byte, ok bool) {
+func (s *PageSealer) Open(ctx context.Context, list string, token []byte) (position []byte, ok bool) {
 	if len(token) > 0 && token[0] == '{' {
-		key, err := s.ring.find(FirstKey)
+		key, err := s.ring.find(ctx, FirstKey)
 		return token, err == nil && !key.idsOnly
 	}
 	if len(token) < pageHead+pageMACBytes || token[0] != pageForm {
 		return nil, false
 	}
-	key, err := s.ring.find(token[1])
+	key, err := s.ring.find(ctx, token[1])
 	if err != nil || key.idsOnly {
 		return nil, false
 	}

@@ -2,6 +2,7 @@ package task
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -97,13 +98,13 @@ func (s *Sealer) seal(t Token, key *ringKey) string {
 
 // Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with a key of
 // the ring.
-func (s *Sealer) Open(text string) (Token, error) {
+func (s *Sealer) Open(ctx context.Context, text string) (Token, error) {
 	raw, number, life, ok := splitToken(text)
 	if !ok {
 		return Token{}, ErrBadID
 	}
 	n := len(raw) - tokenMACBytes
-	key, err := s.ring.find(number)
+	key, err := s.ring.find(ctx, number)
 	if err != nil || !key.ids.verify("", raw[:n], raw[n:]) {
 		return Token{}, ErrBadID
 	}

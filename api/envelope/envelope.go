@@ -3,6 +3,7 @@
 package envelope
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -64,16 +65,32 @@ func Seal(s *task.InboundSealer, tasks []*kinesinv1.BufferedTask, tries uint32) 
 // Open reads the body of a message. It reads nothing in a body without a seal that holds, for which it
 // returns ErrSeal, task.ErrKeyGone or task.ErrSenderRevoked. For a sealed one it returns ErrUndecodable or
 // ErrVersion, and ErrSender if any of its tasks is not one that its sender may send.
-func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
-	raw, sender, err := s.OpenMessage(body)
+func Open(ctx context.Context, s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
+	e, _, err := OpenFrom(ctx, s, body)
+	return e, err
+}
+
+// OpenFrom is Open, and also returns the name of the sender whose key sealed the body, for a sealed one that
+// cannot be read too; empty if that was a server or has the key of all lambdas.
+func OpenFrom(ctx context.Context, s *task.InboundSealer, body string) (e *kinesinv1.Envelope, from string, err error) {
+	raw, sender, err := s.OpenMessage(ctx, body)
 	switch {
 	case errors.Is(err, task.ErrKeyGone):
-		return nil, fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints now", err)
+		return nil, "", fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints now", err)
 	case errors.Is(err, task.ErrSenderRevoked):
-		return nil, err
+		return nil, "", err
 	case err != nil:
-		return nil, fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints", err)
+		return nil, "", fmt.Errorf("%w; who sends needs the key that `kinesin inbound key` prints", err)
 	}
+	if sender != nil {
+		from = sender.Name
+	}
+	e, err = read(ctx, s, sender, raw)
+	return e, from, err
+}
+
+// read reads what was behind a seal that holds.
+func read(ctx context.Context, s *task.InboundSealer, sender *task.InboundSender, raw []byte) (*kinesinv1.Envelope, error) {
 	e := &kinesinv1.Envelope{}
 	if err := e.UnmarshalVT(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUndecodable, err)
@@ -90,7 +107,7 @@ func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 		if t.GetItem() == nil {
 			return nil, fmt.Errorf("%w: task %d has no item", ErrUndecodable, i)
 		}
-		if err := checkSender(s, sender, t); err != nil {
+		if err := checkSender(ctx, s, sender, t); err != nil {
 			return nil, err
 		}
 	}
@@ -99,14 +116,14 @@ func Open(s *task.InboundSealer, body string) (*kinesinv1.Envelope, error) {
 
 // checkSender refuses a task of a lambda that the sender may not send to, and one under an id that the sender
 // did not issue for that lambda.
-func checkSender(s *task.InboundSealer, sender *task.InboundSender, t *kinesinv1.BufferedTask) error {
+func checkSender(ctx context.Context, s *task.InboundSealer, sender *task.InboundSender, t *kinesinv1.BufferedTask) error {
 	if sender == nil {
 		return nil
 	}
 	if !sender.Allows(t.Item.Lambda) {
 		return fmt.Errorf("%w: %s may send to %s, and a task is of %q", ErrSender, sender.Name, strings.Join(sender.Lambdas, ", "), t.Item.Lambda)
 	}
-	if id, err := s.Open(t.Id); err != nil || id.Sender != sender.Name || id.Lambda != t.Item.Lambda {
+	if id, err := s.Open(ctx, t.Id); err != nil || id.Sender != sender.Name || id.Lambda != t.Item.Lambda {
 		return fmt.Errorf("%w: a task of %s has an id that %s did not issue for it", ErrSender, t.Item.Lambda, sender.Name)
 	}
 	return nil

@@ -49,7 +49,7 @@ func TestPackedTasksAreOpened(t *testing.T) {
 		}
 		rest := tasks
 		for _, m := range messages {
-			e, err := envelope.Open(s, m.Body)
+			e, err := envelope.Open(t.Context(), s, m.Body)
 			if err != nil || len(e.Tasks) != m.Tasks || len(m.Body) > bytesMax || m.Tasks > envelope.TasksMax || m.Tasks > 1 && len(m.Body) > envelope.PackBytesMax {
 				t.Fatalf("a message of %d tasks and %d bytes: %v", m.Tasks, len(m.Body), err)
 			}
@@ -88,7 +88,7 @@ func TestWhatIsNoEnvelopeOfOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e, err := envelope.Open(s, good); err != nil || e.Tries != 3 {
+	if e, err := envelope.Open(t.Context(), s, good); err != nil || e.Tries != 3 {
 		t.Fatalf("%v, %v", e, err)
 	}
 	some := []*kinesinv1.BufferedTask{buffered(1)}
@@ -112,7 +112,7 @@ func TestWhatIsNoEnvelopeOfOurs(t *testing.T) {
 		"many":                  {seal(t, &kinesinv1.Envelope{Version: 1, Tasks: manyTasks(1001)}, s), envelope.ErrUndecodable, "1001 tasks"},
 		"other bytes":           {good[:30] + strings.ToUpper(good[30:40]) + good[40:], envelope.ErrSeal, ""},
 	} {
-		e, err := envelope.Open(s, c.body)
+		e, err := envelope.Open(t.Context(), s, c.body)
 		if err == nil || e != nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%s: %v, %v; want %v", name, e, err, c.want)
 		}
@@ -142,7 +142,7 @@ func TestChangedBodiesAreRefused(t *testing.T) {
 		for bit := range 8 {
 			changed := bytes.Clone(raw)
 			changed[at] ^= 1 << bit
-			if _, err := envelope.Open(s, base64.StdEncoding.EncodeToString(changed)); err == nil {
+			if _, err := envelope.Open(t.Context(), s, base64.StdEncoding.EncodeToString(changed)); err == nil {
 				t.Errorf("bit %d of byte %d: opened", bit, at)
 			}
 		}
@@ -159,7 +159,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add("")
 	f.Add("AAAAAAAAAAAAAAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, body string) {
-		e, err := envelope.Open(s, body)
+		e, err := envelope.Open(t.Context(), s, body)
 		if err == nil {
 			again, err := envelope.Seal(s, e.Tasks, e.Tries)
 			if err != nil || len(again) == 0 {

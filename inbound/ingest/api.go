@@ -98,7 +98,7 @@ func (in *Ingest) retryRejected(ctx context.Context, name string) (id string, p 
 	if err != nil {
 		return "", refusal.Problem(err)
 	}
-	tasks, err := in.tasksOf(&row)
+	tasks, err := in.tasksOf(ctx, &row)
 	if err != nil {
 		r := result{rejected, brokenMessage("", err).Reason, err}
 		in.Rejected.noteRetry(ctx, &row, r)
@@ -114,7 +114,7 @@ func (in *Ingest) retryRejected(ctx context.Context, name string) (id string, p 
 		case r.outcome == stored:
 		case r.outcome == rejected && row.Whole:
 			// The other tasks of that message are stored; this one is kept by itself.
-			if err := in.Rejected.put(lasting, rejectedTask(arrivals[i].BufferedTask, r)); err != nil {
+			if err := in.Rejected.put(lasting, in.rejectedOf(lasting, arrivals[i].BufferedTask, r)); err != nil {
 				return "", refusal.Problem(err)
 			}
 		default:
@@ -129,7 +129,7 @@ func (in *Ingest) retryRejected(ctx context.Context, name string) (id string, p 
 }
 
 // tasksOf returns the tasks of a rejected message.
-func (in *Ingest) tasksOf(row *rejectedRow) ([]*kinesinv1.BufferedTask, error) {
+func (in *Ingest) tasksOf(ctx context.Context, row *rejectedRow) ([]*kinesinv1.BufferedTask, error) {
 	if !row.Whole {
 		t := &kinesinv1.BufferedTask{}
 		if err := t.UnmarshalVT(row.body); err != nil || t.Item == nil {
@@ -140,7 +140,7 @@ func (in *Ingest) tasksOf(row *rejectedRow) ([]*kinesinv1.BufferedTask, error) {
 	if in.InboundSealer == nil {
 		return nil, errNoInboundKey
 	}
-	e, err := envelope.Open(in.InboundSealer, string(row.body))
+	e, err := envelope.Open(ctx, in.InboundSealer, string(row.body))
 	return e.GetTasks(), err
 }
 

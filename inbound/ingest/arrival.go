@@ -82,7 +82,7 @@ func (in *Ingest) results(b *intake.Batch, arrivals []arrival) []result {
 // admit checks an arrival and plans its rows. Its id says what the server that issued it decided, or the
 // client that sent it to the buffer; the item says the rest.
 func (in *Ingest) admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, a *arrival) error {
-	token, l, err := in.openArrival(a)
+	token, l, err := in.openArrival(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func checkID(b *intake.Batch, token task.Token, l *catalog.Entry, item *kinesinv
 
 // openArrival opens the id of an arrival. If its lambda was deleted, a person's retry goes to the lambda that
 // has the same name now, under an id of that.
-func (in *Ingest) openArrival(a *arrival) (task.Token, *catalog.Entry, error) {
-	token, l, err := in.openIssued(a.Id)
+func (in *Ingest) openArrival(ctx context.Context, a *arrival) (task.Token, *catalog.Entry, error) {
+	token, l, err := in.openIssued(ctx, a.Id)
 	if l != nil || !a.manual || !errors.Is(err, catalog.ErrUnknown) || task.IsInboundToken(a.Id) {
 		return token, l, err
 	}
@@ -150,15 +150,15 @@ func (in *Ingest) openArrival(a *arrival) (task.Token, *catalog.Entry, error) {
 }
 
 // openIssued opens an id and finds its lambda. A lambda that is not known may be known soon.
-func (in *Ingest) openIssued(id string) (task.Token, *catalog.Entry, error) {
+func (in *Ingest) openIssued(ctx context.Context, id string) (task.Token, *catalog.Entry, error) {
 	if task.IsInboundToken(id) {
-		token, l, err := in.OpenInbound(id)
+		token, l, err := in.OpenInbound(ctx, id)
 		if errors.Is(err, task.ErrBadID) {
 			err = &notOursError{"its id was not issued with our inbound key"}
 		}
 		return token, l, err
 	}
-	token, err := in.Sealer.Open(id)
+	token, err := in.Sealer.Open(ctx, id)
 	if err != nil {
 		return token, nil, &notOursError{"its id was not issued here"}
 	}

@@ -110,7 +110,7 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 		return 0, 0
 	}
 	endHiding := c.keepHidden(ctx, messages)
-	all, arrivals := c.open(messages)
+	all, arrivals := c.open(ctx, messages)
 	c.Backlog.received(oldest(arrivals))
 	results := c.takeIn(ctx, arrivals)
 	tasks, pause = len(arrivals), c.pauseAfter(arrivals)

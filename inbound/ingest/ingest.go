@@ -25,18 +25,23 @@ const (
 	LeftStore   = "store"          // the store did not take it
 	LeftUnknown = "unknown_lambda" // its lambda is not known yet
 	LeftFull    = "aside_full"     // it is to be rejected, and there is no room for more
+	// LeftSenderFull: it is to be rejected, and named senders have taken their part of the room.
+	LeftSenderFull = "sender_full"
 
-	// The others are left to the buffer's dead-letter queue: nobody vouches for them.
+	// The others are left to the buffer's dead-letter queue: nobody vouches for them, or a sender who may not
+	// take room of others.
 
 	LeftUnsealed = "unsealed"       // it was not sealed with an inbound key
 	LeftKeyGone  = "rotated_key"    // it was sealed with an inbound key that was rotated out
 	LeftRevoked  = "revoked_sender" // it was sealed with the inbound key of a sender that was revoked
 	LeftSender   = "sender_lambda"  // it has a task that is outside the lambdas of its sender
+
+	LeftSenderUnreadable = "sender_unreadable" // a sender sealed it, and it is no envelope, or of a newer version
 )
 
 // Lefts lists why messages stay in the buffer.
 func Lefts() []string {
-	return []string{LeftStore, LeftUnknown, LeftFull, LeftUnsealed, LeftKeyGone, LeftRevoked, LeftSender}
+	return []string{LeftStore, LeftUnknown, LeftFull, LeftSenderFull, LeftUnsealed, LeftKeyGone, LeftRevoked, LeftSender, LeftSenderUnreadable}
 }
 
 // Config is what an Ingest is made of.
@@ -64,8 +69,8 @@ type Hooks struct {
 	Left func(why string, n int)
 	// Paused: the buffer or the store failed, and consuming pauses that long.
 	Paused func(ctx context.Context, err error, pause time.Duration)
-	// Unsealed: no inbound key vouches for a message. It stays in the buffer for one of Lefts.
-	Unsealed func(ctx context.Context, why string, err error)
+	// Ignored: a message is left to the buffer's dead-letter queue for one of Lefts.
+	Ignored func(ctx context.Context, why string, err error)
 	// Ended: tasks ended that were still in the buffer.
 	Ended func(ids []task.ID)
 }

@@ -42,20 +42,23 @@ type message struct {
 
 	again         time.Duration // when it is to come again; 0: it is done with
 	redeliverable bool          // it would do no harm if it came again soon
-	unsealed      string        // nobody vouches for it, for one of Lefts; it is neither deleted nor sent again
+	ignored       string        // left to the dead-letter queue, for one of Lefts: neither deleted nor sent again
 }
 
 // open opens messages and returns the arrivals in all of them, in order.
-func (in *Ingest) open(messages []buffer.Message) (all []message, arrivals []arrival) {
+func (in *Ingest) open(ctx context.Context, messages []buffer.Message) (all []message, arrivals []arrival) {
 	all = make([]message, len(messages))
 	for i, m := range messages {
 		all[i].Message = m
-		e, err := envelope.Open(in.InboundSealer, m.Body)
+		e, sender, err := envelope.OpenFrom(ctx, in.InboundSealer, m.Body)
 		if err != nil {
-			all[i].broken, all[i].unsealed = err, unsealedBy(err)
+			all[i].broken, all[i].ignored = err, ignoredBy(err, sender)
 			continue
 		}
-		all[i].tries, all[i].tasks = int(e.Tries)+m.Receives, len(e.Tasks)
+		all[i].tries, all[i].tasks = m.Receives, len(e.Tasks)
+		if sender == "" { // a server counted; a sender may say anything
+			all[i].tries += int(e.Tries)
+		}
 		for _, t := range e.Tasks {
 			arrivals = append(arrivals, arrival{BufferedTask: t, tries: all[i].tries})
 		}
@@ -63,8 +66,10 @@ func (in *Ingest) open(messages []buffer.Message) (all []message, arrivals []arr
 	return all, arrivals
 }
 
-// unsealedBy returns which of Lefts an error of the seal is; empty for an error behind the seal.
-func unsealedBy(err error) string {
+// ignoredBy returns which of Lefts the error of a message is that is left to the dead-letter queue; empty for
+// one that is kept as rejected. What a sender sealed and nobody can read is left, because a vendor could
+// otherwise fill the room for rejected messages of everybody.
+func ignoredBy(err error, sender string) string {
 	switch {
 	case errors.Is(err, envelope.ErrSeal):
 		return LeftUnsealed
@@ -74,8 +79,30 @@ func unsealedBy(err error) string {
 		return LeftRevoked
 	case errors.Is(err, envelope.ErrSender):
 		return LeftSender
+	case sender != "":
+		return LeftSenderUnreadable
 	}
 	return ""
+}
+
+// senderOf returns the sender that issued the id of a task; empty: a server, or who has the key of all
+// lambdas. A task of a sender has no other id, also when a server sends it again.
+func (in *Ingest) senderOf(ctx context.Context, t *kinesinv1.BufferedTask) string {
+	if in.InboundSealer == nil || !task.IsInboundToken(t.Id) {
+		return ""
+	}
+	token, err := in.InboundSealer.Open(ctx, t.Id)
+	if err != nil {
+		return ""
+	}
+	return token.Sender
+}
+
+// rejectedOf returns the row of a task of a message, with its sender.
+func (in *Ingest) rejectedOf(ctx context.Context, t *kinesinv1.BufferedTask, r result) *rejectedRow {
+	row := rejectedTask(t, r)
+	row.Sender = in.senderOf(ctx, t)
+	return row
 }
 
 // oldest returns when the oldest of arrivals was accepted; 0 when there are none.
@@ -103,8 +130,8 @@ func (in *Ingest) pauseAfter(arrivals []arrival) time.Duration {
 // settle rejects what is to be rejected and decides whether the message comes again. Its error is a failure
 // of the store.
 func (in *Ingest) settle(ctx context.Context, m *message, arrivals []arrival, results []result) error {
-	if m.unsealed != "" {
-		in.leaveUnsealed(ctx, m.unsealed, m.broken)
+	if m.ignored != "" {
+		in.ignore(ctx, m.ignored, m.broken)
 		return nil
 	}
 	if m.broken != nil {
@@ -122,7 +149,7 @@ func (in *Ingest) settle(ctx context.Context, m *message, arrivals []arrival, re
 			left = false
 		case rejected:
 			var err error
-			left, err = in.reject(ctx, m, rejectedTask(arrivals[i].BufferedTask, r), r.err)
+			left, err = in.reject(ctx, m, in.rejectedOf(ctx, arrivals[i].BufferedTask, r), r.err)
 			failure = cmp.Or(failure, err)
 		case unknownLambda:
 			in.leave(m, LeftUnknown, unknownTryAfter)
@@ -150,6 +177,9 @@ func (in *Ingest) reject(ctx context.Context, m *message, row *rejectedRow, why 
 	case errors.Is(err, errFull):
 		in.leave(m, LeftFull, fullRetryAfter)
 		return true, nil
+	case errors.Is(err, errSenderFull):
+		in.leave(m, LeftSenderFull, fullRetryAfter)
+		return true, nil
 	case err != nil:
 		in.leave(m, LeftStore, retryBackoff.Pause(in.Clock, m.tries))
 		return true, err
@@ -158,15 +188,15 @@ func (in *Ingest) reject(ctx context.Context, m *message, row *rejectedRow, why 
 	return false, nil
 }
 
-// leaveUnsealed leaves a message alone that anybody may have sent, or that its sender may not send: it would
+// ignore leaves a message alone that anybody may have sent, or that its sender may not send: it would
 // otherwise take room from what users have to see. The buffer shows it again in its own time, and moves it to
 // its dead-letter queue in the end.
-func (in *Ingest) leaveUnsealed(ctx context.Context, why string, err error) {
+func (in *Ingest) ignore(ctx context.Context, why string, err error) {
 	if in.Hooks.Left != nil {
 		in.Hooks.Left(why, 1)
 	}
-	if in.Hooks.Unsealed != nil {
-		in.Hooks.Unsealed(ctx, why, err)
+	if in.Hooks.Ignored != nil {
+		in.Hooks.Ignored(ctx, why, err)
 	}
 }
 

@@ -26,12 +26,21 @@ const (
 	// RejectedNamesMax is how many one call retries or deletes at most.
 	RejectedNamesMax = api.RejectedMax
 
+	// A named sender takes at most one part in so many of the room for rejected tasks, and all named senders
+	// together at most one in so many: senders are not trusted to leave room for others.
+	senderParts  = 10
+	sendersParts = 2
+
 	countEvery = time.Minute
 	// staleRowsMax bounds how many tasks SetAside keeps in one write, with their payloads.
 	staleRowsMax = 16
 )
 
-var errFull = errors.New("no room for more rejected tasks: retry or delete some with `kinesin inbound rejected`")
+// Why a rejected task is not kept.
+var (
+	errFull       = errors.New("no room for more rejected tasks: retry or delete some with `kinesin inbound rejected`")
+	errSenderFull = errors.New("no room for more rejected tasks of senders: retry or delete some with `kinesin inbound rejected`")
+)
 
 // ControlStore is what Rejected needs of a store.
 type ControlStore interface {
@@ -59,8 +68,9 @@ type Rejected struct {
 
 	mu      sync.Mutex // guards the rest
 	counted task.Instant
-	count   int
-	bytes   int64
+	taken   room            // by all
+	senders room            // by all named senders
+	sender  map[string]room // by each; bounded by what is kept
 }
 
 // NewRejected returns a Rejected.
@@ -130,7 +140,7 @@ func (r *Rejected) putAll(ctx context.Context, rows []*rejectedRow) (n int, err 
 	var bodies, heads []store.Op
 	var full error
 	for _, row := range rows {
-		if full = r.reserve(ctx, len(row.body)); full != nil {
+		if full = r.reserve(ctx, row.Sender, len(row.body)); full != nil {
 			break
 		}
 		row.At, row.Bytes = r.Clock.Now(), len(row.body)
@@ -168,8 +178,8 @@ func (r *Rejected) applyAll(ctx context.Context, ops []store.Op) error {
 	return nil
 }
 
-// reserve makes room for one more, or fails with errFull.
-func (r *Rejected) reserve(ctx context.Context, size int) error {
+// reserve makes room for one more row, of a named sender or of none, or fails with errFull or errSenderFull.
+func (r *Rejected) reserve(ctx context.Context, sender string, size int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now := clock.Steady(r.Clock); r.counted.IsZero() || now >= r.counted.Add(countEvery) {
@@ -177,16 +187,15 @@ func (r *Rejected) reserve(ctx context.Context, size int) error {
 		if err != nil {
 			return err
 		}
-		r.counted, r.count, r.bytes = now, len(rows), 0
+		r.counted, r.taken, r.senders, r.sender = now, room{}, room{}, map[string]room{}
 		for i := range rows {
-			r.bytes += int64(rows[i].Bytes)
+			r.count(rows[i].Sender, room{1, int64(rows[i].Bytes)})
 		}
 	}
-	if r.count >= r.Max || r.bytes+int64(size) > r.BytesMax {
-		return errFull
+	if err := r.fits(sender, room{1, int64(size)}); err != nil {
+		return err
 	}
-	r.count++
-	r.bytes += int64(size)
+	r.count(sender, room{1, int64(size)})
 	return nil
 }
 
@@ -244,7 +253,7 @@ func (r *Rejected) delete(ctx context.Context, row *rejectedRow) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.count, r.bytes = max(0, r.count-1), max(0, r.bytes-int64(row.Bytes))
+	r.count(row.Sender, room{-1, -int64(row.Bytes)})
 	return nil
 }
 

@@ -30,6 +30,7 @@ type rejectedRow struct {
 	Accepted task.Instant `json:"accepted,omitempty"`
 	ID       string       `json:"id,omitempty"`
 	Lambda   string       `json:"lambda,omitempty"`
+	Sender   string       `json:"sender,omitempty"` // who issued its id with an inbound key of its own
 	Bytes    int          `json:"bytes"`
 	Parts    int          `json:"parts"`
 	Retries  uint32       `json:"retries,omitempty"`

@@ -48,7 +48,7 @@ func (in *Ingest) finish(ctx context.Context, all []message, d *deleter) error {
 			again[after] = append(again[after], m.Message)
 		case m.redeliverable:
 			batched = append(batched, m.Message)
-		case m.unsealed != "":
+		case m.ignored != "":
 		default:
 			now = append(now, m.Message)
 		}

@@ -1,6 +1,8 @@
 package intake
 
 import (
+	"context"
+
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/task"
@@ -33,11 +35,11 @@ func Buffered(t task.Token) task.Task {
 
 // OpenInbound reads an id that a client made when it sent a task to the buffer itself. Such an id names its
 // lambda, which may have been created again since: then it is the id of a task that does not exist.
-func (in *Intake) OpenInbound(id string) (task.Token, *catalog.Entry, error) {
+func (in *Intake) OpenInbound(ctx context.Context, id string) (task.Token, *catalog.Entry, error) {
 	if in.InboundSealer == nil {
 		return task.Token{}, nil, task.ErrBadID
 	}
-	q, err := in.InboundSealer.Open(id)
+	q, err := in.InboundSealer.Open(ctx, id)
 	if err != nil {
 		return task.Token{}, nil, err
 	}

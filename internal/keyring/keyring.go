@@ -103,9 +103,10 @@ func (r *Ring) Read(ctx context.Context) error {
 	return r.read(ctx)
 }
 
-// readUnknown reads the ring because of a key or a sender that it does not know.
-func (r *Ring) readUnknown() {
-	ctx, cancel := clock.Within(context.Background(), r.cfg.Clock, readWithin)
+// readUnknown reads the ring because of a key or a sender that it does not know. It ends with the call that
+// named it.
+func (r *Ring) readUnknown(ctx context.Context) {
+	ctx, cancel := clock.Within(ctx, r.cfg.Clock, readWithin)
 	defer cancel()
 	if r.lock(ctx) != nil {
 		return
@@ -113,7 +114,7 @@ func (r *Ring) readUnknown() {
 	defer r.unlock()
 	if now := clock.Mono(r.cfg.Clock); now >= r.nextUnknown {
 		r.nextUnknown = now + unknownEvery
-		if err := r.read(ctx); err != nil {
+		if err := r.read(ctx); err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 			r.cfg.Log.WarnContext(ctx, "cannot read the key ring because of a key that is not known", slog.Any("error", err))
 		}
 	}

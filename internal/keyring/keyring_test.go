@@ -38,6 +38,7 @@ type rows struct {
 	*store.Store
 
 	reads atomic.Int64
+	hang  atomic.Bool // reads wait for the end of their context
 	mu    sync.Mutex
 	fails error
 	put   func() // before a write, once
@@ -45,6 +46,10 @@ type rows struct {
 
 func (r *rows) ControlsOmitted(ctx context.Context, kind string) ([]store.Control, map[string]error, error) {
 	r.reads.Add(1)
+	if r.hang.Load() {
+		<-ctx.Done()
+		return nil, nil, context.Cause(ctx)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fails != nil {
@@ -174,7 +179,7 @@ func wantRefusal(t *testing.T, err error, reason kinesinv1.Reason, say string) {
 var token = task.Token{ID: task.ID{6: 0x80, 15: 1}, Due: task.FromMillis(1_700_000_000_000), Partition: task.Partition{Lambda: 3}}
 
 func opens(r *keyring.Ring, id string) bool {
-	got, err := r.IDs().Open(id)
+	got, err := r.IDs().Open(context.Background(), id)
 	return err == nil && got == token
 }
 
@@ -208,7 +213,7 @@ func TestServersAgreeThroughARotation(t *testing.T) {
 					f.Fatalf("%d gives a task another id", i)
 				}
 				for n := max(0, len(ids)-20); n < len(ids); n++ {
-					if _, _, err := r.Inbound().OpenMessage(bodies[n]); err != nil || !opens(r, ids[n]) {
+					if _, _, err := r.Inbound().OpenMessage(f.Context(), bodies[n]); err != nil || !opens(r, ids[n]) {
 						f.Fatalf("%d does not open id or message %d: %v", i, n, err)
 					}
 				}
@@ -246,7 +251,7 @@ func TestAnUnknownKeyIsLookedUp(t *testing.T) {
 		forged := "k2" + base64.RawURLEncoding.EncodeToString(raw)
 		before := f.rows.reads.Load()
 		for range 1000 {
-			if _, err := behind.IDs().Open(forged); !errors.Is(err, task.ErrBadID) {
+			if _, err := behind.IDs().Open(f.Context(), forged); !errors.Is(err, task.ErrBadID) {
 				f.Fatal(err)
 			}
 			time.Sleep(10 * time.Millisecond)
@@ -255,9 +260,30 @@ func TestAnUnknownKeyIsLookedUp(t *testing.T) {
 			f.Errorf("%d reads in 10 s", reads)
 		}
 		f.rows.fail(store.ErrUnreachable)
-		if _, err := behind.IDs().Open(forged); !errors.Is(err, task.ErrBadID) {
+		if _, err := behind.IDs().Open(f.Context(), forged); !errors.Is(err, task.ErrBadID) {
 			f.Error(err)
 		}
+	})
+}
+
+// A call that names an unknown key does not wait for the store longer than its caller does.
+func TestAReadForAnUnknownKeyEndsWithItsCall(t *testing.T) {
+	inBubble(t, func(f *fixture) {
+		r := f.open()
+		time.Sleep(time.Minute)
+		f.rows.hang.Store(true)
+		raw := make([]byte, 43)
+		raw[29] = 77
+		forged, before, begun := "k2"+base64.RawURLEncoding.EncodeToString(raw), f.rows.reads.Load(), time.Now()
+		ctx, cancel := context.WithTimeout(f.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := r.IDs().Open(ctx, forged); !errors.Is(err, task.ErrBadID) {
+			f.Error(err)
+		}
+		if waited := time.Since(begun); waited != 100*time.Millisecond || f.rows.reads.Load() == before {
+			f.Errorf("waited for %v", waited)
+		}
+		f.rows.hang.Store(false)
 	})
 }
 
@@ -309,10 +335,10 @@ func TestRetirement(t *testing.T) {
 			if opens(r, id) != ids {
 				f.Errorf("after %v: id opened: %v", at, !ids)
 			}
-			if _, _, err := r.Inbound().OpenMessage(body); !errors.Is(err, message) {
+			if _, _, err := r.Inbound().OpenMessage(f.Context(), body); !errors.Is(err, message) {
 				f.Errorf("after %v: %v, want %v", at, err, message)
 			}
-			if _, opened := r.Pages().Open("l", page); opened != (message == nil) {
+			if _, opened := r.Pages().Open(f.Context(), "l", page); opened != (message == nil) {
 				f.Errorf("after %v: page token opened: %v", at, opened)
 			}
 		}
@@ -501,7 +527,7 @@ func TestSenders(t *testing.T) {
 		a, b := f.running(), f.running()
 		key := f.add(a, "shop", "mail-*", "invoice", "invoice")
 		body := f.sealer(key).SealMessage([]byte("m"))
-		if _, from, err := b.Inbound().OpenMessage(body); err != nil || from.Name != "shop" || !slices.Equal(from.Lambdas, []string{"invoice", "mail-*"}) {
+		if _, from, err := b.Inbound().OpenMessage(f.Context(), body); err != nil || from.Name != "shop" || !slices.Equal(from.Lambdas, []string{"invoice", "mail-*"}) {
 			f.Errorf("on another server at once: %v, %v", from, err)
 		}
 		if again := f.add(b, "shop", "invoice", "mail-*"); again != key {
@@ -539,7 +565,7 @@ func TestSenders(t *testing.T) {
 		next := f.add(a, "shop")
 		later := f.sealer(next).SealMessage([]byte("m"))
 		for _, body := range []string{body, later} {
-			if _, from, err := b.Inbound().OpenMessage(body); err != nil || from.Name != "shop" {
+			if _, from, err := b.Inbound().OpenMessage(f.Context(), body); err != nil || from.Name != "shop" {
 				f.Errorf("after a rotation: %v, %v", from, err)
 			}
 		}
@@ -555,7 +581,7 @@ func TestSenders(t *testing.T) {
 		time.Sleep(keyring.ReadEvery + time.Second)
 		for _, r := range []*keyring.Ring{a, b} {
 			for _, body := range []string{body, later} {
-				if _, _, err := r.Inbound().OpenMessage(body); !errors.Is(err, task.ErrSenderRevoked) {
+				if _, _, err := r.Inbound().OpenMessage(f.Context(), body); !errors.Is(err, task.ErrSenderRevoked) {
 					f.Errorf("after it was revoked: %v", err)
 				}
 			}
@@ -598,12 +624,12 @@ func TestARevokedSenderGoesInTheEnd(t *testing.T) {
 		}
 		time.Sleep(idsFor - time.Second)
 		f.add(r, "second", "mail")
-		if _, err := r.Inbound().Open(id); err != nil {
+		if _, err := r.Inbound().Open(f.Context(), id); err != nil {
 			f.Errorf("its id: %v", err)
 		}
 		time.Sleep(time.Second)
 		f.add(r, "third", "mail")
-		if _, err := r.Inbound().Open(id); !errors.Is(err, task.ErrBadID) {
+		if _, err := r.Inbound().Open(f.Context(), id); !errors.Is(err, task.ErrBadID) {
 			f.Errorf("its id in the end: %v", err)
 		}
 		if f.add(r, "shop", "mail") == key {
@@ -641,10 +667,10 @@ func TestADamagedSender(t *testing.T) {
 			if err := r.Read(f.Context()); err != nil {
 				f.Fatalf("%s: %v", name, err)
 			}
-			if _, _, err := r.Inbound().OpenMessage(shop.SealMessage(nil)); !errors.Is(err, task.ErrUnsealed) {
+			if _, _, err := r.Inbound().OpenMessage(f.Context(), shop.SealMessage(nil)); !errors.Is(err, task.ErrUnsealed) {
 				f.Errorf("%s: %v", name, err)
 			}
-			if _, from, err := r.Inbound().OpenMessage(other.SealMessage([]byte("m"))); err != nil || from.Name != "other" {
+			if _, from, err := r.Inbound().OpenMessage(f.Context(), other.SealMessage([]byte("m"))); err != nil || from.Name != "other" {
 				f.Errorf("%s: the other one: %v", name, err)
 			}
 			if _, err := r.AddSender(f.Context(), &kinesinv1.AddSenderRequest{Name: "shop", Lambdas: []string{"mail"}}); !errors.Is(err, store.ErrCorrupt) {

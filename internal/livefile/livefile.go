@@ -33,9 +33,18 @@ type Config[T any] struct {
 	// Parse returns the value of the contents, in the order of Paths. Its error must not quote them.
 	Parse func(contents [][]byte) (T, error)
 	Clock clock.Clock
+	// Named returns the files that the contents of Paths name and that are part of a value, as Parse read
+	// them. They are read again like Paths, and everything is parsed when one has changed. It may be nil.
+	Named func(value T) []Content
 	// Changed is called with nil after a reload, and with the error of a failed one, once for each error. It
 	// may be nil.
 	Changed func(err error)
+}
+
+// Content is what was read of a file.
+type Content struct {
+	Path  string
+	Bytes []byte
 }
 
 // Files holds the last valid value of some files. It is safe for concurrent use.
@@ -101,7 +110,9 @@ func (f *Files[T]) read() error {
 		}
 	}
 	if f.contents != nil && slices.EqualFunc(contents, f.contents, bytes.Equal) {
-		return nil
+		if same, err := f.sameNamed(); same || err != nil {
+			return err
+		}
 	}
 	value, err := f.Parse(contents)
 	if err != nil {
@@ -110,6 +121,19 @@ func (f *Files[T]) read() error {
 	f.contents = contents
 	f.value.Store(&value)
 	return nil
+}
+
+// sameNamed reports whether the files that the value names hold what they held.
+func (f *Files[T]) sameNamed() (bool, error) {
+	if f.Named == nil {
+		return true, nil
+	}
+	for _, known := range f.Named(*f.value.Load()) {
+		if now, err := Read(known.Path, f.BytesMax); err != nil || !bytes.Equal(now, known.Bytes) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // Read reads one file once. Its errors are ErrFile.

@@ -61,8 +61,8 @@ func (n *Node) ingestHooks() ingest.Hooks {
 			m.trouble.Inc()
 			n.log.WarnContext(ctx, "consuming the inbound buffer paused", slog.Duration("pause", pause), slog.Any("error", err))
 		},
-		Unsealed: func(ctx context.Context, why string, err error) {
-			n.log.WarnContext(ctx, "no inbound key vouches for a message of the inbound queue; it is left to the queue's dead-letter queue",
+		Ignored: func(ctx context.Context, why string, err error) {
+			n.log.WarnContext(ctx, "a message of the inbound queue is left to the queue's dead-letter queue",
 				slog.String("why", why), slog.Any("error", err))
 		},
 		Ended: n.ended,

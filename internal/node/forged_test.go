@@ -53,7 +53,7 @@ func (f *forger) rows(ids []sdk.ID) [][]byte {
 // open reads a public id as anybody can: its content is not secret, only its seal is.
 func (f *forger) open(id sdk.ID) task.Token {
 	f.Helper()
-	token, err := f.nodes[0].node.keyring.IDs().Open(string(id))
+	token, err := f.nodes[0].node.keyring.IDs().Open(f.Context(), string(id))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -44,8 +44,8 @@ func WithControllers(change func(ctx context.Context, c *controller.Config)) fun
 	return func(c *Client) { c.Controllers = change }
 }
 
-// OutcomeError is an error by which a handler says exactly how its attempt ended, a snooze with a text
-// included. It is for the packages of this module: users have nil, sdk.Fatal, sdk.Snooze and other errors.
+// OutcomeError is an error by which a handler says exactly how its attempt ended, a snooze with a text of
+// its own. It is for the packages of this module: users have nil, sdk.Fatal, sdk.Snooze and other errors.
 type OutcomeError struct{ Outcome controller.Outcome }
 
 // Error returns the error of the outcome.

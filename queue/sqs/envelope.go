@@ -1,6 +1,7 @@
 package sqs
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -70,7 +71,7 @@ func encodeBody(s *task.MessageSealer, queue string, fields ...[]byte) string {
 }
 
 // decodeBody decodes the tasks of a body that came from a queue. Their payloads share memory.
-func (c *Codec) decodeBody(s *task.MessageSealer, queue, body string) ([]task.Task, error) {
+func (c *Codec) decodeBody(ctx context.Context, s *task.MessageSealer, queue, body string) ([]task.Task, error) {
 	text, ok := strings.CutPrefix(body, envelopeMark)
 	if !ok {
 		return nil, refuseBody(body)
@@ -79,7 +80,7 @@ func (c *Codec) decodeBody(s *task.MessageSealer, queue, body string) ([]task.Ta
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsealed, err)
 	}
-	raw, err := s.Open(queue, sealed)
+	raw, err := s.Open(ctx, queue, sealed)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsealed, err)
 	}

@@ -114,12 +114,12 @@ func TestAForgedBodyIsNotRead(t *testing.T) {
 		"a key that is gone":   {task.NewMessageSealer(3, make([]byte, task.TokenKeyBytes)), task.ErrKeyGone},
 		"a key that never was": {task.NewMessageSealer(1, make([]byte, task.TokenKeyBytes)), task.ErrUnsealed},
 	} {
-		if _, err := c.sealer.Open(sqs.TestQueue, raw); !errors.Is(err, c.want) {
+		if _, err := c.sealer.Open(t.Context(), sqs.TestQueue, raw); !errors.Is(err, c.want) {
 			t.Errorf("opened with %s: %v", what, err)
 		}
 	}
 	for _, other := range []string{"test-lambda8-high", "test-lambda7-hig", "test-lambda7-high\x00", ""} {
-		if _, err := sqs.TestSealer.Open(other, raw); !errors.Is(err, task.ErrUnsealed) {
+		if _, err := sqs.TestSealer.Open(t.Context(), other, raw); !errors.Is(err, task.ErrUnsealed) {
 			t.Errorf("opened as a message of queue %q: %v", other, err)
 		}
 	}

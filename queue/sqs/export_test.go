@@ -1,6 +1,8 @@
 package sqs
 
 import (
+	"context"
+
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -44,7 +46,7 @@ func Encode(messages []queue.Message) string {
 
 // Decode decodes a body.
 func Decode(body string) ([]task.Task, error) {
-	return StoreCodec.decodeBody(TestSealer, TestQueue, body)
+	return StoreCodec.decodeBody(context.Background(), TestSealer, TestQueue, body)
 }
 
 // Errors of Decode.

@@ -47,7 +47,7 @@ func (l *lane) open(m *types.Message, now, steady task.Instant) []task.Task {
 		d.client.Observer.Discarded(l.name, DiscardDuplicate)
 		return nil
 	}
-	tasks, err := d.Codec.decodeBody(d.sealer, l.name, aws.ToString(m.Body))
+	tasks, err := d.Codec.decodeBody(d.ctx, d.sealer, l.name, aws.ToString(m.Body))
 	if err != nil {
 		l.discardUnreadable(m, err)
 		return nil

@@ -29,9 +29,11 @@ func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
 		return err
 	}
 	if len(missing) > 0 {
-		if _, err := sqsclient.Create(ctx, d.api, Queues(d.Prefix, l)); err != nil {
+		specs := Queues(d.Prefix, l)
+		if _, err := sqsclient.Create(ctx, d.api, specs); err != nil {
 			return explain(err)
 		}
+		d.protect(ctx, slices.DeleteFunc(specs, func(s sqsclient.QueueSpec) bool { return !slices.Contains(missing, s.Name) }))
 	}
 	for i := range left {
 		if err := d.convert(ctx, &left[i]); err != nil {
@@ -39,6 +41,18 @@ func (d *Driver) Provision(ctx context.Context, l task.Lambda) error {
 		}
 	}
 	return nil
+}
+
+// protect gives new queues their policy. One that cannot be set is no reason to refuse the lambda, since
+// messages are sealed, and servers may lack the permission; `kinesin aws setup` sets it later.
+func (d *Driver) protect(ctx context.Context, made []sqsclient.QueueSpec) {
+	if d.NoPolicies {
+		return
+	}
+	if _, err := sqsclient.Protect(ctx, d.api, made); err != nil {
+		d.Log.WarnContext(ctx, "cannot set the policy of a new queue; allow sqs:SetQueueAttributes, or run `kinesin aws setup`",
+			slog.Any("error", explain(err)))
+	}
 }
 
 // Missing implements queue.Provisioner.

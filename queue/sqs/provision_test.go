@@ -217,3 +217,31 @@ func TestCheckLeavesARedriveOfTheOperatorsOwn(t *testing.T) {
 		t.Errorf("%v, %v", found, err)
 	}
 }
+
+// New queues get a policy, unless that is turned off; a server that may not set it makes the queue all the
+// same.
+func TestNewQueuesGetAPolicy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(s *turning, service *fakesqs.SQS)
+		want   bool
+	}{
+		"as it is":   {func(*turning, *fakesqs.SQS) {}, true},
+		"turned off": {func(s *turning, _ *fakesqs.SQS) { s.driver.NoPolicies = true }, false},
+		"not allowed": {func(_ *turning, service *fakesqs.SQS) {
+			service.Faults.Odds("SetQueueAttributes", awsfake.Denied, 1)
+		}, false},
+	} {
+		service := fakesqs.New(fakesqs.Config{})
+		s := newTurning(t, service, "kin")
+		c.change(s, service)
+		l := deliverLambda("mail", 1)
+		s.comes(l)
+		for _, spec := range sqs.Queues("kin", l) {
+			have, err := sqsclient.Describe(t.Context(), service, spec.Name)
+			if policy := have[string(types.QueueAttributeNamePolicy)]; err != nil || strings.Contains(policy, "OnlyThisAccount") != c.want || (policy != "") != c.want {
+				t.Errorf("%s: %s has the policy %q; %v", name, spec.Name, policy, err)
+			}
+		}
+	}
+}

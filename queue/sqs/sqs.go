@@ -81,6 +81,8 @@ type Config struct {
 	// Observer has hooks for metrics; nil is fine.
 	Observer *sqsclient.Observer
 
+	// NoPolicies says that new queues get no policy, for services that do not take one.
+	NoPolicies bool
 	// MessageBytesMax bounds a message, and all messages of one request: 256 KiB. It may be larger for queues
 	// that take 1 MiB.
 	MessageBytesMax int

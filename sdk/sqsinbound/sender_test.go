@@ -56,7 +56,7 @@ func TestASenderPacksByLambda(t *testing.T) {
 				break
 			}
 			for _, m := range out.Messages {
-				e, err := envelope.Open(ring.Inbound(), *m.Body)
+				e, err := envelope.Open(t.Context(), ring.Inbound(), *m.Body)
 				if err != nil {
 					bad++
 				}

@@ -100,7 +100,7 @@ func (f *fixture) messages() (all []*kinesinv1.Envelope) {
 			return all
 		}
 		for _, m := range out.Messages {
-			e, err := envelope.Open(f.seal, *m.Body)
+			e, err := envelope.Open(f.t.Context(), f.seal, *m.Body)
 			if err != nil {
 				f.t.Fatal(err)
 			}
@@ -148,7 +148,7 @@ func TestATypedTaskIsInTheQueue(t *testing.T) {
 			if c.moves {
 				shift = now - start
 			}
-			token, err := f.seal.Open(all[0].Id)
+			token, err := f.seal.Open(t.Context(), all[0].Id)
 			if want := c.due + shift; err != nil || token.Lambda != "mail" || token.Priority != "high" || token.Due != want || token.ID.IsDerived() {
 				t.Errorf("%+v, %v; want due %d", token, err, want)
 			}

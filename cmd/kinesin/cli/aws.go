@@ -19,6 +19,12 @@ func awsPrefixFlag(f *pflag.FlagSet, prefix *string) {
 	settings(f, "aws-prefix")
 }
 
+// queuePoliciesFlag adds the flag for the policies of new queues.
+func queuePoliciesFlag(f *pflag.FlagSet, on *bool) {
+	f.BoolVar(on, "queue-policies", true, "give SQS queues without a policy one that denies requests without TLS and from other accounts")
+	settings(f, "queue-policies")
+}
+
 func (a *app) awsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "aws",
@@ -29,26 +35,28 @@ the AWS SDK: AWS_REGION, AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL_DYNAMO
 }
 
 func (a *app) awsSetupCommand() *cobra.Command {
-	var prefix string
-	var dryRun bool
+	var setup server.SetupConfig
+	var policies bool
 	c := &cobra.Command{
 		Use:   "setup",
 		Short: "Create tables and queues",
 		Long: `Creates the tables PREFIX-schedule, -tasks, -payloads and -control with their indexes and TTL, the queue PREFIX-inbound, and the
 queues of existing lambdas, and waits until they are ready. It only checks the queues of lambdas that Terraform registered. It
-never deletes anything and can be repeated: existing tables and queues stay, and only attributes of queues that differ are set. If
-a table exists with another key, nothing is changed (exit 3).`,
+never deletes anything and can be repeated: existing tables and queues stay, only attributes of queues that differ are set, and
+queues without a policy get one. If a table exists with another key, nothing is changed (exit 3).`,
 		Example: `  kinesin aws setup --aws-prefix prod --dry-run
   kinesin aws setup --aws-prefix prod`,
 		Args: cobra.NoArgs,
 	}
-	awsPrefixFlag(c.Flags(), &prefix)
-	c.Flags().BoolVar(&dryRun, "dry-run", false, "only print every table and queue, and what would change")
+	awsPrefixFlag(c.Flags(), &setup.Prefix)
+	queuePoliciesFlag(c.Flags(), &policies)
+	c.Flags().BoolVar(&setup.DryRun, "dry-run", false, "only print every table and queue, and what would change")
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		if prefix == "" {
+		if setup.Prefix == "" {
 			return usagef("--aws-prefix is missing: want the prefix of the names of all tables and queues, such as prod")
 		}
-		report, err := server.SetupAWS(ctx, prefix, dryRun, a.warnings())
+		setup.NoQueuePolicies, setup.Log = !policies, a.warnings()
+		report, err := server.SetupAWS(ctx, setup)
 		if len(report.Items) > 0 {
 			err = errors.Join(err, a.printSetup(&report))
 		}

@@ -20,7 +20,7 @@ import (
 
 const (
 	// resultBytesMax bounds the result that a command may give.
-	resultBytesMax = 32 << 10
+	resultBytesMax = task.ResultBytesMax
 	// outcomeBytesMax bounds an outcome file: a result of the largest size, and what is around it.
 	outcomeBytesMax = resultBytesMax + 4<<10
 	// snoozeMax bounds the delay of a snooze; servers shorten a longer one.

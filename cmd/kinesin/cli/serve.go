@@ -26,6 +26,7 @@ type serveFlags struct {
 	match       bool
 	watch       bool
 	growShards  bool
+	policies    bool // of new queues
 	auditStdout bool
 	log         logFlags
 	cpuProfile  string
@@ -58,7 +59,7 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 	}
 	s.add(c.Flags())
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly = s.log.logger(a.Stderr), !s.match, !s.growShards, !s.watch
+		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = s.log.logger(a.Stderr), !s.match, !s.growShards, !s.watch, !s.policies
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -146,6 +147,7 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	f.Var(choiceValue{&s.Store, server.Stores()}, "store", "where tasks are stored: pebble (in --data) or dynamodb")
 	f.Var(choiceValue{&s.Queue, server.Queues()}, "queue", "where messages are queued: memory or sqs")
 	awsPrefixFlag(f, &s.AWSPrefix)
+	queuePoliciesFlag(f, &s.policies)
 	f.Var(durationValue{d: &s.DeliverDirect}, "deliver-direct",
 		"how long before its due time a task of a deliver lambda may go straight to its queue; 0s to 15m, 15m when not set")
 	f.IntVar(&s.MessageBytesMax, "message-max", 0, "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 if the queues allow it")

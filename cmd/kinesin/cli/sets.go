@@ -19,7 +19,7 @@ import (
 // jobLookEvery is how often a job that somebody waits for is looked at; progressNoteEvery is how often its
 // progress is told.
 const (
-	jobLookEvery     = 250 * time.Millisecond
+	jobLookEvery      = 250 * time.Millisecond
 	progressNoteEvery = 2 * time.Second
 )
 

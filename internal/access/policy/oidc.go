@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -123,6 +124,8 @@ func (v *Verifier) explain(err error) error {
 	switch {
 	case errors.As(err, &expired):
 		return fmt.Errorf("%w: it expired at %s, and it is %s", ErrJWT, timeText(expired.Expiry), timeText(v.clock.Now().Time()))
+	case strings.Contains(text, errKeysKnown.Error()):
+		return fmt.Errorf("%w: its signature is by no key that its issuer showed in the last %v", ErrJWT, keysEvery)
 	case strings.Contains(text, "fetching keys"):
 		return fmt.Errorf("%w: %w", ErrIssuer, err)
 	case strings.Contains(text, "audience"):
@@ -168,7 +171,7 @@ func (v *Verifier) verifierOf(ctx context.Context, of *issuer) (*oidc.IDTokenVer
 }
 
 func sameIssuer(a, b *issuer) bool {
-	return a.URL == b.URL && a.Audience == b.Audience && a.JWKSURL == b.JWKSURL && a.CAFile == b.CAFile && a.TokenFile == b.TokenFile &&
+	return a.URL == b.URL && a.Audience == b.Audience && a.JWKSURL == b.JWKSURL && bytes.Equal(a.ca, b.ca) && a.TokenFile == b.TokenFile &&
 		strings.Join(a.Algorithms, " ") == strings.Join(b.Algorithms, " ")
 }
 
@@ -182,28 +185,27 @@ func (v *Verifier) discover(ctx context.Context, of *issuer) (*oidc.IDTokenVerif
 	}
 	// The keys are fetched later too, when the call that came first has ended.
 	lasting := oidc.ClientContext(context.WithoutCancel(ctx), client)
-	if of.JWKSURL != "" {
-		return oidc.NewVerifier(of.URL, oidc.NewRemoteKeySet(lasting, of.JWKSURL), config), nil
+	found := struct {
+		JWKSURL string `json:"jwks_uri"`
+	}{of.JWKSURL}
+	if found.JWKSURL == "" {
+		provider, err := oidc.NewProvider(lasting, of.URL)
+		if err == nil {
+			err = provider.Claims(&found)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrIssuer, err)
+		}
 	}
-	provider, err := oidc.NewProvider(lasting, of.URL)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIssuer, err)
-	}
-	return provider.Verifier(config), nil
+	return oidc.NewVerifier(of.URL, newKeySet(lasting, client, found.JWKSURL, v.clock), config), nil
 }
 
 // client returns an HTTP client for an issuer.
 func (v *Verifier) client(of *issuer) (*http.Client, error) {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: issuerTimeout}
 	if of.CAFile != "" {
-		content, err := livefile.Read(of.CAFile, caFileBytesMax)
-		if err != nil {
-			return nil, err
-		}
 		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(content) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM", of.CAFile)
-		}
+		pool.AppendCertsFromPEM(of.ca) // has some, or the policy were refused
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
 	client := &http.Client{Timeout: issuerTimeout, Transport: transport}

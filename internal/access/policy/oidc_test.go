@@ -7,9 +7,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,7 +28,9 @@ type issuerServer struct {
 	*httptest.Server
 
 	key   *ecdsa.PrivateKey
+	shown atomic.Pointer[jose.JSONWebKey]
 	calls atomic.Int32
+	keys  atomic.Int32 // how often it showed its keys
 	away  atomic.Bool
 }
 
@@ -37,6 +41,7 @@ func newIssuer(t *testing.T) *issuerServer {
 		t.Fatal(err)
 	}
 	i := &issuerServer{key: key}
+	i.shown.Store(&jose.JSONWebKey{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"})
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		i.calls.Add(1)
@@ -47,7 +52,12 @@ func newIssuer(t *testing.T) *issuerServer {
 		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys"})
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+		i.keys.Add(1)
+		if i.away.Load() {
+			http.Error(w, "away", http.StatusBadGateway)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{*i.shown.Load()}})
 	})
 	i.Server = httptest.NewServer(mux)
 	t.Cleanup(i.Close)
@@ -57,7 +67,13 @@ func newIssuer(t *testing.T) *issuerServer {
 // sign returns a JWT with these claims.
 func sign(t *testing.T, alg jose.SignatureAlgorithm, key any, claims map[string]any) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
+	return signAs(t, "k", alg, key, claims)
+}
+
+// signAs is sign, and names a key.
+func signAs(t *testing.T, kid string, alg jose.SignatureAlgorithm, key any, claims map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", kid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,6 +190,69 @@ func TestAnIssuerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	virtual.Advance(discoverEvery)
 	if id, err := v.ByJWT(t.Context(), p, text); err != nil || id.Name != "ci" {
 		t.Errorf("%+v, %v", id, err)
+	}
+}
+
+// Anybody can send JWTs, each of which names another key: they do not make the server ask the issuer each
+// time.
+func TestJunkDoesNotAskTheIssuerForItsKeys(t *testing.T) {
+	i := newIssuer(t)
+	virtual := clock.NewVirtual(task.InstantOf(noon), 1)
+	v, p := NewVerifier(virtual.Process(0)), policyOf(t, i)
+	claims := map[string]any{"iss": i.URL, "aud": "kinesin", "sub": "repo:acme/shop", "exp": noon.Add(time.Hour).Unix()}
+	next, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, renewed := sign(t, jose.ES256, i.key, claims), signAs(t, "next", jose.ES256, next, claims)
+	works := func(when, text string) {
+		t.Helper()
+		if id, err := v.ByJWT(t.Context(), p, text); err != nil || id.Name != "ci" {
+			t.Errorf("%s: %+v, %v", when, id, err)
+		}
+	}
+	junk := func(fetches int32) {
+		t.Helper()
+		for n := range 50 {
+			_, err := v.ByJWT(t.Context(), p, signAs(t, fmt.Sprint("key ", n), jose.ES256, next, claims))
+			if !errors.Is(err, ErrJWT) || !strings.Contains(err.Error(), "its signature") {
+				t.Fatalf("junk: %v", err)
+			}
+		}
+		if n := i.keys.Load(); n != fetches {
+			t.Errorf("the issuer was asked for its keys %d times, want %d", n, fetches)
+		}
+	}
+	asks := func(text string, fetches int32) { // a call that began before the clock moved may end now
+		for virtual.Advance(keysEvery); i.keys.Load() < fetches; {
+			_, _ = v.ByJWT(t.Context(), p, text)
+		}
+	}
+	if _, err := v.verifierOf(t.Context(), &p.issuers[0]); err != nil {
+		t.Fatal(err)
+	}
+	var first sync.WaitGroup
+	for range 20 { // all find no key at first
+		first.Go(func() { works("at first", good) })
+	}
+	first.Wait()
+	junk(1)
+	works("after junk", good)
+	i.shown.Store(&jose.JSONWebKey{Key: next.Public(), KeyID: "next", Algorithm: "ES256", Use: "sig"})
+	asks(renewed, 2)
+	works("a new key of the issuer", renewed)
+	junk(2)
+
+	i.away.Store(true)
+	asks(good, 3)
+	for range 5 {
+		if _, err := v.ByJWT(t.Context(), p, good); !errors.Is(err, ErrIssuer) || errors.Is(err, ErrJWT) {
+			t.Errorf("while it is away: %v", err)
+		}
+	}
+	works("while it is away, by a known key", renewed)
+	if n := i.keys.Load(); n != 3 {
+		t.Errorf("asked %d times, want 3", n)
 	}
 }
 

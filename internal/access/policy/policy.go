@@ -69,6 +69,8 @@ type issuer struct {
 	JWKSURL    string   `yaml:"jwks_url"`
 	CAFile     string   `yaml:"ca_file"`
 	TokenFile  string   `yaml:"token_file"` // sent to the issuer, which may not show its keys to everybody
+
+	ca []byte // what CAFile holds
 }
 
 // algorithms are the signatures that an issuer may use: none that the holder of a public key could make.
@@ -84,6 +86,7 @@ type Policy struct {
 	uris, dns  map[string]string
 	issuers    []issuer
 	roots      *x509.CertPool // of client certificates; nil: there are none
+	named      []livefile.Content
 }
 
 // Parse reads a policy. Its error has a line for each thing that is wrong and says what is allowed.
@@ -108,11 +111,12 @@ func Parse(content []byte) (*Policy, error) {
 	return p, nil
 }
 
-// Open reads a policy, and reads it again when the file changes.
+// Open reads a policy, and reads it again when the file changes, or one of certificates that it names.
 func Open(path string, c clock.Clock, changed func(error)) (*livefile.Files[*Policy], error) {
 	return livefile.Open(livefile.Config[*Policy]{
 		Paths: []string{path}, BytesMax: FileBytesMax, Clock: c, Changed: changed,
 		Parse: func(contents [][]byte) (*Policy, error) { return Parse(contents[0]) },
+		Named: func(p *Policy) []livefile.Content { return p.named },
 	})
 }
 
@@ -143,12 +147,15 @@ func (p *Policy) addIssuers(all []issuer) error {
 		if slices.ContainsFunc(p.issuers, func(o issuer) bool { return o.URL == is.URL }) {
 			fail("it is named twice")
 		}
-		for _, path := range []string{is.CAFile, is.TokenFile} {
-			if path == "" {
-				continue
+		if is.CAFile != "" {
+			var err error
+			if _, is.ca, err = p.readCertificates(is.CAFile); err != nil {
+				fail("ca_file: %w", err)
 			}
-			if _, err := livefile.Read(path, caFileBytesMax); err != nil {
-				fail("%w", err)
+		}
+		if is.TokenFile != "" { // read again with each use
+			if _, err := livefile.Read(is.TokenFile, caFileBytesMax); err != nil {
+				fail("token_file: %w", err)
 			}
 		}
 		p.issuers = append(p.issuers, is)
@@ -261,15 +268,25 @@ func (p *Policy) readRoots(path string) error {
 	case path == "":
 		return nil
 	}
-	content, err := livefile.Read(path, caFileBytesMax)
-	if err != nil {
+	var err error
+	if p.roots, _, err = p.readCertificates(path); err != nil {
 		return fmt.Errorf("client_ca_file: %w", err)
 	}
-	p.roots = x509.NewCertPool()
-	if !p.roots.AppendCertsFromPEM(content) {
-		return fmt.Errorf("client_ca_file: %s holds no certificate in PEM (-----BEGIN CERTIFICATE-----)", path)
-	}
 	return nil
+}
+
+// readCertificates reads a file of certificates, and notes that the policy depends on it.
+func (p *Policy) readCertificates(path string) (*x509.CertPool, []byte, error) {
+	content, err := livefile.Read(path, caFileBytesMax)
+	if err != nil {
+		return nil, nil, err
+	}
+	p.named = append(p.named, livefile.Content{Path: path, Bytes: content})
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, nil, fmt.Errorf("%s holds no certificate in PEM (-----BEGIN CERTIFICATE-----)", path)
+	}
+	return pool, content, nil
 }
 
 // Identities returns all identities, by name.

@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -116,6 +118,70 @@ func TestARefusedFileLeavesThePolicyInForce(t *testing.T) {
 	write(strings.Replace(valid, "read:mail-*", "cancel:mail-*", 1))
 	if id, _ := f.Get().ByToken("abc"); id.Grants.Allow(access.Read, "mail-a") || !id.Grants.Allow(access.Cancel, "mail-a") || len(told) != 2 || told[1] != nil {
 		t.Errorf("%+v, told %v", id, told)
+	}
+}
+
+// The files of certificates that a policy names are part of it: a change counts at the next look, and a
+// broken one leaves the policy as it was.
+func TestCertificatesThatAPolicyNamesAreWatched(t *testing.T) {
+	ours, others := tlstest.New(t), tlstest.New(t)
+	pem := func(from *tlstest.Authority) []byte {
+		content, err := os.ReadFile(from.File)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
+	}
+	for _, named := range []string{"client_ca_file: %q", "issuers: [{url: \"https://x\", audience: k, ca_file: %q}]"} {
+		virtual, dir := clock.NewVirtual(0, 1), t.TempDir()
+		path, ca := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "ca.pem")
+		write := func(path string, content []byte) {
+			t.Helper()
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			virtual.Advance(livefile.LookEvery)
+		}
+		write(ca, pem(ours))
+		write(path, fmt.Appendf(nil, named, ca))
+		var told []error
+		f, err := Open(path, virtual.Process(0), func(err error) { told = append(told, err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds := func(when string, want []byte, tellings int) *Policy {
+			t.Helper()
+			p := f.Get()
+			if !bytes.Equal(p.named[0].Bytes, want) || len(told) != tellings {
+				t.Errorf("%s, %s: told %v", named, when, told)
+			}
+			return p
+		}
+		before := holds("at first", pem(ours), 0)
+		write(ca, []byte("no certificate"))
+		if holds("broken", pem(ours), 1) != before || told[0] == nil || !strings.Contains(told[0].Error(), "no certificate in PEM") {
+			t.Errorf("broken: %v", told)
+		}
+		if err := os.Remove(ca); err != nil {
+			t.Fatal(err)
+		}
+		virtual.Advance(livefile.LookEvery)
+		if holds("gone", pem(ours), 2) != before || told[1] == nil || !strings.Contains(told[1].Error(), ca) {
+			t.Errorf("gone: %v", told)
+		}
+		write(ca, pem(others))
+		after := holds("another", pem(others), 3)
+		if after == before || told[2] != nil {
+			t.Errorf("another: told %v", told[2])
+		}
+		if len(before.issuers) == 1 && sameIssuer(&before.issuers[0], &after.issuers[0]) {
+			t.Error("the issuer's keys are verified as before")
+		}
+		if before.Roots() != nil && before.Roots().Equal(after.Roots()) {
+			t.Error("client certificates are verified as before")
+		}
+		virtual.Advance(livefile.LookEvery)
+		holds("later", pem(others), 3)
 	}
 }
 

@@ -21,7 +21,7 @@ var numeric = map[types.QueueAttributeName][2]int{ //nolint:gochecknoglobals // 
 
 // opaque settings are stored and have no effect.
 var opaque = []types.QueueAttributeName{ //nolint:gochecknoglobals // a table
-	types.QueueAttributeNameKmsMasterKeyId, types.QueueAttributeNameSqsManagedSseEnabled,
+	types.QueueAttributeNameKmsMasterKeyId, types.QueueAttributeNameSqsManagedSseEnabled, types.QueueAttributeNamePolicy,
 }
 
 func defaultSettings(messageBytesMax int) map[string]string {
