@@ -128,8 +128,11 @@ func (s *Service) reschedule(ctx context.Context, moves []move) ([]inbound.Chang
 		}
 		group.Go(func() error {
 			response, err := s.Changer.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: []string{m.ID}, DueMicros: max(1, m.Due)})
-			if err == nil {
+			switch {
+			case err == nil:
 				err = copyChanges(changed[i:], response, 1, "rescheduled")
+			case !isForNow(err): // such as a time beyond the horizon, which is that of one task
+				changed[i].Err, err = err, nil
 			}
 			return err
 		})

@@ -114,12 +114,15 @@ func (f *fixture) CancelRows(ctx context.Context, rows []inbound.Row) []inbound.
 func (f *fixture) Reschedule(ctx context.Context, r *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.noChange {
+	if f.noChange { // as a handler without the method
 		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("not here"))
 	}
 	if f.gone > 0 {
 		f.gone--
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer")
+	}
+	if time.Duration(r.DueMicros-int64(start))*time.Microsecond > 1000*time.Hour {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_INVALID, "beyond the horizon")
 	}
 	id := r.Ids[0]
 	f.moved[id] = append(f.moved[id], r.DueMicros)
@@ -440,6 +443,17 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 	})
 }
 
+// A time that one task cannot have is no reason for the others to stay.
+func TestAShiftBeyondTheHorizon(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 3602)
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (998 * time.Hour).Microseconds()})
+		f.time.Advance(time.Minute)
+		f.wantJob(s, j.Id, "done 3602 map[invalid:1 rescheduled:3601]")
+	})
+}
+
 func TestASpreadIsEven(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 2000)
@@ -540,8 +554,12 @@ func TestAnActionThatTheServerLacks(t *testing.T) {
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", DueMicros: int64(start.Add(2 * time.Hour))})
 		f.time.Advance(5 * time.Second)
-		if got := f.job(s, j.Id); got.State != "failed" || got.Problem != "this server cannot reschedule tasks" {
-			t.Error(got)
+		shift := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: 1})
+		f.time.Advance(5 * time.Second)
+		for _, id := range []string{j.Id, shift.Id} {
+			if got := f.job(s, id); got.State != "failed" || got.Problem != "this server cannot reschedule tasks" {
+				t.Error(got)
+			}
 		}
 	})
 }
