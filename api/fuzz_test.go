@@ -62,6 +62,14 @@ func filled(m protoreflect.Message) protoreflect.Message {
 				return protoreflect.ValueOfUint64(math.MaxUint64)
 			}
 		}
+		if f.IsMap() {
+			value := protoreflect.ValueOfString("text")
+			if f.MapValue().Kind() == protoreflect.Int64Kind {
+				value = protoreflect.ValueOfInt64(math.MinInt64)
+			}
+			m.Mutable(f).Map().Set(protoreflect.ValueOfString("text").MapKey(), value)
+			continue
+		}
 		if f.IsList() {
 			list := m.Mutable(f).List()
 			list.Append(one())

@@ -32,6 +32,7 @@ var codes = map[Reason]connect.Code{
 	kinesinv1.Reason_REASON_INTERNAL:          connect.CodeInternal,
 	kinesinv1.Reason_REASON_UNAUTHENTICATED:   connect.CodeUnauthenticated,
 	kinesinv1.Reason_REASON_PERMISSION_DENIED: connect.CodePermissionDenied,
+	kinesinv1.Reason_REASON_STALE_SEQ:         connect.CodeAborted,
 }
 
 // domain maps the refusals of package task, which does not know the wire, to reasons.

@@ -143,7 +143,7 @@ func TestRowsAreDeletedWhenNothingNeedsThem(t *testing.T) {
 		f.cancelled(id)
 		f.schedule(named("mail", "live", 100*time.Hour))
 		got := outcomes(f.DeleteRows(f.ctx, f.set("")))
-		if len(got) != 2 || got["the task lives: scheduled"] != 1 {
+		if len(got) != 2 || got["the task lives: scheduled"] != 1 || got["deleted"] != 0 {
 			t.Errorf("at once: %v", got)
 		}
 		f.time.Advance(time.Minute + task.EndedMin)

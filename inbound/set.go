@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// setRowsRead is how many rows of a set are read at a time.
+	// setRowsRead is how many rows of a set are read at a time, and setRowsMin how many at least: more than
+	// are wanted, since not all of them match.
 	setRowsRead = 1000
+	setRowsMin  = 100
 	// setRowsPage bounds the rows that one page of a set looks at.
 	setRowsPage = 8 * setRowsRead
 	// dueSlack is how much before its due time the wake-up of a task may be: one that was claimed ahead of it
@@ -165,7 +167,8 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 	if from := w.of.Filter.DueFrom().Add(-dueSlack); from > after.Wake {
 		after = store.WakeKey{Wake: from}
 	}
-	wakeups, err := w.Store.ScanSchedule(ctx, p, after, math.MaxInt64, setRowsRead)
+	limit := min(setRowsRead, max(setRowsMin, 2*(w.limit-len(w.page.Rows))))
+	wakeups, err := w.Store.ScanSchedule(ctx, p, after, math.MaxInt64, limit)
 	if err != nil {
 		return false, err
 	}
@@ -183,7 +186,7 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 			w.page.Rows = append(w.page.Rows, b.found)
 		}
 	}
-	return len(wakeups) == setRowsRead, nil
+	return len(wakeups) == limit, nil
 }
 
 // isTask reports whether there is a live task behind a wake-up row.

@@ -202,7 +202,7 @@ func (t Task) enqueue(now Instant, p Policy) (Task, Effect, error) {
 
 // enqueueOrExpire puts a task on the queue, unless it may not start any more.
 func (t Task) enqueueOrExpire(now Instant, p Policy) (Task, Effect, error) {
-	if t.IsExpired(now) {
+	if t.IsExpired(now) && t.State != RetriableFailure {
 		return t.end(Expired, now, p), None, nil
 	}
 	return t.toQueue(now), Send, nil

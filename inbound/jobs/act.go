@@ -104,6 +104,9 @@ func (s *Service) reschedule(ctx context.Context, moves []move) ([]inbound.Chang
 		group.Go(func() error {
 			response, err := s.Changer.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: []string{m.ID}, DueMicros: max(1, m.Due)})
 			switch {
+			case err != nil && !isForNow(err): // such as a time beyond the horizon, which is that of one task
+				changed[i].Err = err
+				return nil
 			case err != nil:
 				return err
 			case len(response.Results) != 1:

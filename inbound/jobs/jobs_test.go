@@ -74,6 +74,7 @@ func run(t *testing.T, test func(f *fixture)) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		in := intake.New(intake.Config{
 			Store: f.store, Queue: queue.New(queuemem.New(f.clock, queuemem.Config{})), Catalog: known, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: f.clock,
 		})
@@ -109,27 +110,22 @@ func (f *fixture) CancelRows(ctx context.Context, rows []inbound.Row) []inbound.
 	return f.Inbound.CancelRows(ctx, rows)
 }
 
-// Reschedule notes where a task goes, and moves its rows as a change does that keeps its state.
+// Reschedule notes where a task goes, and moves its rows.
 func (f *fixture) Reschedule(ctx context.Context, r *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.noChange {
+	if f.noChange { // as a handler without the method
 		return nil, connect.NewError(connect.CodeUnimplemented, errors.New("not here"))
 	}
 	if f.gone > 0 {
 		f.gone--
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer")
 	}
-	id := r.Ids[0]
-	f.moved[id] = append(f.moved[id], r.DueMicros)
-	got, err := f.Get(ctx, &kinesinv1.GetRequest{Ids: []string{id}})
-	if err != nil {
-		return nil, err
+	if time.Duration(r.DueMicros-int64(start))*time.Microsecond > 1000*time.Hour {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_INVALID, "beyond the horizon")
 	}
-	if got.Results[0].Problem != nil || got.Results[0].Task.State != "scheduled" {
-		return &kinesinv1.ChangeResponse{Results: []*kinesinv1.ChangeResult{{Problem: &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_TOO_LATE, Text: "it is late"}}}}, nil
-	}
-	return &kinesinv1.ChangeResponse{Results: []*kinesinv1.ChangeResult{{Id: id}}}, nil
+	f.moved[r.Ids[0]] = append(f.moved[r.Ids[0]], r.DueMicros)
+	return f.Inbound.Reschedule(ctx, r)
 }
 
 // server is a process that runs jobs.
@@ -403,7 +399,7 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 		f.schedule("mail", "", 1500)
 		f.gone = 100
 		s := f.server()
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (-30 * time.Minute).Microseconds()})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (10 * time.Minute).Microseconds()})
 		f.time.Advance(5 * time.Minute)
 		f.wantJob(s, j.Id, "done 1500 map[rescheduled:1500]")
 		dues := map[int64]bool{}
@@ -415,7 +411,7 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 			}
 			dues[to[0]] = true
 		}
-		from := int64(start.Add(30 * time.Minute))
+		from := int64(start.Add(70 * time.Minute))
 		if len(dues) != 1500 || !dues[from] {
 			t.Errorf("moved to %d times", len(dues))
 		}
@@ -424,6 +420,17 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 				t.Errorf("%d rows of kind %s are left", len(rows), kind)
 			}
 		}
+	})
+}
+
+// A time that one task cannot have is no reason for the others to stay.
+func TestAShiftBeyondTheHorizon(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 3602)
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (998 * time.Hour).Microseconds()})
+		f.time.Advance(time.Minute)
+		f.wantJob(s, j.Id, "done 3602 map[invalid:1 rescheduled:3601]")
 	})
 }
 
@@ -453,11 +460,14 @@ func TestARedriveHasAnEnd(t *testing.T) {
 		s := f.server()
 		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail"})
 		f.time.Advance(5 * time.Second)
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "redrive", Where: "state=cancelled"})
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "redrive", Where: "state=cancelled", Pace: 20})
+		f.time.Advance(time.Second)
 		f.schedule("mail", "", 50)
 		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "state=scheduled"})
-		f.time.Advance(5 * time.Second)
+		f.time.Advance(20 * time.Second)
 		f.wantJob(s, j.Id, "done 100 map[redriven:100]")
+		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "state=scheduled"}) // what was redriven after the first cancel
+		f.time.Advance(5 * time.Second)
 		again := f.create(s, &kinesinv1.CreateJobRequest{Action: "redrive", Where: "state=cancelled"})
 		f.time.Advance(5 * time.Second)
 		f.wantJob(s, again.Id, "done 150 map[redriven:150]")
@@ -527,8 +537,12 @@ func TestAnActionThatTheServerLacks(t *testing.T) {
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", DueMicros: int64(start.Add(2 * time.Hour))})
 		f.time.Advance(5 * time.Second)
-		if got := f.job(s, j.Id); got.State != "failed" || got.Problem != "this server cannot reschedule tasks" {
-			t.Error(got)
+		shift := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: 1})
+		f.time.Advance(5 * time.Second)
+		for _, id := range []string{j.Id, shift.Id} {
+			if got := f.job(s, id); got.State != "failed" || got.Problem != "this server cannot reschedule tasks" {
+				t.Error(got)
+			}
 		}
 	})
 }

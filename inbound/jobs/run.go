@@ -151,7 +151,9 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 			failures = 0
 			s.note(ctx, j, &done)
 		default:
-			failures++
+			if failures++; connect.CodeOf(err) == connect.CodeUnimplemented {
+				err = refusal.Invalid("this server cannot %s tasks", j.Action)
+			}
 			j.Problem = refusal.Problem(err).GetText()
 			if !isForNow(err) || failures >= stepTriesMax {
 				j.State, j.Ended = stateFailed, s.Clock.Now()
@@ -190,9 +192,7 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 		return done, nil
 	}
 	done.idOf = func(i int) string { return s.Tasks.PublicID(&page.Rows[i]) }
-	if done.changed, err = s.actAgain(ctx, j, page.Rows); connect.CodeOf(err) == connect.CodeUnimplemented {
-		err = refusal.Invalid("this server cannot %s tasks", j.Action)
-	}
+	done.changed, err = s.actAgain(ctx, j, page.Rows)
 	return done, err
 }
 

@@ -184,7 +184,10 @@ func TestTimeoutOfACommand(t *testing.T) {
 // Without anything after it, the binary says what it can do; with --help every command does.
 func TestHelp(t *testing.T) {
 	t.Parallel()
-	for _, command := range []string{"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "bench", "completion", "completion bash"} {
+	for _, command := range []string{
+		"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "bench", "completion", "completion bash",
+		"count", "stats", "redrive", "reschedule", "run-now", "update", "expire", "delete", "job", "job list",
+	} {
 		if r := harness.Run(t, append(strings.Fields(command), "--help")...); r.Code != 0 || !strings.Contains(r.Stdout, "Usage") || r.Stderr != "" {
 			t.Errorf("kinesin %s --help: %+v", command, r)
 		}

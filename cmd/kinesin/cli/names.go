@@ -15,7 +15,7 @@ func (k *keyFlags) add(c *cobra.Command) {
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case !cmd.Flags().Changed("key") && !cmd.Flags().Changed("lambda"):
-			return some("ID, or --lambda and --key")(cmd, args)
+			return some("ID")(cmd, args)
 		case k.lambda == "" || k.key == "":
 			return usagef("a task is named by --lambda and --key together")
 		case len(args) > 0:
