@@ -15,7 +15,7 @@ const (
 	flushMax         = 32 // reports that are sent without a linger
 	flushSlotsShare  = 4  // as are reports of one part in this many of the slots
 	reportsPerSend   = 1024
-	resultBytesMax   = 4 << 20 // of the values in one message, beside one that has more
+	resultBytesMax   = 4 << 20         // of the values in one message, beside one that has more
 	unknownDelay     = 5 * time.Second // until a task of an unknown lambda is tried elsewhere
 	unknownLambda    = "this worker has no handler for the lambda"
 	releasedDraining = "the worker is stopping"
