@@ -566,10 +566,10 @@ func TestResultsAreShown(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "a")
 	s.serve("a", func(_ context.Context, t *sdk.Task[[]byte]) error {
-		switch {
-		case t.Tags["as"] == "json":
+		switch t.Tags["as"] {
+		case "json":
 			t.SetResult(map[string]any{"sum": 42, "of": []int{40, 2}})
-		case t.Tags["as"] == "bytes":
+		case "bytes":
 			t.SetResult([]byte("a\xff"))
 		}
 		return nil
