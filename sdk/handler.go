@@ -39,8 +39,7 @@ type Task[T any] struct {
 
 // SetResult gives the task a value that is kept with it if the handler returns nil, for whoever reads the
 // task or waits for it: bytes as they are, anything else as JSON. A second one replaces the first, and nil
-// removes it. A value that has no JSON, or more than ResultBytesMax bytes, fails the attempt, which is tried
-// again.
+// removes it. A value that has no JSON, or more than 32 KiB of it, fails the attempt, which is tried again.
 func (t *Task[T]) SetResult(value any) {
 	if t.result == nil {
 		t.result = new(any)

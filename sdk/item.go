@@ -9,7 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // ID is the public id of a task. It is opaque: only servers and package sqsinbound issue ids.
@@ -36,15 +35,9 @@ type Item struct {
 	// the due time. It must be after the due time. Not for ModeDeliver.
 	StartBefore time.Time
 
-	Tags        map[string]string // what its users know it by; at most TagsMax
+	Tags        map[string]string // what its users know it by; at most 16
 	Traceparent string            // W3C trace context, passed on to the handler or the consumer
 }
-
-// Bounds of a task's tags and of its result.
-const (
-	TagsMax        = task.TagsMax
-	ResultBytesMax = task.ResultBytesMax
-)
 
 // Option sets a field of an Item.
 type Option func(*Item)

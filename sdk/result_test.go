@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // sum is a lambda whose handler gives a result.
@@ -87,7 +88,7 @@ func TestResultsThatAreNotKept(t *testing.T) {
 		says string
 	}{
 		"failed":    {func(task *sdk.Task[[]int]) error { task.SetResult(1); return errors.New("no") }, "no"},
-		"too large": {func(task *sdk.Task[[]int]) error { task.SetResult(make([]byte, sdk.ResultBytesMax+1)); return nil }, "the result has 32769 bytes: at most 32768 are kept"},
+		"too large": {func(t *sdk.Task[[]int]) error { t.SetResult(make([]byte, task.ResultBytesMax+1)); return nil }, "the result has 32769 bytes: at most 32768 are kept"},
 		"no JSON":   {func(task *sdk.Task[[]int]) error { task.SetResult(func() {}); return nil }, "encode the result: json: unsupported type: func()"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,13 +107,13 @@ func TestResultsThatAreNotKept(t *testing.T) {
 }
 
 func TestTheLargestResultIsKept(t *testing.T) {
-	k := summing(t, func(task *sdk.Task[[]int]) error { task.SetResult(make([]byte, sdk.ResultBytesMax)); return nil })
+	k := summing(t, func(t *sdk.Task[[]int]) error { t.SetResult(make([]byte, task.ResultBytesMax)); return nil })
 	id, err := sum.Schedule(t.Context(), k.Client(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k.Advance(time.Second)
-	if info := k.Task(id); info.State != sdk.StateSuccess || len(info.Result) != sdk.ResultBytesMax {
+	if info := k.Task(id); info.State != sdk.StateSuccess || len(info.Result) != task.ResultBytesMax {
 		t.Errorf("%s, %d bytes", info.State, len(info.Result))
 	}
 }
@@ -120,8 +121,8 @@ func TestTheLargestResultIsKept(t *testing.T) {
 // An answer has room for some results; the client asks for the others.
 func TestManyResultsAreReadInParts(t *testing.T) {
 	const tasks = 100 // of 32 KiB each: more than 2 MiB
-	k := summing(t, func(task *sdk.Task[[]int]) error {
-		task.SetResult(bytes.Repeat([]byte{byte(total(task))}, sdk.ResultBytesMax))
+	k := summing(t, func(t *sdk.Task[[]int]) error {
+		t.SetResult(bytes.Repeat([]byte{byte(total(t))}, task.ResultBytesMax))
 		return nil
 	})
 	var ids []sdk.ID
@@ -142,7 +143,7 @@ func TestManyResultsAreReadInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range all {
-			if got := all[i].Task.Result; len(got) != sdk.ResultBytesMax || got[0] != byte(i) {
+			if got := all[i].Task.Result; len(got) != task.ResultBytesMax || got[0] != byte(i) {
 				t.Errorf("%s: result %d has %d bytes", name, i, len(got))
 			}
 		}

@@ -15,12 +15,13 @@ const (
 	TagValueBytesMax = 256
 )
 
-// Tag is a name and a value that a task carries for its users: they filter by it, and Kinesin does not read it.
+// Tag is a name and a value that a task carries for its users: they filter by it, and Kinesin does not read
+// it.
 type Tag struct{ Name, Value string }
 
-// TagsOf returns tags in order of their names. It returns ErrInvalid, and says what is allowed, when there are
-// too many, or for a name or value that is too long, not UTF-8 or has control characters. A name has no "="
-// and no spaces, so that it can be typed.
+// TagsOf returns tags in order of their names. It returns ErrInvalid, and says what is allowed, when there
+// are too many, or for a name or value that is too long, not UTF-8 or has control characters. A name has no
+// "=" and no spaces, so that it can be typed.
 func TagsOf(values map[string]string) ([]Tag, error) {
 	if len(values) == 0 {
 		return nil, nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// No worker runs. A task in a queue, one with a key that is due later and one that was in no queue when the server
-// was killed all end in time, and no worker that comes later gets one.
+// No worker runs. A task in a queue, one with a key that is due later and one that was in no queue when the
+// server was killed all end in time, and no worker that comes later gets one.
 func TestTasksThatNobodyRunsExpire(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "late", "--start-within", "3s").Must(t)

@@ -382,8 +382,10 @@ func TestLambdas(t *testing.T) {
 	if fmt.Sprint(o) != fmt.Sprint(want) {
 		t.Errorf("created %v, want %v", o, want)
 	}
-	again := []string{"lambda", "create", "a", "--priorities", "high,low", "--shards", "2", "--max-attempts", "3", "--timeout", "5s", "--backoff", "1s..2m", "--retention", "48h",
-		"--key-retention", "24h", "--poison-bound", "5", "--start-within", "30s"}
+	again := []string{
+		"lambda", "create", "a", "--priorities", "high,low", "--shards", "2", "--max-attempts", "3", "--timeout", "5s", "--backoff", "1s..2m", "--retention", "48h",
+		"--key-retention", "24h", "--poison-bound", "5", "--start-within", "30s",
+	}
 	if o := s.object(again...); o["existed"] != true {
 		t.Errorf("the same again: %v", o)
 	}
@@ -430,8 +432,10 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "a")
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-	in := []string{"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada", "--traceparent", trace,
-		"--start-before", "2100-01-01T00:00:00Z", "--max-attempts", "4", "--timeout", "9s", "--backoff", "2s..3s", "--tag", "tenant=acme", "--tag", "empty="}
+	in := []string{
+		"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada", "--traceparent", trace,
+		"--start-before", "2100-01-01T00:00:00Z", "--max-attempts", "4", "--timeout", "9s", "--backoff", "2s..3s", "--tag", "tenant=acme", "--tag", "empty=",
+	}
 	first := s.object(in...)
 	id, isText := first["id"].(string)
 	if !isText || id == "" || first["duplicate"] != false {
@@ -634,10 +638,10 @@ func TestResultsAreShown(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "a")
 	s.serve("a", func(_ context.Context, t *sdk.Task[[]byte]) error {
-		switch {
-		case t.Tags["as"] == "json":
+		switch t.Tags["as"] {
+		case "json":
 			t.SetResult(map[string]any{"sum": 42, "of": []int{40, 2}})
-		case t.Tags["as"] == "bytes":
+		case "bytes":
 			t.SetResult([]byte("a\xff"))
 		}
 		return nil
