@@ -73,8 +73,8 @@ func (in *Inbound) changeOnce(ctx context.Context, t found, e edit) (task.Task, 
 	return changed, nil
 }
 
-// decideChange returns the writes that an edit makes of a task, or why it is refused. It stores a payload that
-// is replaced.
+// decideChange returns the writes that an edit makes of a task, or why it is refused. It stores a payload
+// that is replaced.
 func (in *Inbound) decideChange(ctx context.Context, t *found, e edit) ([]store.Op, error) {
 	l := in.Catalog.ByRef(t.Partition.Lambda)
 	switch {
@@ -110,8 +110,8 @@ func changingWrites(t *found, next task.Task) []store.Op {
 	return store.Reschedule(&t.Task, next)
 }
 
-// outcomeOfChange returns the task row as it is stored now. The replacement of that row decides; of an earlier
-// write only the failure matters that kept it from being tried.
+// outcomeOfChange returns the task row as it is stored now. The replacement of that row decides; of an
+// earlier write only the failure matters that kept it from being tried.
 func outcomeOfChange(ops []store.Op, results []error) (task.Task, error) {
 	var before error
 	for i := range ops {

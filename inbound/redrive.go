@@ -68,8 +68,8 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 	return next, payload, err
 }
 
-// isTombstone reports whether an ended row was put by a cancel of a task that was in the inbound buffer. It is
-// the first and only write of its row.
+// isTombstone reports whether an ended row was put by a cancel of a task that was in the inbound buffer. It
+// is the first and only write of its row.
 func isTombstone(t *task.Task) bool { return t.State == task.Cancelled && t.Seq == 1 }
 
 // whyNotFound says so if a task is not found because its key was used again.

@@ -104,8 +104,8 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming) error {
 // dueMin is 2001-01-01T00:00:00Z in microseconds. The seconds and milliseconds of this century are below it.
 const dueMin = 978_307_200_000_000
 
-// dueOf returns the due time that a call asks for, counted from this server's clock for a delay, and that rounded up to
-// a millisecond; a time in the past means now.
+// dueOf returns the due time that a call asks for, counted from this server's clock for a delay, and that
+// rounded up to a millisecond; a time in the past means now.
 func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.Instant, err error) {
 	if dueMicros != 0 && delayMicros != 0 {
 		return 0, 0, refusal.Invalid("a task has a due time or a delay, not both")

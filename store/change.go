@@ -26,9 +26,9 @@ func FirstWithRow(t task.Task) []Op {
 	return []Op{{Kind: PutWakeup, Task: t, New: true}, {Kind: PutTask, Task: t, New: true, Follows: true}}
 }
 
-// AsNext returns the writes of FirstWithRow for a key whose last task has ended as the row that was read. They
-// replace that row, so that of two calls only one uses the key. Their seq is above that of the row already,
-// unless the clock was set back.
+// AsNext returns the writes of FirstWithRow for a key whose last task has ended as the row that was read.
+// They replace that row, so that of two calls only one uses the key. Their seq is above that of the row
+// already, unless the clock was set back.
 func AsNext(rows []Op, ended *task.Task) []Op {
 	for i := range rows {
 		t := &rows[i].Task
@@ -41,8 +41,9 @@ func AsNext(rows []Op, ended *task.Task) []Op {
 	return rows
 }
 
-// SeqAfter returns the seq of a task that moves to another wake-up row now. It is above all that was put before
-// for the task, also by calls that crashed, and tells the age of the wake-up row (docs/protocol.md, rule 2d).
+// SeqAfter returns the seq of a task that moves to another wake-up row now. It is above all that was put
+// before for the task, also by calls that crashed, and tells the age of the wake-up row (docs/protocol.md,
+// rule 2d).
 func SeqAfter(seq uint64, now task.Instant) uint64 { return max(seq+1, uint64(now)) }
 
 // Materialize returns the writes that give a task which is a wake-up row alone a task row and change it to

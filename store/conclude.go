@@ -45,9 +45,9 @@ func Conclude(wakeup, row *task.Task, now task.Instant) Conclusion {
 	return Leftover
 }
 
-// isToCome reports whether a wake-up row with a higher seq than the task row may be followed by a task row that
-// names it: as long as the call goes on that put it. The seq of a bare row is the microsecond when its call
-// began (SeqAfter), or that after the task row's where a clock was set back.
+// isToCome reports whether a wake-up row with a higher seq than the task row may be followed by a task row
+// that names it: as long as the call goes on that put it. The seq of a bare row is the microsecond when its
+// call began (SeqAfter), or that after the task row's where a clock was set back.
 func isToCome(wakeup, row *task.Task, now task.Instant) bool {
 	if !wakeup.IsBare() {
 		return row.State.IsEnd() && isYoung(wakeup, now)

@@ -28,8 +28,8 @@ func ServerHeap(client *http.Client, server string) func(context.Context) (float
 	return func(ctx context.Context) (float64, error) { return readSeries(ctx, client, server, heapSeries) }
 }
 
-// sets inserts tasks that are due in a day, counts them, cancels them all by a job, and redrives them by another
-// one if the server can.
+// sets inserts tasks that are due in a day, counts them, cancels them all by a job, and redrives them by
+// another one if the server can.
 func (r *run) sets(ctx context.Context) (Report, error) {
 	report, err := r.insertOnly(ctx)
 	if err != nil {

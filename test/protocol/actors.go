@@ -81,7 +81,8 @@ func (m *model) surroundings(w *world, out emit) {
 	m.gap(w, out)
 }
 
-// ages makes a row old that stands in front of a task row with a lower seq, once what put it is over for long.
+// ages makes a row old that stands in front of a task row with a lower seq, once what put it is over for
+// long.
 func (m *model) ages(w *world, out emit) {
 	if w.task.state == absent {
 		return

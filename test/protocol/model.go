@@ -249,8 +249,8 @@ func (m *model) putWakeup(w *world, part, at uint8, row wakeRow) (wrote bool) {
 	return true
 }
 
-// draw returns the seq of a move, of a change by a user, or of a new task with a key that was used before: one
-// above every seq that anything has.
+// draw returns the seq of a move, of a change by a user, or of a new task with a key that was used before:
+// one above every seq that anything has.
 func (m *model) draw(w *world, after uint8) uint8 {
 	if !m.has(FreshLife) {
 		return after + 1
