@@ -65,6 +65,7 @@ func (s tasks) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesin
 	response := &kinesinv1.ChangeResponse{}
 	for _, u := range r.GetUpdates() {
 		one, err := s.change(ctx, actUpdate, access.Schedule, updated{u}, func(a permitted) (*kinesinv1.ChangeResponse, error) {
+			u.Id, u.Key = a.ids[0], nil // the task that was looked at, whatever becomes of its key
 			return s.next.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{u}})
 		})
 		if err != nil {
@@ -78,7 +79,7 @@ func (s tasks) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesin
 // updated is an update as a request that names one task.
 type updated struct{ *kinesinv1.TaskUpdate }
 
-func (u updated) GetIds() []string {
+func (u updated) GetIds() []string { //nolint:revive // as generated requests have it
 	if u.GetKey() != nil {
 		return nil
 	}
@@ -178,12 +179,11 @@ func (s tasks) noteChanged(ctx context.Context, action string, p permitted, done
 		if !done(i) {
 			continue
 		}
-		lambda := ""
 		if p.lambdas != nil {
-			lambda = p.lambdas[i]
-		} else {
-			lambda, _ = s.LambdaOf(ctx, id) // it was found
+			changed[p.lambdas[i]]++
+			continue
 		}
+		lambda, _ := s.LambdaOf(ctx, id) // it was found
 		changed[lambda]++
 	}
 	for i, k := range p.keys {
