@@ -374,6 +374,23 @@ func TestAJobMayDoWhatItsMakerMay(t *testing.T) {
 	})
 }
 
+// A job that lists its tasks first moves only what its maker may move.
+func TestAShiftMovesWhatItsMakerMayMove(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 20)
+		f.schedule("mail", "seven", 10)
+		f.schedule("pay", "", 5)
+		f.as("read:mail", "schedule:mail:seven")
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", All: true, ByMicros: time.Minute.Microseconds()})
+		f.time.Advance(5 * time.Second)
+		f.wantJob(s, j.Id, "done 30 map[permission_denied:20 rescheduled:10]")
+		if got := f.job(s, j.Id); len(f.moved) != 10 || len(got.Refused) != 20 || f.moved[got.Refused[0].Id] != nil {
+			t.Error(len(f.moved), got.Refused)
+		}
+	})
+}
+
 func TestADryRunChangesNothing(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 40)
