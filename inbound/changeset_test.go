@@ -136,6 +136,22 @@ func TestACancelOfSeveralAnswersForEach(t *testing.T) {
 	})
 }
 
+// The wake-up row of the first due time may be left when a task was moved to an earlier one.
+func TestARowOfATaskThatWasMovedIsNeededUntilItsFirstTime(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(in(100 * time.Hour))
+		f.reschedule(id, time.Minute, 0)
+		f.cancelled(id)
+		f.time.Advance(time.Minute + task.EndedMin)
+		if got := outcomes(f.DeleteRows(f.ctx, f.set("state=cancelled"))); got["deleted"] != 0 {
+			t.Errorf("too soon: %v", got)
+		}
+		if row := f.row(id); row.ExpireAt < start.Add(100*time.Hour+task.EndedMin) {
+			t.Errorf("it expires at %d", row.ExpireAt)
+		}
+	})
+}
+
 // A row is not given up while it may have to refuse a second start.
 func TestRowsAreDeletedWhenNothingNeedsThem(t *testing.T) {
 	run(t, func(f *fixture) {
