@@ -374,6 +374,26 @@ func TestAJobMayDoWhatItsMakerMay(t *testing.T) {
 	})
 }
 
+// A job that its maker resumes does no more than its maker may do then.
+func TestAResumedJobMayDoWhatItsMakerMayNow(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 20)
+		f.as("read:mail", "cancel:mail")
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true, Pace: 2})
+		f.control(s, j.Id, "pause")
+		f.time.Advance(5 * time.Second)
+		cancelled := f.count("state=cancelled")
+		f.as("read:mail")
+		f.control(s, j.Id, "resume")
+		f.time.Advance(time.Minute)
+		f.wantJob(s, j.Id, fmt.Sprintf("done 20 map[cancelled:%d permission_denied:%d]", cancelled, 20-cancelled))
+		if cancelled == 0 || cancelled > 10 {
+			t.Errorf("%d tasks were cancelled before it was paused", cancelled)
+		}
+	})
+}
+
 // A job that lists its tasks first moves only what its maker may move.
 func TestAShiftMovesWhatItsMakerMayMove(t *testing.T) {
 	run(t, func(f *fixture) {
