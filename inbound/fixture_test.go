@@ -183,6 +183,14 @@ type stepwise struct {
 
 	mu      sync.Mutex
 	between func() // called once, before the next write that follows another; nil: writes go on together
+	after   func() // called once, after the next writes; nil: not
+}
+
+// afterwards runs a function when the next writes are done and nobody knows it yet.
+func (s *stepwise) afterwards(after func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = after
 }
 
 // meanwhile runs a function between the next two writes of a task.
@@ -194,8 +202,12 @@ func (s *stepwise) meanwhile(between func()) {
 
 func (s *stepwise) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	s.mu.Lock()
-	between := s.between
+	between, after := s.between, s.after
+	s.after = nil
 	s.mu.Unlock()
+	if after != nil {
+		defer after()
+	}
 	at := slices.IndexFunc(ops, func(op store.Op) bool { return op.Follows })
 	if between == nil || at < 0 {
 		return s.Driver.Apply(ctx, ops)
