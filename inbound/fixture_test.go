@@ -241,6 +241,7 @@ type watched struct {
 	failTasks   int // reads of task rows that fail
 	reads       int
 	scans       int              // of wake-up rows
+	asked       int              // rows that these asked for at most
 	written     map[task.ID]bool // tasks that may have a task row
 	unreadable  map[string]error // registrations that cannot be read
 }
@@ -274,6 +275,7 @@ func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	w.mu.Lock()
 	w.scans++
+	w.asked += limit
 	w.mu.Unlock()
 	return w.Store.ScanSchedule(ctx, p, after, through, limit)
 }
