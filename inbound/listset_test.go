@@ -93,6 +93,24 @@ func TestAListIsInOrderOfDueTimesWhateverThePartition(t *testing.T) {
 	})
 }
 
+// However many partitions there are, such a list reads a bounded number of rows ahead.
+func TestAListOfManyPartitionsInOrderOfDueTimesIsBounded(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "wide", Shards: 1024}}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 30 {
+			f.schedule(named("wide", fmt.Sprintf("k%02d", 29-i), time.Duration(30-i)*time.Minute))
+		}
+		f.rows.asked = 0
+		got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "due", Lambda: "wide", Limit: 1000}, nil))
+		if len(got) != 30 || !slices.IsSorted(got) || f.rows.asked > 25_000 {
+			t.Errorf("%v of %d rows", got, f.rows.asked)
+		}
+	})
+}
+
 // What does not change while somebody turns the pages is on one of them, once.
 func TestPagesHoldStill(t *testing.T) {
 	for _, order := range []string{"", "due", "-ended"} {

@@ -59,13 +59,20 @@ func (s tasks) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*kines
 
 // Update needs schedule on each task. Each update is a call of its own, since each has its own settings.
 func (s tasks) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error) {
-	if len(r.GetUpdates()) == 0 || access.From(ctx).Grants.AllowAll(access.Schedule) {
+	if len(r.GetUpdates()) == 0 {
 		return s.next.Update(ctx, r)
+	}
+	for _, u := range r.GetUpdates() { // so that a call is refused before it has changed anything
+		if err := s.allowNamed(ctx, actUpdate, access.Schedule, updated{u}); err != nil {
+			return nil, err
+		}
 	}
 	response := &kinesinv1.ChangeResponse{}
 	for _, u := range r.GetUpdates() {
 		one, err := s.change(ctx, actUpdate, access.Schedule, updated{u}, func(a permitted) (*kinesinv1.ChangeResponse, error) {
-			u.Id, u.Key = a.ids[0], nil // the task that was looked at, whatever becomes of its key
+			if u.GetKey() != nil && len(a.ids) == 1 {
+				u.Id, u.Key = a.ids[0], nil // the task that was read, whatever becomes of its key meanwhile
+			}
 			return s.next.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{u}})
 		})
 		if err != nil {
