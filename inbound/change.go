@@ -251,8 +251,8 @@ func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e
 	return changed
 }
 
-// RedriveRows has ended tasks of a set start anew. One that was redriven meanwhile, by another server that has
-// the same rows, and has ended again is refused.
+// RedriveRows has ended tasks of a set start anew. One that was redriven meanwhile, by another server that
+// has the same rows, and has ended again is refused.
 func (in *Inbound) RedriveRows(ctx context.Context, rows []Row, force bool) []Changed {
 	request := &kinesinv1.RedriveRequest{Force: force}
 	ended := make(map[task.ID]task.Instant, len(rows))

@@ -239,7 +239,7 @@ func TestListsOfSetsThatAreRefused(t *testing.T) {
 			"limit -1":                        {Limit: -1},
 			"want one of":                     {State: "lost"},
 			"next_cursor of the page before":  {Where: "state=enqueued", Cursor: first.NextCursor},
-			"next_cursor of the page before,": {Cursor: []byte("{}x")},
+			"next_cursor of the page before,": {Cursor: []byte(`{"n":1,"p":{}}`)},
 		} {
 			_, err := f.List(f.ctx, r)
 			wantError(t, says, err, isInvalid, says)
