@@ -44,7 +44,8 @@ func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, trie
 	return task.Task{}, errMoving
 }
 
-// moveOf returns the wake-up row to which writes move their task; the zero value if they leave it where it is.
+// moveOf returns the wake-up row to which writes move their task; the zero value if they leave it where it
+// is.
 func moveOf(ops []store.Op) task.WakeRow {
 	for i := range ops {
 		if t := &ops[i].Task; ops[i].Kind == store.ReplaceTask && t.WakeRow.Seq == t.Seq {
