@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -168,4 +169,26 @@ func TestTasksByKey(t *testing.T) {
 			t.Error("an empty key is accepted")
 		}
 	})
+}
+
+// Keys that are free again are used by all tasks of one call.
+func TestOneCallUsesSeveralKeysAgain(t *testing.T) {
+	for _, due := range []time.Duration{0, time.Hour} {
+		run(t, func(f *fixture) {
+			var items []*item
+			for i := range 7 {
+				items = append(items, named("mail", fmt.Sprintf("k%d", i), due))
+			}
+			seen := map[string]bool{}
+			for round := range 3 {
+				for i, r := range f.schedule(items...) {
+					if r.Problem != nil || r.Duplicate || seen[r.Id] {
+						t.Fatalf("due in %v, round %d, task %d: %v", due, round, i, r)
+					}
+					seen[r.Id] = true
+					f.cancelled(r.Id)
+				}
+			}
+		})
+	}
 }

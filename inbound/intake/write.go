@@ -59,6 +59,7 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			b.use(c, row)
 		default:
 			c.ended, c.rows = row, store.AsNext(c.rows, row)
+			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
 		}
 	})
 }
