@@ -192,3 +192,24 @@ func TestOneCallUsesSeveralKeysAgain(t *testing.T) {
 		})
 	}
 }
+
+// A key that is free is not for those who may not schedule in the collection of the ended task: they would
+// delete its history.
+func TestAKeyOfACollectionOfOthers(t *testing.T) {
+	run(t, func(f *fixture) {
+		of := func(collection string) *item {
+			return with(keyedIn(time.Hour, "x", ""), func(i *item) { i.Collection = collection })
+		}
+		id := f.accept(of("theirs"))
+		f.cancelled(id)
+		f.as("schedule:mail:ours")
+		wantRefusal(t, "theirs", f.schedule(of("ours"))[0].Problem, isConflict, "may not schedule")
+		if row := f.row(id); row.State != task.Cancelled || row.Collection != "theirs" || len(f.waitingRows()) > 0 {
+			t.Errorf("the task of others is %s, in collection %s", row.State, row.Collection)
+		}
+		f.as("schedule:mail")
+		if r := f.schedule(of("ours"))[0]; r.Problem != nil || r.Duplicate {
+			t.Errorf("by who may schedule in both: %v", r)
+		}
+	})
+}
