@@ -93,6 +93,25 @@ func TestAListIsInOrderOfDueTimesWhateverThePartition(t *testing.T) {
 	})
 }
 
+// A page of a set over many empty partitions ends, and the next one goes on.
+func TestAPageReadsABoundedNumberOfPartitions(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "wide", Shards: 1024}}); err != nil {
+			t.Fatal(err)
+		}
+		f.schedule(named("wide", "a", time.Hour), named("wide", "b", time.Hour))
+		most, before := 0, f.rows.scanned()
+		got := keysOf(f.lists(&kinesinv1.ListRequest{Where: "lambda=wide"}, func() {
+			now := f.rows.scanned()
+			most, before = max(most, now-before), now
+		}))
+		if slices.Sort(got); !slices.Equal(got, []string{"a", "b"}) || most == 0 || most > 500 {
+			t.Errorf("%v, with %d reads for a page", got, most)
+		}
+	})
+}
+
 // However many partitions there are, such a list reads a bounded number of rows ahead.
 func TestAListOfManyPartitionsInOrderOfDueTimesIsBounded(t *testing.T) {
 	run(t, func(f *fixture) {

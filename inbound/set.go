@@ -23,6 +23,9 @@ const (
 	setRowsMin  = 100
 	// setRowsPage bounds the rows that one page of a set looks at.
 	setRowsPage = 8 * setRowsRead
+	// setReadsPage bounds its reads of the store, since most partitions may be empty. A job holds its lease for
+	// longer than so many take.
+	setReadsPage = 500
 	// dueSlack is how much before its due time the wake-up of a task may be: one that was claimed ahead of it
 	// and given back.
 	dueSlack = time.Minute
@@ -91,6 +94,7 @@ type walk struct {
 
 	of    *Selection
 	limit int
+	reads int // of the store
 	page  Page
 }
 
@@ -110,7 +114,9 @@ func (w *walk) run(ctx context.Context) error {
 	return nil
 }
 
-func (w *walk) isFull() bool { return len(w.page.Rows) >= w.limit || w.page.Examined >= setRowsPage }
+func (w *walk) isFull() bool {
+	return len(w.page.Rows) >= w.limit || w.page.Examined >= setRowsPage || w.reads >= setReadsPage
+}
 
 func (w *walk) live(ctx context.Context) error {
 	if !w.of.Live {
@@ -168,6 +174,7 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 		after = store.WakeKey{Wake: from}
 	}
 	limit := min(setRowsRead, max(setRowsMin, 2*(w.limit-len(w.page.Rows))))
+	w.reads++
 	wakeups, err := w.Store.ScanSchedule(ctx, p, after, math.MaxInt64, limit)
 	if err != nil {
 		return false, err
@@ -195,6 +202,7 @@ func (b *behind) isTask() bool {
 }
 
 func (w *walk) readEnded(ctx context.Context, p *task.Partition, state task.State) (more bool, err error) {
+	w.reads++
 	rows, next, err := w.Store.ScanEnded(ctx, p, state, w.Inner, min(setRowsRead, w.limit-len(w.page.Rows)))
 	if errors.Is(err, store.ErrMalformed) {
 		return false, errCursor
