@@ -280,6 +280,17 @@ func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after stor
 	return w.Store.ScanSchedule(ctx, p, after, through, limit)
 }
 
+// ScanEnded has no cursor after the last row, as soon as that was read: a store may know.
+func (w *watched) ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error) {
+	rows, next, err := w.Store.ScanEnded(ctx, p, s, cursor, limit)
+	if err == nil && len(next) > 0 {
+		if more, _, err := w.Store.ScanEnded(ctx, p, s, next, 1); err == nil && len(more) == 0 {
+			next = nil
+		}
+	}
+	return rows, next, err
+}
+
 // scanned returns how many scans of wake-up rows there were.
 func (w *watched) scanned() int {
 	w.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // as makes the calls of the fixture those of an identity with some grants.
@@ -108,6 +109,27 @@ func TestAPageReadsABoundedNumberOfPartitions(t *testing.T) {
 		}))
 		if slices.Sort(got); !slices.Equal(got, []string{"a", "b"}) || most == 0 || most > 500 {
 			t.Errorf("%v, with %d reads for a page", got, most)
+		}
+	})
+}
+
+// The last page of ended tasks may be full, and the store may know then that there are no more.
+func TestAFullLastPageIsTheLast(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		var want []string
+		for i := range 6 {
+			want = append(want, fmt.Sprintf("k%d", i))
+			r := f.schedule(named("mail", want[i], time.Hour, func(i *item) { i.Priority = "low" }))[0]
+			f.endAs(r.Id, task.Dead)
+		}
+		for _, where := range []string{"state=dead and lambda=mail", "state in (dead, cancelled)"} {
+			for limit := range int32(7) {
+				got := keysOf(f.lists(&kinesinv1.ListRequest{Where: where, Limit: limit + 1}, nil))
+				if slices.Sort(got); !slices.Equal(got, want) {
+					t.Errorf("%s, %d at a time: %v", where, limit+1, got)
+				}
+			}
 		}
 	})
 }

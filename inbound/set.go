@@ -100,16 +100,14 @@ type walk struct {
 
 func (w *walk) run(ctx context.Context) error {
 	for w.Section < sectionEnd {
-		var err error
+		read := w.live
 		if w.Section == inEnded {
-			err = w.ended(ctx)
-		} else {
-			err = w.live(ctx)
+			read = w.ended
 		}
-		if err != nil || w.isFull() {
+		if done, err := read(ctx); err != nil || !done {
 			return err
 		}
-		w.place = place{Section: w.Section + 1}
+		w.place = place{Section: w.Section + 1} // also when the page is full: a section that is over has no position
 	}
 	return nil
 }
@@ -118,18 +116,19 @@ func (w *walk) isFull() bool {
 	return len(w.page.Rows) >= w.limit || w.page.Examined >= setRowsPage || w.reads >= setReadsPage
 }
 
-func (w *walk) live(ctx context.Context) error {
+// live reads live tasks until there are no more, which is done, or the page is full.
+func (w *walk) live(ctx context.Context) (done bool, err error) {
 	if !w.of.Live {
-		return nil
+		return true, nil
 	}
 	return w.each(w.of.partitions(w.Catalog, liveStates()), func(p task.Partition) (more bool, err error) { return w.readLive(ctx, p) })
 }
 
 // ended reads the ended tasks of all lambdas at once, since most stores have no index of them by partition;
 // those of one partition after the other if only dead letters are wanted.
-func (w *walk) ended(ctx context.Context) error {
+func (w *walk) ended(ctx context.Context) (done bool, err error) {
 	if !w.of.Ended {
-		return nil
+		return true, nil
 	}
 	state := w.of.endState()
 	if state == task.Dead && !w.of.Filter.CanBeOf(deletedLambda) {
@@ -139,14 +138,15 @@ func (w *walk) ended(ctx context.Context) error {
 	}
 	for !w.isFull() {
 		if more, err := w.readEnded(ctx, nil, state); err != nil || !more {
-			return err
+			return true, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
-// each reads partitions in order, from that of the place on, until the page is full.
-func (w *walk) each(all []task.Partition, read func(task.Partition) (more bool, err error)) error {
+// each reads partitions in order, from that of the place on, until all are read, which is done, or the page
+// is full.
+func (w *walk) each(all []task.Partition, read func(task.Partition) (more bool, err error)) (done bool, err error) {
 	for _, p := range all {
 		switch order := comparePartitions(p, w.Partition); {
 		case order < 0:
@@ -156,15 +156,14 @@ func (w *walk) each(all []task.Partition, read func(task.Partition) (more bool, 
 		}
 		for more := true; more; {
 			if w.isFull() {
-				return nil
+				return false, nil
 			}
-			var err error
 			if more, err = read(p); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // readLive reads live tasks of a partition.
