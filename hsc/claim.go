@@ -181,8 +181,8 @@ func (c *claimer) win(cl *claim) {
 }
 
 // reconsider decides by the row as it is now, nil if there is none. A task whose wake-up alone was moved is
-// still this message's; one that a user or another worker moved on is not. Nor is one that has another payload,
-// even if it is enqueued again: the payload that was read for this message is the old one, or none.
+// still this message's; one that a user or another worker moved on is not. Nor is one that has another
+// payload, even if it is enqueued again: the payload that was read for this message is the old one, or none.
 func (c *claimer) reconsider(cl *claim, current *task.Task) {
 	if current == nil {
 		if cl.state = claimOpen; !cl.isFirst() {

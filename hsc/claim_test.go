@@ -242,8 +242,8 @@ func TestPayloadsStoredApartAreFetched(t *testing.T) {
 	})
 }
 
-// An update replaces the payload of a task whose first message is still on its queue, and the task is enqueued
-// again. The first message names a payload that is gone, or that the task does not have any more.
+// An update replaces the payload of a task whose first message is still on its queue, and the task is
+// enqueued again. The first message names a payload that is gone, or that the task does not have any more.
 func TestAMessageFromBeforeAnUpdateBringsNoOldPayload(t *testing.T) {
 	inline := func(text string) func(*task.Task) {
 		return func(t *task.Task) { t.Payload, t.PayloadSize = []byte(text), 3 }
