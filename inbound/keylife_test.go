@@ -127,6 +127,29 @@ func TestOnConflict(t *testing.T) {
 	})
 }
 
+// A replacement expires by its own time, or as its lambda says, and not by that of the task which it replaces.
+func TestAReplacementHasItsOwnExpiry(t *testing.T) {
+	run(t, func(f *fixture) {
+		now := f.clock.Now()
+		expiring := func(payload string, at time.Duration) *item {
+			return with(keyedIn(time.Hour, payload, "replace"), func(i *item) { i.StartBeforeMicros = int64(now.Add(at)) })
+		}
+		id := f.accept(expiring("one", 2*time.Hour))
+		for _, c := range []struct {
+			item *item
+			want task.Instant
+		}{
+			{expiring("two", 3*time.Hour), now.Add(3 * time.Hour)},
+			{keyedIn(time.Hour, "three", "replace"), 0},
+			{expiring("four", 4*time.Hour), now.Add(4 * time.Hour)},
+		} {
+			if r := f.schedule(c.item)[0]; !r.Replaced || f.row(id).StartBefore != c.want {
+				t.Errorf("%s: %v, start before %d, want %d", c.item.Payload, r, f.row(id).StartBefore, c.want)
+			}
+		}
+	})
+}
+
 // A repeated call, whose first answer was lost, is not refused because of its own task.
 func TestARepeatedRejectIsADuplicate(t *testing.T) {
 	run(t, func(f *fixture) {
