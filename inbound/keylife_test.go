@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -160,6 +161,33 @@ func TestARepeatedRejectIsADuplicate(t *testing.T) {
 			t.Errorf("%v %v", response, err)
 		}
 	})
+}
+
+// Nor is a call whose first write was not answered, whatever became of its task since.
+func TestAScheduleWhoseAnswerIsLostIsDone(t *testing.T) {
+	for _, onConflict := range []string{"keep", "replace", "reject"} {
+		for name, since := range map[string]func(f *fixture, id string){
+			"updated":   func(f *fixture, id string) { f.update(&kinesinv1.TaskUpdate{Id: id, Payload: []byte("other")}) },
+			"cancelled": func(f *fixture, id string) { f.cancel(id) },
+			"claimed": func(f *fixture, id string) {
+				f.move(id, task.Event{Kind: task.Enqueue})
+				f.claim(id)
+			},
+		} {
+			run(t, func(f *fixture) {
+				id := ""
+				f.rows.beforeApply = func(ops []store.Op) {
+					f.rows.beforeApply = nil
+					f.apply(slices.Clone(ops)...)
+					id = f.seal.SealTask(&ops[len(ops)-1].Task)
+					since(f, id)
+				}
+				if r := f.schedule(keyedIn(time.Hour, "one", onConflict))[0]; r.Problem != nil || r.Id != id || r.Replaced {
+					t.Errorf("%s, and %s meanwhile: %v, want the task of this call", onConflict, name, r)
+				}
+			})
+		}
+	}
 }
 
 func TestTasksByKey(t *testing.T) {

@@ -219,8 +219,8 @@ func (d *drafts) judge() (breaches []string) {
 	return breaches
 }
 
-// mayBeGivenUp reports whether a task may have ended because its workers were lost. Where writes may be missing
-// from the ledger nobody can tell.
+// mayBeGivenUp reports whether a task may have ended because its workers were lost. Where writes may be
+// missing from the ledger nobody can tell.
 func (d *drafts) mayBeGivenUp(subject int) bool {
 	l := &d.w.ledger
 	if l.gaps || d.w.plan.Form == cloud {

@@ -189,8 +189,8 @@ func (j draftJudge) apply(d draft, o *draftOp) []draft {
 }
 
 // named reports whether an operation may name the task that is there, and whether it may name none or an
-// earlier one. A key names the task that has it as the call begins, and is found no more if another one gets it
-// meanwhile. A life is the microsecond at which it began.
+// earlier one. A key names the task that has it as the call begins, and is found no more if another one gets
+// it meanwhile. A life is the microsecond at which it began.
 func (j draftJudge) named(d draft, o *draftOp) (is, isNot bool) {
 	switch {
 	case !d.there:
