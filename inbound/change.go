@@ -18,10 +18,10 @@ import (
 // edit computes what a task becomes. A payload that is not nil replaces the task's.
 type edit func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error)
 
-// changeTask applies an edit to the task with an id, and tries again as long as the task moves in between. It
-// returns the task as changed, or as it was found when the change is refused. tried is the wake-up row to
-// which a try before would have moved the task, and whose outcome may be lost; the zero value for none.
-func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, tried task.WakeRow, e edit) (task.Task, error) {
+// changeTask applies an edit to the task with an id, and tries again as long as the task moves in between.
+// It returns the task as changed, or as it was found when the change is refused. tried is what was written
+// before.
+func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, tried trial, e edit) (task.Task, error) {
 	token, err := in.open(ctx, id)
 	if err != nil {
 		return task.Task{}, api.ErrorOf(noSuchTask())
@@ -31,28 +31,38 @@ func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, trie
 		switch {
 		case err != nil:
 			return task.Task{}, err
-		case tried.Seq != 0 && t.WakeRow == tried:
-			return t.Task, nil // that try moved it, its answer was lost, and the task has gone on since
+		case tried.isEffectOn(&t.Task):
+			in.forgetReplaced(ctx, &tried.seen, &t.Task)
+			return t.Task, nil
 		case ifSeq != 0 && t.Seq != ifSeq:
 			return t.Task, staleSeq(t.Seq, ifSeq)
 		}
-		next, moves, err := in.changeOnce(ctx, t, e)
-		if tried = moves; !isMoving(err) {
+		next, err := in.changeOnce(ctx, &t, e)
+		if !errors.Is(err, store.ErrConflict) {
 			return next, err
 		}
+		tried = trial{t.Task, next}
 	}
 	return task.Task{}, errMoving
 }
 
-// moveOf returns the wake-up row to which writes move their task; the zero value if they leave it where it
-// is.
-func moveOf(ops []store.Op) task.WakeRow {
-	for i := range ops {
-		if t := &ops[i].Task; ops[i].Kind == store.ReplaceTask && t.WakeRow.Seq == t.Seq {
-			return t.WakeRow
-		}
+// trial is a change that was written, with an outcome that is not known to be one.
+type trial struct {
+	seen, next task.Task // as it was, and as it was to be
+}
+
+// isEffectOn reports whether a row became what it is from the one that the trial wrote. Such a write
+// conflicts with its own effect when its answer was lost and the task has moved on since. The row still
+// names the wake-up row, or the payload, that this trial alone can have put.
+func (tried *trial) isEffectOn(row *task.Task) bool {
+	next := &tried.next
+	switch {
+	case next.ID.IsZero() || row.Life != next.Life || row.Seq < next.Seq:
+		return false
+	case next.WakeRow.Seq == next.Seq && row.WakeRow == next.WakeRow:
+		return true
 	}
-	return task.WakeRow{}
+	return next.PayloadRev != 0 && next.PayloadRev == tried.seen.Seq && row.PayloadID() == next.PayloadID()
 }
 
 func staleSeq(is, want uint64) error {
@@ -74,18 +84,21 @@ func (in *Inbound) findStored(ctx context.Context, token task.Token) (found, err
 	return t, err
 }
 
-func (in *Inbound) changeOnce(ctx context.Context, t found, e edit) (next task.Task, moves task.WakeRow, err error) {
-	ops, err := in.decideChange(ctx, &t, e)
+// changeOnce returns the task as changed; with a conflict as it was to be, and with any other error as it is.
+func (in *Inbound) changeOnce(ctx context.Context, t *found, e edit) (task.Task, error) {
+	ops, err := in.decideChange(ctx, t, e)
 	if err != nil {
-		return t.Task, moves, err
+		return t.Task, err
 	}
-	moves = moveOf(ops)
 	changed, err := outcomeOfChange(ops, in.change(ctx, ops))
-	if err != nil {
-		return t.Task, moves, err
+	if errors.Is(err, store.ErrConflict) {
+		return changed, err
 	}
-	in.announceChange(ctx, &t, &changed)
-	return changed, moves, nil
+	if err != nil {
+		return t.Task, err
+	}
+	in.announceChange(ctx, t, &changed)
+	return changed, nil
 }
 
 // decideChange returns the writes that an edit makes of a task, or why it is refused. It stores a payload
@@ -125,8 +138,8 @@ func changingWrites(t *found, next task.Task) []store.Op {
 	return store.Reschedule(&t.Task, next)
 }
 
-// outcomeOfChange returns the task row as it is stored now. The replacement of that row decides; of an
-// earlier write only the failure matters that kept it from being tried.
+// outcomeOfChange returns the task row as it is stored now, or was to be. The replacement of that row
+// decides; of an earlier write only the failure matters that kept it from being tried.
 func outcomeOfChange(ops []store.Op, results []error) (task.Task, error) {
 	var before error
 	for i := range ops {
@@ -136,7 +149,7 @@ func outcomeOfChange(ops []store.Op, results []error) (task.Task, error) {
 				before = err
 			}
 		case errors.Is(err, store.ErrSkipped) && before != nil:
-			return task.Task{}, before
+			return ops[i].Task, before
 		default:
 			return ops[i].Task, err
 		}
@@ -150,8 +163,12 @@ func (in *Inbound) announceChange(ctx context.Context, t *found, changed *task.T
 		in.Scheduler.Done([]task.Task{t.Task})
 	}
 	in.Scheduler.Awake(changed)
+	in.forgetReplaced(ctx, &t.Task, changed)
+}
+
+func (in *Inbound) forgetReplaced(ctx context.Context, t, changed *task.Task) {
 	if t.PayloadStoredApart() && t.PayloadID() != changed.PayloadID() {
-		in.ForgetPayload(ctx, &t.Task)
+		in.ForgetPayload(ctx, t)
 	}
 }
 
@@ -214,7 +231,7 @@ func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		t, err := in.changeTask(lasting, id, ifSeq, task.WakeRow{}, e)
+		t, err := in.changeTask(lasting, id, ifSeq, trial{}, e)
 		response.Results[i] = in.changeResult(id, &t, err)
 		tellInternal(response.Results[i].Problem, err)
 	}
@@ -243,7 +260,7 @@ func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e
 		if results = results[len(ops):]; err == nil {
 			in.announceChange(ctx, &rows[i], &next)
 		} else if isMoving(err) {
-			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, moveOf(ops), e)
+			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, trial{rows[i].Task, next}, e)
 		}
 		if changed[i].Err = err; err == nil {
 			changed[i].Outcome = outcome

@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,47 @@ func TestAChangeThatLosesIsDecidedAnew(t *testing.T) {
 		}
 		f.wantWaits(id, f.clock.Now().Add(time.Minute).CeilMillis())
 	})
+}
+
+// A write whose answer is lost conflicts with its own effect once the task has moved on: the change was done.
+func TestAChangeWhoseAnswerIsLostIsDone(t *testing.T) {
+	payload := []byte("new")
+	for name, c := range map[string]struct {
+		start  string
+		change func(f *fixture, id string, seq uint64) *kinesinv1.ChangeResult
+	}{
+		"reschedule of a wake-up row": {"waiting", func(f *fixture, id string, _ uint64) *kinesinv1.ChangeResult { return f.reschedule(id, 0, 0) }},
+		"reschedule":                  {"keyed", func(f *fixture, id string, _ uint64) *kinesinv1.ChangeResult { return f.reschedule(id, 0, 0) }},
+		"reschedule with a seq":       {"keyed", func(f *fixture, id string, seq uint64) *kinesinv1.ChangeResult { return f.reschedule(id, 0, seq) }},
+		"update": {"enqueued", func(f *fixture, id string, _ uint64) *kinesinv1.ChangeResult {
+			return f.update(&kinesinv1.TaskUpdate{Id: id, Payload: payload})
+		}},
+		"update of what backs off": {"backing off", func(f *fixture, id string, _ uint64) *kinesinv1.ChangeResult {
+			return f.update(&kinesinv1.TaskUpdate{Id: id, Payload: payload})
+		}},
+		"redrive": {"fatal", func(f *fixture, id string, _ uint64) *kinesinv1.ChangeResult {
+			return f.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(f *fixture) {
+				id := inStates[c.start](f)
+				seq := f.row(id).Seq
+				f.rows.beforeApply = func(ops []store.Op) { // the first try, of which nobody is told
+					f.rows.beforeApply = nil
+					f.apply(slices.Clone(ops)...)
+					f.move(id, task.Event{Kind: task.Enqueue})
+					f.claim(id)
+				}
+				if r := c.change(f, id, seq); r.Problem != nil {
+					t.Errorf("%v, want a change that was done", r)
+				}
+				if got := f.row(id); got.State != task.Claimed {
+					t.Errorf("the task is %s, want it to run as it was changed", got.State)
+				}
+			})
+		})
+	}
 }
 
 func TestUpdate(t *testing.T) {

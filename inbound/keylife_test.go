@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,30 @@ func TestOnConflict(t *testing.T) {
 	})
 }
 
+// A replacement expires by its own time, or as its lambda says, and not by that of the task which it
+// replaces.
+func TestAReplacementHasItsOwnExpiry(t *testing.T) {
+	run(t, func(f *fixture) {
+		now := f.clock.Now()
+		expiring := func(payload string, at time.Duration) *item {
+			return with(keyedIn(time.Hour, payload, "replace"), func(i *item) { i.StartBeforeMicros = int64(now.Add(at)) })
+		}
+		id := f.accept(expiring("one", 2*time.Hour))
+		for _, c := range []struct {
+			item *item
+			want task.Instant
+		}{
+			{expiring("two", 3*time.Hour), now.Add(3 * time.Hour)},
+			{keyedIn(time.Hour, "three", "replace"), 0},
+			{expiring("four", 4*time.Hour), now.Add(4 * time.Hour)},
+		} {
+			if r := f.schedule(c.item)[0]; !r.Replaced || f.row(id).StartBefore != c.want {
+				t.Errorf("%s: %v, start before %d, want %d", c.item.Payload, r, f.row(id).StartBefore, c.want)
+			}
+		}
+	})
+}
+
 // A repeated call, whose first answer was lost, is not refused because of its own task.
 func TestARepeatedRejectIsADuplicate(t *testing.T) {
 	run(t, func(f *fixture) {
@@ -138,6 +163,33 @@ func TestARepeatedRejectIsADuplicate(t *testing.T) {
 			t.Errorf("%v %v", response, err)
 		}
 	})
+}
+
+// Nor is a call whose first write was not answered, whatever became of its task since.
+func TestAScheduleWhoseAnswerIsLostIsDone(t *testing.T) {
+	for _, onConflict := range []string{"keep", "replace", "reject"} {
+		for name, since := range map[string]func(f *fixture, id string){
+			"updated":   func(f *fixture, id string) { f.update(&kinesinv1.TaskUpdate{Id: id, Payload: []byte("other")}) },
+			"cancelled": func(f *fixture, id string) { f.cancel(id) },
+			"claimed": func(f *fixture, id string) {
+				f.move(id, task.Event{Kind: task.Enqueue})
+				f.claim(id)
+			},
+		} {
+			run(t, func(f *fixture) {
+				id := ""
+				f.rows.beforeApply = func(ops []store.Op) {
+					f.rows.beforeApply = nil
+					f.apply(slices.Clone(ops)...)
+					id = f.seal.SealTask(&ops[len(ops)-1].Task)
+					since(f, id)
+				}
+				if r := f.schedule(keyedIn(time.Hour, "one", onConflict))[0]; r.Problem != nil || r.Id != id || r.Replaced {
+					t.Errorf("%s, and %s meanwhile: %v, want the task of this call", onConflict, name, r)
+				}
+			})
+		}
+	}
 }
 
 func TestTasksByKey(t *testing.T) {

@@ -34,7 +34,7 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 	if err := b.SetExpiry(c.Lambda, want, c.Item); err != nil {
 		return task.Task{}, err
 	}
-	return in.changeTask(ctx, in.Sealer.SealTask(c.Task), 0, task.WakeRow{}, func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
+	return in.changeTask(ctx, in.Sealer.SealTask(c.Task), 0, trial{}, func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
 		switch {
 		case t.State.IsEnd():
 			return next, nil, intake.ErrKeyMoves

@@ -152,6 +152,8 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 	switch {
 	case c.Task.Key == "":
 		c.Err = checkSame(c.Task, have)
+	case b.isOwn(c, have):
+		c.Err = nil // its own write, which was not answered: it is the task of this call, whatever became of it since
 	case !have.HoldsKey(b.Now, c.Lambda.PolicyFor(have)):
 		c.Err = ErrKeyMoves
 	case c.Item.OnConflict == conflictReplace && !have.State.IsEnd():
@@ -164,6 +166,18 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 	if c.Err == nil {
 		c.Task, c.Exists = have, true
 	}
+}
+
+// isOwn reports whether the task that has the key is the one that this very item made: no two calls of a
+// process have the same life, and those of two processes hardly ever the same contents, too.
+func (b *Batch) isOwn(c *Incoming, have *task.Task) bool {
+	want := c.Task
+	if want.Life == 0 || have.Life != want.Life || have.Digest != want.Digest && have.PayloadRev == want.PayloadRev {
+		return false
+	}
+	return !slices.ContainsFunc(b.Tasks, func(other Incoming) bool { // an item with the same key, which may have made it
+		return other.Task != want && other.Task != nil && other.Task.ID == want.ID
+	})
 }
 
 // ErrKeyMoves is for a key that another call uses, or has just freed.

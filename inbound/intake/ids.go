@@ -57,6 +57,13 @@ func (in *Intake) OpenInbound(ctx context.Context, id string) (task.Token, *cata
 	return task.Token{ID: q.ID, Due: q.Due, Partition: PartitionOf(l, priority, q.ID)}, l, nil
 }
 
+// passKeyed has later tasks with keys get higher seqs than one that began after the ended row of its key.
+func (in *Intake) passKeyed(seq uint64) {
+	for last := in.keyedSeq.Load(); last < seq && !in.keyedSeq.CompareAndSwap(last, seq); {
+		last = in.keyedSeq.Load()
+	}
+}
+
 // SeqOfKeyed returns the seq of a new task with a key. It is higher than that of every earlier task with the
 // key, of which a wake-up row may remain. No two calls to this process get the same, so that of two equal
 // calls only one finds its own row when the store did not answer.

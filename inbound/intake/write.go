@@ -61,6 +61,7 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
 		default:
 			c.ended, c.rows = row, store.AsNext(c.rows, row)
+			b.passKeyed(c.Task.Seq)
 			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
 		}
 	})

@@ -59,5 +59,5 @@ func (o *readOnce) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (o *readOnce) Close() error { return nil }
 
-// idOf is taskOf of a task's id: a public id begins with it.
+// idOf is taskOf of a task's id: a public id has it after its form.
 func idOf(id []byte) string { return taskOf(sdk.ID("k1" + base64.RawURLEncoding.EncodeToString(id))) }

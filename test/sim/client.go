@@ -15,12 +15,13 @@ import (
 type client struct {
 	*process
 
-	sdk *sdk.Client
+	sdk  *sdk.Client
+	once *sdk.Client // tries each call once
 }
 
 func (w *world) client(n int) *client {
 	p := w.process(fmt.Sprintf("client-%d", n))
-	return &client{p, w.dial(p)}
+	return &client{p, w.dial(p), w.dial(p, sdk.WithTries(1))}
 }
 
 // callWithin bounds a call of a client.
@@ -39,6 +40,8 @@ func (c *client) do(o *Order, known func(int) sdk.ID, learn func(sdk.ID)) {
 			info, err := c.look(ctx, id)
 			c.w.trace.note(c.name, "get %s: %s %v", id, info.State, err)
 		}
+	case alter:
+		c.alter(ctx, o.Change)
 	case nothing:
 	}
 }

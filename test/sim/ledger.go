@@ -22,18 +22,27 @@ type ledger struct {
 }
 
 type account struct {
-	rows     map[uint64]task.State // of the task row, by seq
+	rows     map[uint64]written // of the task row, by seq
 	attempts uint32
 	late     time.Duration // from when it was due until it was sent or claimed first
 	sent     bool
 	writes   int // that came to the rows, refused ones too: a service charges for both
 	messages int
+	givenUp  bool // its workers were lost too often
+	changes  int  // writes that replace the row which a caller saw: changes by users, and further uses of a key
+}
+
+// written is a task row.
+type written struct {
+	state    task.State
+	replaces uint64 // the seq of the row before; 0: none
+	life     uint64
 }
 
 func (l *ledger) account(id task.ID) *account {
 	a := l.accounts[id]
 	if a == nil {
-		a = &account{rows: map[uint64]task.State{}}
+		a = &account{rows: map[uint64]written{}}
 		if l.accounts == nil {
 			l.accounts = map[task.ID]*account{}
 		}
@@ -56,13 +65,21 @@ func (l *ledger) wrote(op *store.Op, result error) (breaches []string) {
 	t := &op.Task
 	a := l.account(t.ID)
 	a.writes++
+	if op.Kind == store.ReplaceTask && op.From != 0 {
+		a.changes++
+	}
 	if result != nil || op.Kind != store.PutTask && op.Kind != store.ReplaceTask {
 		return nil
 	}
 	if before, twice := a.rows[t.Seq]; twice {
-		breaches = append(breaches, fmt.Sprintf("I17: task %s was written as %s at seq %d, and then as %s", t.ID, before, t.Seq, t.State))
+		breaches = append(breaches, fmt.Sprintf("I17: task %s was written as %s at seq %d, and then as %s", t.ID, before.state, t.Seq, t.State))
 	}
-	a.rows[t.Seq] = t.State
+	row := written{state: t.State, life: t.Life}
+	if op.Kind == store.ReplaceTask {
+		row.replaces = op.Replaces()
+	}
+	a.rows[t.Seq] = row
+	a.givenUp = a.givenUp || t.State == task.Dead && t.Lost >= lostMax
 	if t.State == task.Enqueued || t.State == task.Claimed {
 		a.goes(t)
 	}
@@ -78,11 +95,23 @@ func (l *ledger) sent(m *queue.Message) (breaches []string) {
 	a := l.account(t.ID)
 	a.messages++
 	a.goes(t)
-	state, written := a.rows[t.Seq]
-	if written && state == task.Enqueued || t.State == task.Scheduled || !written && l.gaps { // the latter holds its task (ADR 19)
+	row, known := a.rows[t.Seq]
+	if known && row.state == task.Enqueued || t.State == task.Scheduled || !known && l.gaps { // the latter holds its task (ADR 19)
 		return nil
 	}
-	return []string{fmt.Sprintf("I17: a message of task %s for seq %d, whose row is %s", t.ID, t.Seq, state)}
+	return []string{fmt.Sprintf("I17: a message of task %s for seq %d, whose row is %s", t.ID, t.Seq, row.state)}
+}
+
+// isGivenUp reports whether a task ever ended because its workers were lost too often.
+func (l *ledger) isGivenUp(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, a := range l.accounts {
+		if a.givenUp && idOf(id[:]) == name {
+			return true
+		}
+	}
+	return false
 }
 
 // edges are all changes of state of task rows, and what was wrong with them.
@@ -91,24 +120,32 @@ func (l *ledger) edges() (taken, breaches []string) {
 	defer l.mu.Unlock()
 	for _, id := range slices.SortedFunc(maps.Keys(l.accounts), func(x, y task.ID) int { return bytes.Compare(x[:], y[:]) }) {
 		a := l.accounts[id]
-		from, before := task.Unknown, uint64(0)
+		var from written
+		before := uint64(0)
 		for _, seq := range slices.Sorted(maps.Keys(a.rows)) {
 			to := a.rows[seq]
 			switch {
-			case from == task.Unknown:
-				taken = append(taken, edge("new", to))
-			case seq != before+1 && l.gaps:
-			case seq != before+1:
+			case from.state == task.Unknown:
+				taken = append(taken, edge("new", to.state))
+			case to.replaces != before && l.gaps:
+			case to.replaces != before:
 				breaches = append(breaches, fmt.Sprintf("I16: the row of task %s goes from seq %d to %d", id, before, seq))
-			case !from.CanBecome(to):
-				breaches = append(breaches, fmt.Sprintf("I16: task %s was %s at seq %d, and then %s", id, from, before, to))
+			case to.life != from.life && from.freesKey():
+				taken = append(taken, edge("key of "+from.state.String(), to.state))
+			case to.life != from.life, !from.state.CanBecome(to.state):
+				breaches = append(breaches, fmt.Sprintf("I16: task %s was %s at seq %d, and then %s", id, from.state, before, to.state))
 			default:
-				taken = append(taken, edge(from.String(), to))
+				taken = append(taken, edge(from.state.String(), to.state))
 			}
 			from, before = to, seq
 		}
 	}
 	return taken, breaches
+}
+
+// freesKey reports whether a task gave its key free.
+func (r written) freesKey() bool {
+	return r.state.IsEnd() && r.state != task.Success && r.state != task.Delivered
 }
 
 func edge(from string, to task.State) string { return fmt.Sprintf("edge %s to %s", from, to) }

@@ -53,7 +53,8 @@ type Order struct {
 	Task   Work
 	In     time.Duration // due
 	Key    string
-	Class  string // of priority; empty: the lambda's default
+	Class  string  // of priority; empty: the lambda's default
+	Change *Change `json:",omitempty"` // alter
 }
 
 type action uint8
@@ -63,6 +64,7 @@ const (
 	again           // schedules the same once more, as a client does that was not answered
 	cancel
 	get
+	alter   // as Change says
 	nothing // left out
 )
 
@@ -75,6 +77,7 @@ type Work struct {
 	Fatal   bool          `json:"x,omitempty"`
 	Poison  bool          `json:"p,omitempty"` // kills its process
 	Deaf    bool          `json:"d,omitempty"` // does not look at its context
+	Fill    int           `json:"-"`           // by so many bytes its payload is longer
 }
 
 // attemptsMax is the lambda's.
@@ -104,7 +107,7 @@ func NewPlan(seed uint64) Plan {
 		p.Servers = 1
 	}
 	span := time.Duration(20+r.IntN(60)) * time.Second
-	p.Load = orders(r, span)
+	p.Load = append(orders(r, span), p.changes(seed, span)...)
 	p.Parcels = p.parcels(seed, span)
 	p.Faults = append(p.faults(r, span), p.outage(r, span)...)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
@@ -179,6 +182,9 @@ func orders(r *rand.Rand, span time.Duration) []Order {
 			later.Do = cancel
 		case all[i].Key != "" && r.IntN(2) == 0:
 			later.Do = again
+			if all[i].Task.want() != "success" {
+				later.Do = get // another end frees the key, and the same call makes another task
+			}
 		case r.IntN(3) > 0:
 			continue
 		}

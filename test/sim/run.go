@@ -64,7 +64,7 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 		w.end()
 		close(over)
 		result := Result{Seed: seed, Plan: plan, Hash: w.trace.Hash(), Seen: w.fired, Trace: w.trace, Virtual: virtual}
-		result.Breaches = append(w.judge(), checkRegisters(w.registers())...)
+		result.Breaches = slices.Concat(w.judge(), checkRegisters(w.registers()), w.drafts.judge())
 		done(result)
 	})
 }
@@ -89,6 +89,7 @@ func (w *world) live() {
 		time.Sleep(time.Second)
 	}
 	w.mailbox = w.openMailbox(setup)
+	w.drafts = w.openDrafts(setup)
 	for i := range w.plan.Workers {
 		w.running.Go(func() { w.employ(i) })
 	}
@@ -110,6 +111,7 @@ func (w *world) live() {
 	w.settle()
 	w.checkListed(w.report())
 	w.mailbox.judge()
+	w.drafts.report()
 }
 
 func (w *world) order(load *sync.WaitGroup) {
@@ -187,7 +189,7 @@ func (w *world) living(c *client) int {
 		}
 		return live
 	}
-	live := w.mailbox.pending()
+	live := w.mailbox.pending() + w.drafts.pending(c)
 	for _, id := range w.ids {
 		if info, err := c.sdk.Get(w.ctx, sdk.ID(id)); err != nil && !errors.Is(err, sdk.ErrNotFound) || err == nil && !info.State.IsEnd() {
 			live++

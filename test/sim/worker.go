@@ -24,9 +24,9 @@ type worker struct {
 // lambda is the one that all tasks are of.
 const lambda = "mail"
 
-func (w *world) dial(p *process) *sdk.Client {
-	c, err := sdk.NewClient("http://kinesin", sdk.WithHTTPClient(&http.Client{Transport: &beats{&link{p, w.any}}}),
-		sdkconfig.WithClock(p.clock), sdk.WithLogger(newLog(p)))
+func (w *world) dial(p *process, opts ...sdk.ClientOption) *sdk.Client {
+	opts = append(opts, sdk.WithHTTPClient(&http.Client{Transport: &beats{&link{p, w.any}}}), sdkconfig.WithClock(p.clock), sdk.WithLogger(newLog(p)))
+	c, err := sdk.NewClient("http://kinesin", opts...)
 	if err != nil {
 		panic(err) // of constants
 	}
@@ -47,6 +47,9 @@ func (w *world) employ(slot int) {
 		sw := sdk.NewWorker(w.dial(p), sdk.Slots(w.plan.Slots), sdk.Lease(w.plan.Lease), sdk.Grace(time.Second), sdk.KillAfter(time.Second),
 			sdk.Name(p.name), sdk.ExitWith(func(int) { k.die() }))
 		sw.Register(lambda, k.handle)
+		if w.plan.changesTasks() {
+			sw.Register(draftLambda, k.handleDraft)
+		}
 		err := sw.Run(ctx)
 		w.trace.note(p.name, "has ended: %v", err)
 		k.die()
@@ -123,6 +126,6 @@ func (w *world) snoozes(work *Work) bool {
 // taskOf is the task that a public id is of. A request that is repeated because its answer was lost may be
 // answered with another public id of the same task, since the id carries the due time (docs/reliability.md).
 func taskOf(id sdk.ID) string {
-	const prefix = len("k1") + 21 // of the form, and 126 bits of the task's id
-	return string(id[:min(prefix, len(id))])
+	const form, prefix = len("k1"), len("k1") + 21 // 126 bits of the task's id
+	return string(id[min(form, len(id)):min(prefix, len(id))])
 }

@@ -25,6 +25,7 @@ type world struct {
 	disk   *disk   // of embedded
 
 	mailbox *mailbox
+	drafts  *drafts
 
 	mu        sync.Mutex // guards all below
 	random    *rand.Rand

@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/test/checker"
+)
+
+// did is a call that was answered within a moment.
+func did(at time.Duration, o draftOp) porcupine.Operation {
+	o.from, o.until = int64(at), int64(at)+1
+	return porcupine.Operation{Input: o, Call: o.from, Return: o.until}
+}
+
+// undecided is a call that was not answered, or a result, of which nobody is told whether it arrived.
+func undecided(at time.Duration, o draftOp) porcupine.Operation {
+	o.from, o.until = int64(at), unanswered
+	return porcupine.Operation{Input: o, Call: o.from, Return: unanswered}
+}
+
+const (
+	firstLife  = 100
+	secondLife = 200
+)
+
+func drafted(at time.Duration, payload string, life uint64) porcupine.Operation {
+	return did(at, draftOp{kind: kindDraft, keyed: life != 0, payload: payload, life: life, due: int64(at)})
+}
+
+func draftStarts(at time.Duration, attempt uint32, payload string, life uint64) porcupine.Operation {
+	return did(at, draftOp{kind: kindStart, attempt: attempt, payload: payload, life: life})
+}
+
+func draftResult(at time.Duration, attempt uint32, outcome string) porcupine.Operation {
+	return undecided(at, draftOp{kind: kindResult, attempt: attempt, outcome: outcome})
+}
+
+func draftShows(at time.Duration, life uint64, s snapshot) porcupine.Operation {
+	return did(at, draftOp{kind: kindGet, life: life, payload: "old", due: int64(at), seen: s})
+}
+
+const second = time.Second
+
+var (
+	rescheduled = did(2*second, draftOp{kind: kindReschedule, due: int64(60 * second)})
+	updated     = did(2*second, draftOp{kind: kindUpdate, payload: "new"})
+	cancelled   = did(2*second, draftOp{kind: kindCancel, life: firstLife, outcome: "cancelled"})
+	redriven    = did(10*second, draftOp{kind: kindRedrive, life: firstLife})
+	fatal       = snapshot{state: task.FatalFailure, attempt: 1, winner: 1}
+)
+
+func TestDraftRegisterAccepts(t *testing.T) {
+	for name, history := range map[string][]porcupine.Operation{
+		"starts at its new time":           {drafted(second, "old", 0), rescheduled, draftStarts(60*second, 1, "old", 0)},
+		"runs with what an update gave it": {drafted(second, "old", 0), updated, draftStarts(3*second, 1, "new", 0)},
+		"an update that was not answered, and not done": {
+			drafted(second, "old", 0), undecided(2*second, draftOp{kind: kindUpdate, payload: "new", unknown: true}), draftStarts(3*second, 1, "old", 0),
+		},
+		"an update that was not answered, and done": {
+			drafted(second, "old", 0), undecided(2*second, draftOp{kind: kindUpdate, payload: "new", unknown: true}), draftStarts(3*second, 1, "new", 0),
+		},
+		"a redriven task": {
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(3*second, 1, checker.Fatal),
+			draftShows(4*second, firstLife, fatal), redriven, draftStarts(11*second, 2, "old", firstLife),
+		},
+		"a key that is used again": {
+			drafted(second, "old", firstLife), cancelled, drafted(3*second, "new", secondLife), draftStarts(4*second, 1, "new", secondLife),
+			did(5*second, draftOp{kind: kindCancel, life: firstLife, refused: notFound}),
+		},
+		"a key that is used again, by whom nobody knows": {
+			drafted(second, "old", firstLife), cancelled,
+			undecided(3*second, draftOp{kind: kindDraft, keyed: true, payload: "new", unknown: true}), draftStarts(4*second, 1, "new", secondLife),
+		},
+		"a replacement": {
+			drafted(second, "old", firstLife),
+			did(2*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReplace, duplicate: true, replaced: true, payload: "new", life: firstLife, due: int64(9 * second)}),
+			draftStarts(9*second, 1, "new", firstLife),
+		},
+		"an expiry": {
+			did(second, draftOp{kind: kindDraft, payload: "old", due: int64(second), expires: int64(3 * second)}), draftShows(4*second, 0, snapshot{state: task.Expired}),
+		},
+	} {
+		steps := registerStepsMax
+		if !porcupine.CheckOperations(draftModel(&steps, draftJudge{}), history) {
+			t.Errorf("%s: refused:%s", name, described(history))
+		}
+	}
+}
+
+func TestDraftRegisterRefuses(t *testing.T) {
+	for name, history := range map[string][]porcupine.Operation{
+		"a start before its new time":        {drafted(second, "old", 0), rescheduled, draftStarts(59*second, 1, "old", 0)},
+		"a start with the payload of before": {drafted(second, "old", 0), updated, draftStarts(3*second, 1, "old", 0)},
+		"too late for what is not due": {
+			did(second, draftOp{kind: kindDraft, payload: "old", due: int64(9 * second)}), did(2*second, draftOp{kind: kindUpdate, payload: "new", refused: tooLate}),
+		},
+		"a start of what has ended":       {drafted(second, "old", firstLife), cancelled, draftStarts(3*second, 1, "old", firstLife)},
+		"a redrive of what has not ended": {drafted(second, "old", firstLife), redriven, draftStarts(11*second, 1, "old", firstLife)},
+		"a redriven task whose failure of before counts": {
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(3*second, 1, checker.Fatal), redriven,
+			draftShows(12*second, firstLife, snapshot{state: task.RetriableFailure, attempt: 1, failures: 1}),
+		},
+		"a redriven task that is never there again": {
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(3*second, 1, checker.Fatal),
+			redriven, draftShows(12*second, firstLife, fatal),
+		},
+		"two tasks with one key": {drafted(second, "old", firstLife), drafted(2*second, "new", secondLife)},
+		"an id of an earlier life that is shown": {
+			drafted(second, "old", firstLife), cancelled, drafted(3*second, "new", secondLife), draftShows(4*second, firstLife, snapshot{state: task.Cancelled}),
+		},
+		"an id of an earlier life that changes a later one": {
+			drafted(second, "old", firstLife), cancelled, drafted(3*second, "new", secondLife), did(4*second, draftOp{kind: kindCancel, life: firstLife, outcome: "cancelled"}),
+		},
+		"a free key that is refused": {
+			drafted(second, "old", firstLife), cancelled, did(3*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReject, payload: "new", refused: conflict}),
+		},
+		"an expiry before its time": {
+			did(second, draftOp{kind: kindDraft, payload: "old", due: int64(second), expires: int64(9 * second)}), draftShows(4*second, 0, snapshot{state: task.Expired}),
+		},
+	} {
+		steps := registerStepsMax
+		if porcupine.CheckOperations(draftModel(&steps, draftJudge{}), history) {
+			t.Errorf("%s: accepted:%s", name, described(history))
+		}
+	}
+}
+
+func TestARowOfAnEarlierLifeIsReplacedOnlyOnceItsKeyIsFree(t *testing.T) {
+	for from, want := range map[task.State]int{task.Cancelled: 0, task.Expired: 0, task.Success: 1, task.Enqueued: 1} {
+		var l ledger
+		first, next := row(2, from), row(9, task.Enqueued)
+		first.Task.Life, next.Task.Life, next.From = firstLife, secondLife, 2
+		l.wrote(first, nil)
+		l.wrote(next, nil)
+		if _, found := l.edges(); len(found) != want || want > 0 && !strings.HasPrefix(found[0], "I16") {
+			t.Errorf("after %s: %q, want %d breaches", from, found, want)
+		}
+	}
+}
