@@ -23,8 +23,8 @@ const (
 	setRowsMin  = 100
 	// setRowsPage bounds the rows that one page of a set looks at.
 	setRowsPage = 8 * setRowsRead
-	// setReadsPage bounds its reads of the store, since most partitions may be empty. A job holds its lease for
-	// longer than so many take.
+	// setReadsPage bounds its reads of the store, since most partitions may be empty. A job holds its lease
+	// for longer than so many take.
 	setReadsPage = 500
 	// dueSlack is how much before its due time the wake-up of a task may be: one that was claimed ahead of it
 	// and given back.
