@@ -24,6 +24,11 @@ type Rates struct {
 
 // Stats returns live counts and rates of one lambda, or of all that the caller may read whole.
 func (in *Inbound) Stats(ctx context.Context, r *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
+	leave, err := in.enterWholeSet()
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	lambdas := in.Catalog.All()
 	if r.Lambda != "" {
 		l, err := in.Catalog.Find(ctx, r.Lambda)
