@@ -128,7 +128,8 @@ func TestOnConflict(t *testing.T) {
 	})
 }
 
-// A replacement expires by its own time, or as its lambda says, and not by that of the task which it replaces.
+// A replacement expires by its own time, or as its lambda says, and not by that of the task which it
+// replaces.
 func TestAReplacementHasItsOwnExpiry(t *testing.T) {
 	run(t, func(f *fixture) {
 		now := f.clock.Now()

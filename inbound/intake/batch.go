@@ -165,8 +165,8 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 	}
 }
 
-// isOwn reports whether the task that has the key is the one that this very item made: no two calls of a process
-// have the same life, and those of two processes hardly ever the same contents, too.
+// isOwn reports whether the task that has the key is the one that this very item made: no two calls of a
+// process have the same life, and those of two processes hardly ever the same contents, too.
 func (b *Batch) isOwn(c *Incoming, have *task.Task) bool {
 	want := c.Task
 	if want.Life == 0 || have.Life != want.Life || have.Digest != want.Digest && have.PayloadRev == want.PayloadRev {
