@@ -51,9 +51,9 @@ type trial struct {
 	seen, next task.Task // as it was, and as it was to be
 }
 
-// isEffectOn reports whether a row became what it is from the one that the trial wrote. Such a write conflicts
-// with its own effect when its answer was lost and the task has moved on since. The row still names the wake-up
-// row, or the payload, that this trial alone can have put.
+// isEffectOn reports whether a row became what it is from the one that the trial wrote. Such a write
+// conflicts with its own effect when its answer was lost and the task has moved on since. The row still names
+// the wake-up row, or the payload, that this trial alone can have put.
 func (tried *trial) isEffectOn(row *task.Task) bool {
 	next := &tried.next
 	switch {
@@ -138,8 +138,8 @@ func changingWrites(t *found, next task.Task) []store.Op {
 	return store.Reschedule(&t.Task, next)
 }
 
-// outcomeOfChange returns the task row as it is stored now, or was to be. The replacement of that row decides; of an
-// earlier write only the failure matters that kept it from being tried.
+// outcomeOfChange returns the task row as it is stored now, or was to be. The replacement of that row
+// decides; of an earlier write only the failure matters that kept it from being tried.
 func outcomeOfChange(ops []store.Op, results []error) (task.Task, error) {
 	var before error
 	for i := range ops {
