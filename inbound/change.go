@@ -19,7 +19,8 @@ import (
 type edit func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error)
 
 // changeTask applies an edit to the task with an id, and tries again as long as the task moves in between. It
-// returns the task as changed, or as it was found when the change is refused. tried is what was written before.
+// returns the task as changed, or as it was found when the change is refused. tried is what was written
+// before.
 func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, tried trial, e edit) (task.Task, error) {
 	token, err := in.open(ctx, id)
 	if err != nil {
