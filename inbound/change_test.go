@@ -343,17 +343,16 @@ func TestRedriveFencesEarlierAttempts(t *testing.T) {
 	})
 }
 
-// The payload of a task that was cancelled in the buffer is nowhere.
-func TestRedriveOfATombstoneNeedsAPayload(t *testing.T) {
+// The payload and the settings of a task that was cancelled in the buffer are nowhere.
+func TestATombstoneIsNotRedriven(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		id := b.accepted(in(time.Hour))[0]
 		if r := b.cancel(id); r.Problem != nil {
 			t.Fatal(r.Problem)
 		}
 		wantRefusal(t, "without", b.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}}).Problem, isTooLate, "payload")
-		if r := b.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}, Payload: []byte("p")}); r.Problem != nil {
-			t.Error(r.Problem)
-		}
+		with := &kinesinv1.RedriveRequest{Ids: []string{id}, Payload: []byte("p")}
+		wantRefusal(t, "with a payload", b.redrive(with).Problem, isTooLate, "settings")
 	})
 }
 

@@ -265,3 +265,26 @@ func TestAKeyOfACollectionOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// A call is repeated because its answer was lost, and its task has ended meanwhile in a way that frees the key.
+func TestARepeatedCallDoesNotRunItsTaskAgain(t *testing.T) {
+	run(t, func(f *fixture) {
+		item := keyedIn(time.Hour, "one", "")
+		id := f.accept(item)
+		f.endAs(id, task.FatalFailure)
+		again := func() *kinesinv1.ScheduleResult {
+			response, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}, Again: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return response.Results[0]
+		}
+		if r := again(); r.Id != id || !r.Duplicate || r.State != "fatal_failure" {
+			t.Errorf("%v", r)
+		}
+		f.time.Advance(store.CallMax)
+		if r := again(); r.Id == id || r.Duplicate {
+			t.Errorf("much later: %v", r)
+		}
+	})
+}

@@ -50,12 +50,12 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 	if l.StartWithin > 0 {
 		next.StartBefore = due.Add(l.StartWithin)
 	}
-	if r.Payload != nil {
-		return next, nonNil(r.Payload), in.checkPayload(l, r.Payload)
-	}
 	if isTombstone(t) {
 		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE,
-			"the task was cancelled before it was in the store, which does not have its payload: redrive it with a payload, or schedule it again")
+			"the task was cancelled before it was in the store, which has neither its payload nor its settings: schedule it again")
+	}
+	if r.Payload != nil {
+		return next, nonNil(r.Payload), in.checkPayload(l, r.Payload)
 	}
 	if !t.PayloadStoredApart() || !in.PayloadsExpire() {
 		return next, nil, nil

@@ -29,7 +29,7 @@ func (b *Batch) Write(ctx context.Context) {
 		if have := conflicting(c.Err); have != nil {
 			b.use(c, have)
 		} else if c.ended != nil && errors.Is(c.Err, store.ErrConflict) {
-			c.Err = ErrKeyMoves // the ended row expired
+			c.Err = fmt.Errorf("%w: the ended task with its key expired meanwhile", store.ErrUnknown)
 		}
 	}
 	b.forgetPayloads(ctx)
@@ -57,6 +57,8 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 		case row.ID.IsZero():
 		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)):
 			b.use(c, row)
+		case b.mayBeOwn(c, row):
+			c.Task, c.Exists = row, true
 		case b.MaySchedule != nil && row.Collection != c.Task.Collection && !b.MaySchedule(c.Lambda, row.Collection):
 			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
 		default:
@@ -65,6 +67,12 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
 		}
 	})
+}
+
+// mayBeOwn reports whether an ended task is most likely that of an earlier try of this call, whose answer was
+// lost: a call that is repeated must not run its task again because that has failed meanwhile.
+func (b *Batch) mayBeOwn(c *Incoming, ended *task.Task) bool {
+	return b.Again && ended.Digest == c.Task.Digest && b.Now < ended.Created.Add(store.CallMax)
 }
 
 // forgetPayloads deletes the payloads of ended tasks whose rows were replaced.
