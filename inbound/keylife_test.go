@@ -266,7 +266,8 @@ func TestAKeyOfACollectionOfOthers(t *testing.T) {
 	})
 }
 
-// A call is repeated because its answer was lost, and its task has ended meanwhile in a way that frees the key.
+// A call is repeated because its answer was lost, and its task has ended meanwhile in a way that frees the
+// key.
 func TestARepeatedCallDoesNotRunItsTaskAgain(t *testing.T) {
 	run(t, func(f *fixture) {
 		item := keyedIn(time.Hour, "one", "")

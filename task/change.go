@@ -22,7 +22,7 @@ func (t Task) update(now Instant) (Task, Effect, error) {
 		return t, None, nil
 	}
 	t.State, t.Worker = Scheduled, ""
-	t.Wake = now // its message may be sent before it is due, as the one before was
+	t.Wake = max(now, t.Due)
 	return t, None, nil
 }
 
