@@ -160,7 +160,7 @@ func (c *Client) fetched(ctx context.Context, owner task.BlobOwner, wire *kinesi
 		return nil, err
 	}
 	if c.cfg.Blobs == nil {
-		return nil, fmt.Errorf("%w: the payload is a blob of %d bytes, and this program has no place for blobs: sdk.WithBlobs, kinesin --blobs", ErrInvalid, blob.Bytes)
+		return nil, fmt.Errorf("%w: the payload is a blob of %d bytes, and this program has no place for blobs: sdk.WithBlobs, or --blobs", ErrInvalid, blob.Bytes)
 	}
 	data, err := c.cfg.Blobs.Get(ctx, task.BlobName(owner, blob.ID), blob.Bytes)
 	if err != nil {
@@ -181,7 +181,7 @@ func (c *Client) readPayload(ctx context.Context, t *TaskInfo) ([]byte, error) {
 			payload, err = c.fetched(ctx, task.BlobOwner{Lambda: t.Lambda, Key: t.Key, Task: id}, t.blob, nil)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("task %s: %w", t.ID, err)
+			return nil, err
 		}
 	}
 	return c.decodeRead(ctx, t.Lambda, t.Key, t.ID, payload)

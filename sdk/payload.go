@@ -133,7 +133,7 @@ func (c *Client) encodeAgain(ctx context.Context, id ID, payload []byte) ([]byte
 func explainSizes(items, encoded []Item, results []Result, hasBlobs bool) {
 	for i := range results {
 		if !hasBlobs && errors.Is(results[i].Err, ErrTooLarge) {
-			results[i].Err = fmt.Errorf("%w; larger ones need a place for blobs: sdk.WithBlobs, kinesin --blobs", results[i].Err)
+			results[i].Err = fmt.Errorf("%w; larger ones need a place for blobs: sdk.WithBlobs, or --blobs", results[i].Err)
 		}
 		if before, after := len(items[i].Payload), len(encoded[i].Payload); before != after && errors.Is(results[i].Err, ErrTooLarge) {
 			results[i].Err = fmt.Errorf("%w (%d bytes, of which the payload codec made %d)", results[i].Err, before, after)

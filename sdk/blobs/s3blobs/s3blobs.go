@@ -70,7 +70,7 @@ func (s *Store) Put(ctx context.Context, name string, data []byte) error {
 
 // Get reads a blob. It returns blobs.ErrNotFound, or blobs.ErrTooLarge for one of more than bytesMax bytes.
 func (s *Store) Get(ctx context.Context, name string, bytesMax int64) ([]byte, error) {
-	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + name)})
+	out, err := s.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.bucket, Key: aws.String(s.prefix + name)}, quiet)
 	if missing, is := errors.AsType[*types.NoSuchKey](err); is {
 		return nil, fmt.Errorf("%w: %s in bucket %s: %w", blobs.ErrNotFound, s.prefix+name, s.bucket, missing)
 	}
@@ -88,6 +88,10 @@ func (s *Store) Get(ctx context.Context, name string, bytesMax int64) ([]byte, e
 	}
 	return data, nil
 }
+
+// quiet keeps the SDK from writing to stderr that a service has no checksum for an object: the row of its task
+// has one.
+func quiet(o *s3.Options) { o.DisableLogOutputChecksumValidationSkipped = true }
 
 // Delete deletes a blob. One that is not there is no error.
 func (s *Store) Delete(ctx context.Context, name string) error {
