@@ -12,7 +12,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -35,7 +34,10 @@ const (
 //
 // Put returns nil when the blob is durable and complete for all readers, and replaces one with the same name.
 // Get refuses one of more than bytesMax bytes.
-type BlobStore = sdkconfig.BlobStore
+type BlobStore interface {
+	Put(ctx context.Context, name string, data []byte) error
+	Get(ctx context.Context, name string, bytesMax int64) ([]byte, error)
+}
 
 // WithBlobs keeps payloads of more than limit bytes, after the codec, in a store; zero means
 // BlobLimitDefault. They are uploaded before a task is scheduled, and downloaded before its handler, by this

@@ -1,6 +1,6 @@
-// Package blobs keeps large payloads outside of Kinesin, in a directory that programs share: see sdk.WithBlobs.
-// Package s3blobs keeps them in a bucket. A name is a path of parts with slashes between them. Nothing here
-// knows tasks.
+// Package blobs keeps large payloads outside of Kinesin, in a directory that programs share: see
+// sdk.WithBlobs. Package s3blobs keeps them in a bucket. A name is a path of parts with slashes between them.
+// Nothing here knows tasks.
 package blobs
 
 import (

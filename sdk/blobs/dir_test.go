@@ -97,8 +97,8 @@ func TestDirRefusesNames(t *testing.T) {
 	}
 }
 
-// A reader sees all of a blob or none, wherever a Put fails, and what it wrote does not stay. The blob that had
-// the name before is there until the new one is.
+// A reader sees all of a blob or none, wherever a Put fails, and what it wrote does not stay. The blob that
+// had the name before is there until the new one is.
 func TestDirPutThatFails(t *testing.T) {
 	t.Parallel()
 	steps := []string{"create", "write", "sync", "rename", "sync folder"}

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -18,9 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/kinesin-io/kinesin/internal/blobplace"
 	"github.com/kinesin-io/kinesin/internal/loopback"
@@ -63,13 +59,15 @@ func startS3(t *testing.T) (env []string) {
 			t.Fatalf("moto does not answer: %s", server.Stderr())
 		}
 	}
-	credentials := aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
-		return aws.Credentials{AccessKeyID: "x", SecretAccessKey: "y"}, nil
-	})
-	client := s3.New(s3.Options{Region: "us-east-1", BaseEndpoint: &url, UsePathStyle: true, Credentials: credentials})
-	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url+"/"+bucket, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatal(response, err)
+	}
+	_ = response.Body.Close()
 	return []string{"AWS_ENDPOINT_URL_S3=" + url, "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=x", "AWS_SECRET_ACCESS_KEY=y"}
 }
 

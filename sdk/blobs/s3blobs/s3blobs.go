@@ -89,8 +89,8 @@ func (s *Store) Get(ctx context.Context, name string, bytesMax int64) ([]byte, e
 	return data, nil
 }
 
-// quiet keeps the SDK from writing to stderr that a service has no checksum for an object: the row of its task
-// has one.
+// quiet keeps the SDK from writing to stderr that a service has no checksum for an object: the row of its
+// task has one.
 func quiet(o *s3.Options) { o.DisableLogOutputChecksumValidationSkipped = true }
 
 // Delete deletes a blob. One that is not there is no error.
