@@ -54,7 +54,7 @@ type Config struct {
 	Group string
 
 	PayloadBytesMax int // 0: the store's default
-	// Blobs is the place whose blobs the scheduler's role deletes when no task needs them; nil: none.
+	// Blobs is the place whose blobs this process deletes when no task needs them; nil: none.
 	Blobs         blobsweep.Blobs
 	ShardsDefault uint16 // of a new lambda; 0: task's default
 	Bounds        catalog.Bounds

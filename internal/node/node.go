@@ -142,9 +142,9 @@ func (n *Node) compose(c Config) {
 		})
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
-		if c.Blobs != nil {
-			n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Clock: c.Clock, Log: c.Log}
-		}
+	}
+	if c.Blobs != nil {
+		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Clock: c.Clock, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
@@ -246,6 +246,9 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.audit != nil {
 		group.Go(func() error { return n.audit.Run(groupCtx) })
 	}
+	if n.blobs != nil {
+		group.Go(func() error { return n.blobs.Run(groupCtx) })
+	}
 	var registering, consuming, serving, scheduling, changing part
 	if n.inbound != nil {
 		consuming = startPart(groupCtx, group, n.consume)
@@ -315,9 +318,6 @@ func (n *Node) schedule(ctx context.Context) error {
 	group.Go(func() error { return n.scheduler.Run(ctx) })
 	group.Go(func() error { return n.sweeper.Run(ctx) })
 	group.Go(func() error { return n.watchOwners(ctx) })
-	if n.blobs != nil {
-		group.Go(func() error { return n.blobs.Run(ctx) })
-	}
 	return group.Wait()
 }
 
