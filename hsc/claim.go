@@ -181,7 +181,8 @@ func (c *claimer) win(cl *claim) {
 }
 
 // reconsider decides by the row as it is now, nil if there is none. A task whose wake-up alone was moved is
-// still this message's; one that a user or another worker moved on is not.
+// still this message's; one that a user or another worker moved on is not. Nor is one that has another
+// payload, even if it is enqueued again: the payload that was read for this message is the old one, or none.
 func (c *claimer) reconsider(cl *claim, current *task.Task) {
 	if current == nil {
 		if cl.state = claimOpen; !cl.isFirst() {
@@ -191,7 +192,8 @@ func (c *claimer) reconsider(cl *claim, current *task.Task) {
 	}
 	sent := &cl.message.Task
 	soon := max(sent.HeldUntil(), c.svc.Clock.Now().Add(c.svc.Ahead))
-	if current.State == task.Enqueued && current.HeldUntil() <= soon && queue.NameFor(current) == queue.NameFor(sent) {
+	samePayload := current.PayloadID() == sent.PayloadID()
+	if current.State == task.Enqueued && current.HeldUntil() <= soon && queue.NameFor(current) == queue.NameFor(sent) && samePayload {
 		cl.row, cl.state = current, claimOpen
 		return
 	}

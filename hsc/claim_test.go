@@ -242,6 +242,53 @@ func TestPayloadsStoredApartAreFetched(t *testing.T) {
 	})
 }
 
+// An update replaces the payload of a task whose first message is still on its queue, and the task is
+// enqueued again. The first message names a payload that is gone, or that the task does not have any more.
+func TestAMessageFromBeforeAnUpdateBringsNoOldPayload(t *testing.T) {
+	inline := func(text string) func(*task.Task) {
+		return func(t *task.Task) { t.Payload, t.PayloadSize = []byte(text), 3 }
+	}
+	apart := func(t *task.Task) { t.Payload, t.PayloadSize = nil, 3 }
+	for name, change := range map[string]struct {
+		before, after func(*task.Task)
+		kept          bool // the payload apart that it had before
+	}{
+		"from its row to one apart":       {before: inline("old"), after: apart},
+		"from one apart to its row":       {before: apart, after: inline("new")},
+		"from one apart to another":       {before: apart, after: apart},
+		"from one apart, not deleted yet": {before: apart, after: apart, kept: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				one := f.task("mail", change.before)
+				updated := one
+				updated.Seq, updated.PayloadRev = one.Seq+1, one.Seq
+				change.after(&updated)
+				if change.kept {
+					f.putPayload(&one, "old")
+				}
+				if updated.PayloadStoredApart() {
+					f.putPayload(&updated, "new")
+				}
+				f.enqueue(one)
+				updated.WakeRow = f.row(one.ID).WakeRow
+				f.apply(store.Change(updated, false, false)...)
+				w := f.work(slots(1, "mail"))
+				w.wantClaimed(0)
+				f.send(updated)
+				if got := w.wantClaimed(1)[0]; string(got.GetPayload()) != "new" {
+					t.Errorf("payload %q, want the new one", got.GetPayload())
+				}
+			})
+		})
+	}
+}
+
+func (f *fixture) putPayload(t *task.Task, payload string) {
+	f.Helper()
+	f.apply(store.Op{Kind: store.PutPayload, Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due}, Payload: []byte(payload)})
+}
+
 func TestATaskWhosePayloadIsGoneFailsForGood(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		lost := f.task("mail", func(t *task.Task) { t.Payload, t.PayloadSize = nil, 3 })

@@ -126,6 +126,7 @@ func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 			"it was blamed":              {func(t *task.Task) { t.Seq, t.Suspect, t.Blamed = 3, true, 1 }, claimRefused},
 			"it is due later":            {func(t *task.Task) { t.Seq, t.Due = 3, now.Add(time.Hour) }, claimRefused},
 			"it has ended":               {func(t *task.Task) { t.Seq, t.State = 3, task.Success }, claimRefused},
+			"it has another payload":     {func(t *task.Task) { t.Seq, t.PayloadRev = 3, 1 }, claimRefused},
 			"it waits for a retry":       {func(t *task.Task) { t.Seq, t.State = 3, task.RetriableFailure }, claimRefused},
 		} {
 			row := sent

@@ -19,26 +19,40 @@ import (
 type edit func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error)
 
 // changeTask applies an edit to the task with an id, and tries again as long as the task moves in between. It
-// returns the task as changed, or as it was found when the change is refused.
-func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, e edit) (task.Task, error) {
+// returns the task as changed, or as it was found when the change is refused. tried is the wake-up row to
+// which a try before would have moved the task, and whose outcome may be lost; the zero value for none.
+func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, tried task.WakeRow, e edit) (task.Task, error) {
 	token, err := in.open(ctx, id)
 	if err != nil {
 		return task.Task{}, api.ErrorOf(noSuchTask())
 	}
 	for range casTriesMax {
 		t, err := in.findStored(ctx, token)
-		if err != nil {
+		switch {
+		case err != nil:
 			return task.Task{}, err
-		}
-		if ifSeq != 0 && t.Seq != ifSeq {
+		case tried.Seq != 0 && t.WakeRow == tried:
+			return t.Task, nil // that try moved it, its answer was lost, and the task has gone on since
+		case ifSeq != 0 && t.Seq != ifSeq:
 			return t.Task, staleSeq(t.Seq, ifSeq)
 		}
-		next, err := in.changeOnce(ctx, t, e)
-		if !errors.Is(err, store.ErrConflict) {
+		next, moves, err := in.changeOnce(ctx, t, e)
+		if tried = moves; !isMoving(err) {
 			return next, err
 		}
 	}
 	return task.Task{}, errMoving
+}
+
+// moveOf returns the wake-up row to which writes move their task; the zero value if they leave it where it
+// is.
+func moveOf(ops []store.Op) task.WakeRow {
+	for i := range ops {
+		if t := &ops[i].Task; ops[i].Kind == store.ReplaceTask && t.WakeRow.Seq == t.Seq {
+			return t.WakeRow
+		}
+	}
+	return task.WakeRow{}
 }
 
 func staleSeq(is, want uint64) error {
@@ -60,17 +74,18 @@ func (in *Inbound) findStored(ctx context.Context, token task.Token) (found, err
 	return t, err
 }
 
-func (in *Inbound) changeOnce(ctx context.Context, t found, e edit) (task.Task, error) {
+func (in *Inbound) changeOnce(ctx context.Context, t found, e edit) (next task.Task, moves task.WakeRow, err error) {
 	ops, err := in.decideChange(ctx, &t, e)
 	if err != nil {
-		return t.Task, err
+		return t.Task, moves, err
 	}
+	moves = moveOf(ops)
 	changed, err := outcomeOfChange(ops, in.change(ctx, ops))
 	if err != nil {
-		return t.Task, err
+		return t.Task, moves, err
 	}
 	in.announceChange(ctx, &t, &changed)
-	return changed, nil
+	return changed, moves, nil
 }
 
 // decideChange returns the writes that an edit makes of a task, or why it is refused. It stores a payload
@@ -199,7 +214,7 @@ func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		t, err := in.changeTask(lasting, id, ifSeq, e)
+		t, err := in.changeTask(lasting, id, ifSeq, task.WakeRow{}, e)
 		response.Results[i] = in.changeResult(id, &t, err)
 		tellInternal(response.Results[i].Problem, err)
 	}
@@ -228,7 +243,7 @@ func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e
 		if results = results[len(ops):]; err == nil {
 			in.announceChange(ctx, &rows[i], &next)
 		} else if isMoving(err) {
-			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, e)
+			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, moveOf(ops), e)
 		}
 		if changed[i].Err = err; err == nil {
 			changed[i].Outcome = outcome
@@ -237,10 +252,18 @@ func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e
 	return changed
 }
 
-// RedriveRows has ended tasks of a set start anew.
+// RedriveRows has ended tasks of a set start anew. One that was redriven meanwhile, by another server that
+// has the same rows, and has ended again is refused.
 func (in *Inbound) RedriveRows(ctx context.Context, rows []Row, force bool) []Changed {
 	request := &kinesinv1.RedriveRequest{Force: force}
+	ended := make(map[task.ID]task.Instant, len(rows))
+	for i := range rows {
+		ended[rows[i].ID] = rows[i].Ended
+	}
 	return in.changeRows(ctx, rows, "redriven", func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) {
+		if t.State.IsEnd() && t.Ended != ended[t.ID] {
+			return task.Task{}, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task was redriven meanwhile, and has ended again: %s", t.State)
+		}
 		return in.redriven(ctx, t, l, request)
 	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -121,6 +122,40 @@ func TestRunNowAndBack(t *testing.T) {
 			t.Errorf("cancel: %d wake-up rows", len(f.waitingRows()))
 		}
 	})
+}
+
+// The answer to a change is lost, and the task goes on before its row is read back. The change is not made
+// again.
+func TestAChangeWhoseAnswerIsLost(t *testing.T) {
+	redrive := func(f *fixture, id string) *kinesinv1.ChangeResult {
+		return f.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}, Force: true})
+	}
+	for name, change := range map[string]func(f *fixture, id string) *kinesinv1.ChangeResult{
+		"waiting": func(f *fixture, id string) *kinesinv1.ChangeResult { return f.reschedule(id, 0, f.get(id).Task.Seq) },
+		"success": redrive, "fatal": redrive,
+	} {
+		run(t, func(f *fixture) {
+			id := inStates[name](f)
+			f.driver.Fail(store.ReplaceTask, 1, 1, storetest.AppliedButErrored)
+			f.steps.afterwards(func() {
+				row := f.row(id)
+				row, _, _ = row.Apply(task.Event{Kind: task.Match, Worker: "w", Lease: time.Minute}, f.clock.Now(), task.Policy{})
+				row, _, err := row.Apply(task.Event{Kind: task.Finish, Worker: "w", Attempt: row.Attempt, Outcome: task.OutcomeSuccess}, f.clock.Now(), task.Policy{})
+				if _, err := f.memory.Apply(f.ctx, []store.Op{{Kind: store.ReplaceTask, Task: row, From: row.Seq - 2}}); err != nil {
+					t.Error(err)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			if r := change(f, id); r.Problem != nil || r.State != "success" {
+				t.Errorf("%s: %v", name, r)
+			}
+			if row := f.row(id); row.State != task.Success || f.driver.Pending() > 0 {
+				t.Errorf("%s: the task is %s", name, row.State)
+			}
+		})
+	}
 }
 
 func TestChangesConditionalOnSeq(t *testing.T) {

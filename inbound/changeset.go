@@ -193,7 +193,7 @@ func (in *Inbound) deletableFrom(t *task.Task) task.Instant {
 	if in.Buffering.Buffer != nil || in.Store.EndedExpire() {
 		keep = max(keep, in.retention(in.Catalog.ByRef(t.Partition.Lambda)))
 	}
-	return max(t.Ended, t.Due).Add(keep)
+	return max(t.Ended, t.LastDue()).Add(keep)
 }
 
 func (in *Inbound) retention(l *catalog.Entry) time.Duration {

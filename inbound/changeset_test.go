@@ -136,6 +136,38 @@ func TestACancelOfSeveralAnswersForEach(t *testing.T) {
 	})
 }
 
+// The wake-up row of the first due time may be left when a task was moved to an earlier one.
+func TestARowOfATaskThatWasMovedIsNeededUntilItsFirstTime(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(in(100 * time.Hour))
+		f.reschedule(id, time.Minute, 0)
+		f.cancelled(id)
+		f.time.Advance(time.Minute + task.EndedMin)
+		if got := outcomes(f.DeleteRows(f.ctx, f.set("state=cancelled"))); got["deleted"] != 0 {
+			t.Errorf("too soon: %v", got)
+		}
+		if row := f.row(id); row.ExpireAt < start.Add(100*time.Hour+task.EndedMin) {
+			t.Errorf("it expires at %d", row.ExpireAt)
+		}
+	})
+}
+
+// Two servers that have the same job for a moment redrive a task once, also one that ended again in between.
+func TestASetIsRedrivenOnce(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.ended(task.OutcomeSuccess)
+		rows := f.set("state=success")
+		f.wantOutcomes("first", f.RedriveRows(f.ctx, rows, true), "map[redriven:1]")
+		f.time.Advance(time.Second)
+		f.move(id, task.Event{Kind: task.Match, Worker: "w", Lease: time.Minute})
+		f.finish(id, task.OutcomeSuccess)
+		again := f.RedriveRows(f.ctx, rows, true)
+		if row := f.row(id); again[0].Err == nil || row.State != task.Success {
+			t.Errorf("again: %v; the task is %s", again, row.State)
+		}
+	})
+}
+
 // A row is not given up while it may have to refuse a second start.
 func TestRowsAreDeletedWhenNothingNeedsThem(t *testing.T) {
 	run(t, func(f *fixture) {

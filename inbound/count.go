@@ -2,7 +2,9 @@ package inbound
 
 import (
 	"context"
+	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/refusal"
@@ -10,8 +12,24 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// estimateRowsMax bounds the rows that an estimate reads.
-const estimateRowsMax = 20_000
+const (
+	// estimateRowsMax bounds the rows that an estimate reads.
+	estimateRowsMax = 20_000
+	// wholeSetsMax bounds the calls under way that read a whole set, which may be millions of rows: so many
+	// callers who may only read cannot take the store from everybody else.
+	wholeSetsMax = 8
+	// wholeSetAgainAfter is when a caller that found so many may try again.
+	wholeSetAgainAfter = time.Second
+)
+
+// enterWholeSet refuses a call that reads a whole set while too many do.
+func (in *Inbound) enterWholeSet() (leave func(), err error) {
+	if in.wholeSets.Add(1) > wholeSetsMax {
+		in.wholeSets.Add(-1)
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls on this server count tasks or look for the newest ended ones, and no more may; try again later", wholeSetsMax).After(wholeSetAgainAfter)
+	}
+	return func() { in.wholeSets.Add(-1) }, nil
+}
 
 // Count counts the tasks that a filter selects, of those that the caller may read: from the store's own
 // counts if those tell, else by reading them. A store whose reads cost money estimates, unless the call asks
@@ -45,6 +63,11 @@ func (in *Inbound) CountOrEstimate(ctx context.Context, of *Selection) (n, exami
 }
 
 func (in *Inbound) countSet(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+	leave, err := in.enterWholeSet()
+	if err != nil {
+		return 0, 0, false, err
+	}
+	defer leave()
 	var position []byte
 	for more := true; more; {
 		page, err := in.Page(ctx, of, position, setRowsPage)
@@ -60,6 +83,11 @@ func (in *Inbound) countSet(ctx context.Context, of *Selection) (n, examined int
 // estimate reads one shard of each lambda and priority, over which tasks are spread evenly, and at most
 // estimateRowsMax rows. Of ended tasks it counts those that it reads.
 func (in *Inbound) estimate(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+	leave, err := in.enterWholeSet()
+	if err != nil {
+		return 0, 0, false, err
+	}
+	defer leave()
 	sampled := *of
 	sampled.oneShard = true
 	exact = true

@@ -2,10 +2,13 @@ package inbound_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 )
 
 func (f *fixture) count(expression string) *kinesinv1.CountResponse {
@@ -55,6 +58,37 @@ func TestCountsAreOfWhatIsListed(t *testing.T) {
 		}
 		if _, err := f.Count(f.ctx, &kinesinv1.CountRequest{Where: "x"}); err == nil {
 			t.Error("a bad filter was taken")
+		}
+	})
+}
+
+// Callers who count take turns, so that they leave room for everybody else.
+func TestCountsAtOnceAreBounded(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.schedule(named("mail", "a", time.Hour))
+		count := func() error {
+			_, err := f.Count(f.ctx, &kinesinv1.CountRequest{Where: "key=a"})
+			return err
+		}
+		hold := make(chan struct{})
+		f.rows.set(nil, nil, func() { <-hold })
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				if err := count(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if err := count(); inbound.ReasonOf(err) != kinesinv1.Reason_REASON_FULL {
+			t.Errorf("one too many: %v", err)
+		}
+		close(hold)
+		group.Wait()
+		if err := count(); err != nil {
+			t.Errorf("later: %v", err)
 		}
 	})
 }

@@ -35,6 +35,25 @@ func TestWhenATaskExpires(t *testing.T) {
 	})
 }
 
+// A task that replaces another expires as if it were new.
+func TestWhenAReplacedTaskExpires(t *testing.T) {
+	run(t, func(f *fixture) {
+		update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithinMicros: time.Second.Microseconds()}}
+		if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+			t.Fatal(err)
+		}
+		for _, own := range []task.Instant{0, start.Add(time.Hour)} {
+			id := f.accept(with(in(time.Minute), func(i *item) { i.Key = "k" }))
+			want := max(own, start.Add(2*time.Minute+time.Second))
+			r := f.schedule(with(in(2*time.Minute), func(i *item) { i.Key, i.OnConflict, i.StartBeforeMicros = "k", "replace", int64(own) }))[0]
+			if got := f.get(id).Task; !r.Replaced || got.GetStartBeforeMicros() != int64(want) {
+				t.Errorf("start before %v, want %v (%v)", task.Instant(got.GetStartBeforeMicros()).Sub(start), want.Sub(start), r)
+			}
+			f.cancel(id)
+		}
+	})
+}
+
 // The wake-up of a task that goes to its queue at once is no later than its expiry.
 func TestANearTaskWakesWhenItExpires(t *testing.T) {
 	run(t, func(f *fixture) {

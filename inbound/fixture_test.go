@@ -183,6 +183,14 @@ type stepwise struct {
 
 	mu      sync.Mutex
 	between func() // called once, before the next write that follows another; nil: writes go on together
+	after   func() // called once, after the next writes; nil: not
+}
+
+// afterwards runs a function when the next writes are done and nobody knows it yet.
+func (s *stepwise) afterwards(after func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = after
 }
 
 // meanwhile runs a function between the next two writes of a task.
@@ -194,8 +202,12 @@ func (s *stepwise) meanwhile(between func()) {
 
 func (s *stepwise) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	s.mu.Lock()
-	between := s.between
+	between, after := s.between, s.after
+	s.after = nil
 	s.mu.Unlock()
+	if after != nil {
+		defer after()
+	}
 	at := slices.IndexFunc(ops, func(op store.Op) bool { return op.Follows })
 	if between == nil || at < 0 {
 		return s.Driver.Apply(ctx, ops)
@@ -229,6 +241,7 @@ type watched struct {
 	failTasks   int // reads of task rows that fail
 	reads       int
 	scans       int              // of wake-up rows
+	asked       int              // rows that these asked for at most
 	written     map[task.ID]bool // tasks that may have a task row
 	unreadable  map[string]error // registrations that cannot be read
 }
@@ -262,8 +275,20 @@ func (w *watched) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error) {
 	w.mu.Lock()
 	w.scans++
+	w.asked += limit
 	w.mu.Unlock()
 	return w.Store.ScanSchedule(ctx, p, after, through, limit)
+}
+
+// ScanEnded has no cursor after the last row, as soon as that was read: a store may know.
+func (w *watched) ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error) {
+	rows, next, err := w.Store.ScanEnded(ctx, p, s, cursor, limit)
+	if err == nil && len(next) > 0 {
+		if more, _, err := w.Store.ScanEnded(ctx, p, s, next, 1); err == nil && len(more) == 0 {
+			next = nil
+		}
+	}
+	return rows, next, err
 }
 
 // scanned returns how many scans of wake-up rows there were.

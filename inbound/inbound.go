@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -83,6 +84,7 @@ type Inbound struct {
 
 	sender    *bufferSender // nil without a buffer
 	waits     waits
+	wholeSets atomic.Int32 // calls under way that read a whole set
 	draining  chan struct{}
 	drainOnce sync.Once
 }

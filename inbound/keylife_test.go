@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,49 @@ func TestTasksByKey(t *testing.T) {
 		}
 		if _, err := f.Get(f.ctx, &kinesinv1.GetRequest{Keys: []*kinesinv1.TaskKey{{Lambda: "mail"}}}); err == nil {
 			t.Error("an empty key is accepted")
+		}
+	})
+}
+
+// Keys that are free again are used by all tasks of one call.
+func TestOneCallUsesSeveralKeysAgain(t *testing.T) {
+	for _, due := range []time.Duration{0, time.Hour} {
+		run(t, func(f *fixture) {
+			var items []*item
+			for i := range 7 {
+				items = append(items, named("mail", fmt.Sprintf("k%d", i), due))
+			}
+			seen := map[string]bool{}
+			for round := range 3 {
+				for i, r := range f.schedule(items...) {
+					if r.Problem != nil || r.Duplicate || seen[r.Id] {
+						t.Fatalf("due in %v, round %d, task %d: %v", due, round, i, r)
+					}
+					seen[r.Id] = true
+					f.cancelled(r.Id)
+				}
+			}
+		})
+	}
+}
+
+// A key that is free is not for those who may not schedule in the collection of the ended task: they would
+// delete its history.
+func TestAKeyOfACollectionOfOthers(t *testing.T) {
+	run(t, func(f *fixture) {
+		of := func(collection string) *item {
+			return with(keyedIn(time.Hour, "x", ""), func(i *item) { i.Collection = collection })
+		}
+		id := f.accept(of("theirs"))
+		f.cancelled(id)
+		f.as("schedule:mail:ours")
+		wantRefusal(t, "theirs", f.schedule(of("ours"))[0].Problem, isConflict, "may not schedule")
+		if row := f.row(id); row.State != task.Cancelled || row.Collection != "theirs" || len(f.waitingRows()) > 0 {
+			t.Errorf("the task of others is %s, in collection %s", row.State, row.Collection)
+		}
+		f.as("schedule:mail")
+		if r := f.schedule(of("ours"))[0]; r.Problem != nil || r.Duplicate {
+			t.Errorf("by who may schedule in both: %v", r)
 		}
 	})
 }

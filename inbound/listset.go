@@ -30,6 +30,9 @@ const (
 	endedExaminedMax = 2_000_000
 	// dueAheadMin is how many rows of each partition are read at a time for a list in order of due times.
 	dueAheadMin = 16
+	// dueRowsMax bounds the rows that such a list reads ahead of all partitions together, of which there may
+	// be thousands. At least one of each is needed.
+	dueRowsMax = 20_000
 )
 
 // Select returns the set that an expression selects, of what a caller may read. Durations in it count from
@@ -68,7 +71,7 @@ func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit 
 	at := setCursor{Now: in.Clock.Now()}
 	if len(r.Cursor) > 0 {
 		text, ours := in.Pages.Open(ctx, name, r.Cursor)
-		if !ours || json.Unmarshal(text, &at) != nil {
+		if !ours || r.Cursor[0] == '{' || json.Unmarshal(text, &at) != nil { // no release gave such a list cursors without a seal
 			return nil, errCursor
 		}
 	}
@@ -133,13 +136,14 @@ func (in *Inbound) selectionOf(ctx context.Context, r *kinesinv1.ListRequest, no
 // byDue lists live tasks in order of the time at which they are due next, whatever their partition: it merges
 // the partitions, each of which the store has in that order.
 func (in *Inbound) byDue(ctx context.Context, of *Selection, position []byte, limit int) (page Page, err error) {
-	m := merge{in: in, ahead: dueAheadMin}
+	m := merge{in: in}
 	var at place
 	if len(position) > 0 && json.Unmarshal(position, &at) != nil {
 		return page, errCursor
 	}
 	partitions := of.partitions(in.Catalog, liveStates())
-	m.ahead = min(setRowsRead, max(m.ahead, 2*limit/max(1, len(partitions))))
+	parts := max(1, len(partitions))
+	m.ahead = min(setRowsRead, max(1, min(dueAheadMin, dueRowsMax/parts), 2*limit/parts))
 	from := of.Filter.DueFrom().Add(-dueSlack)
 	for _, p := range partitions {
 		s := &stretch{partition: p, after: at.before(p)}
@@ -259,6 +263,11 @@ func (m *merge) take(ctx context.Context, n int) (rows []task.Task, err error) {
 // newestEnded lists ended tasks, the newest end first. No store has an index of all ends by time, so each
 // page reads all ended tasks of the set, and keeps the newest: its memory is that of two pages.
 func (in *Inbound) newestEnded(ctx context.Context, of *Selection, position []byte, limit int) (page Page, err error) {
+	leave, err := in.enterWholeSet()
+	if err != nil {
+		return page, err
+	}
+	defer leave()
 	var at place
 	if len(position) > 0 && json.Unmarshal(position, &at) != nil {
 		return page, errCursor

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // as makes the calls of the fixture those of an identity with some grants.
@@ -89,6 +90,64 @@ func TestAListIsInOrderOfDueTimesWhateverThePartition(t *testing.T) {
 		}
 		if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "due", Lambda: "ship", Limit: 3}, nil)); len(got) != 20 || !slices.IsSorted(got) {
 			t.Errorf("of one lambda: %v", got)
+		}
+	})
+}
+
+// A page of a set over many empty partitions ends, and the next one goes on.
+func TestAPageReadsABoundedNumberOfPartitions(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "wide", Shards: 1024}}); err != nil {
+			t.Fatal(err)
+		}
+		f.schedule(named("wide", "a", time.Hour), named("wide", "b", time.Hour))
+		most, before := 0, f.rows.scanned()
+		got := keysOf(f.lists(&kinesinv1.ListRequest{Where: "lambda=wide"}, func() {
+			now := f.rows.scanned()
+			most, before = max(most, now-before), now
+		}))
+		if slices.Sort(got); !slices.Equal(got, []string{"a", "b"}) || most == 0 || most > 500 {
+			t.Errorf("%v, with %d reads for a page", got, most)
+		}
+	})
+}
+
+// The last page of ended tasks may be full, and the store may know then that there are no more.
+func TestAFullLastPageIsTheLast(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		var want []string
+		for i := range 6 {
+			want = append(want, fmt.Sprintf("k%d", i))
+			r := f.schedule(named("mail", want[i], time.Hour, func(i *item) { i.Priority = "low" }))[0]
+			f.endAs(r.Id, task.Dead)
+		}
+		for _, where := range []string{"state=dead and lambda=mail", "state in (dead, cancelled)"} {
+			for limit := range int32(7) {
+				got := keysOf(f.lists(&kinesinv1.ListRequest{Where: where, Limit: limit + 1}, nil))
+				if slices.Sort(got); !slices.Equal(got, want) {
+					t.Errorf("%s, %d at a time: %v", where, limit+1, got)
+				}
+			}
+		}
+	})
+}
+
+// However many partitions there are, such a list reads a bounded number of rows ahead.
+func TestAListOfManyPartitionsInOrderOfDueTimesIsBounded(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "wide", Shards: 1024}}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 30 {
+			f.schedule(named("wide", fmt.Sprintf("k%02d", 29-i), time.Duration(30-i)*time.Minute))
+		}
+		f.rows.asked = 0
+		got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "due", Lambda: "wide", Limit: 1000}, nil))
+		if len(got) != 30 || !slices.IsSorted(got) || f.rows.asked > 25_000 {
+			t.Errorf("%v of %d rows", got, f.rows.asked)
 		}
 	})
 }
@@ -221,7 +280,7 @@ func TestListsOfSetsThatAreRefused(t *testing.T) {
 			"limit -1":                        {Limit: -1},
 			"want one of":                     {State: "lost"},
 			"next_cursor of the page before":  {Where: "state=enqueued", Cursor: first.NextCursor},
-			"next_cursor of the page before,": {Cursor: []byte("{}x")},
+			"next_cursor of the page before,": {Cursor: []byte(`{"n":1,"p":{}}`)},
 		} {
 			_, err := f.List(f.ctx, r)
 			wantError(t, says, err, isInvalid, says)

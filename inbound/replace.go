@@ -30,7 +30,11 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 	if err != nil {
 		return task.Task{}, err
 	}
-	return in.changeTask(ctx, in.Sealer.SealTask(c.Task), 0, func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
+	want.Due = due
+	if err := b.SetExpiry(c.Lambda, want, c.Item); err != nil {
+		return task.Task{}, err
+	}
+	return in.changeTask(ctx, in.Sealer.SealTask(c.Task), 0, task.WakeRow{}, func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
 		switch {
 		case t.State.IsEnd():
 			return next, nil, intake.ErrKeyMoves

@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
@@ -30,6 +31,10 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	b, end := in.Begin(len(items))
 	defer end()
 	b.Again = request.Again
+	grants := access.From(ctx).Grants
+	b.MaySchedule = func(l *catalog.Entry, collection string) bool {
+		return grants.AllowIn(access.Schedule, l.Name, collection)
+	}
 	for i, item := range items {
 		c := &b.Tasks[i]
 		c.Item, c.Way = item, intake.WayStore

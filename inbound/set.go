@@ -23,6 +23,9 @@ const (
 	setRowsMin  = 100
 	// setRowsPage bounds the rows that one page of a set looks at.
 	setRowsPage = 8 * setRowsRead
+	// setReadsPage bounds its reads of the store, since most partitions may be empty. A job holds its lease for
+	// longer than so many take.
+	setReadsPage = 500
 	// dueSlack is how much before its due time the wake-up of a task may be: one that was claimed ahead of it
 	// and given back.
 	dueSlack = time.Minute
@@ -91,39 +94,41 @@ type walk struct {
 
 	of    *Selection
 	limit int
+	reads int // of the store
 	page  Page
 }
 
 func (w *walk) run(ctx context.Context) error {
 	for w.Section < sectionEnd {
-		var err error
+		read := w.live
 		if w.Section == inEnded {
-			err = w.ended(ctx)
-		} else {
-			err = w.live(ctx)
+			read = w.ended
 		}
-		if err != nil || w.isFull() {
+		if done, err := read(ctx); err != nil || !done {
 			return err
 		}
-		w.place = place{Section: w.Section + 1}
+		w.place = place{Section: w.Section + 1} // also when the page is full: a section that is over has no position
 	}
 	return nil
 }
 
-func (w *walk) isFull() bool { return len(w.page.Rows) >= w.limit || w.page.Examined >= setRowsPage }
+func (w *walk) isFull() bool {
+	return len(w.page.Rows) >= w.limit || w.page.Examined >= setRowsPage || w.reads >= setReadsPage
+}
 
-func (w *walk) live(ctx context.Context) error {
+// live reads live tasks until there are no more, which is done, or the page is full.
+func (w *walk) live(ctx context.Context) (done bool, err error) {
 	if !w.of.Live {
-		return nil
+		return true, nil
 	}
 	return w.each(w.of.partitions(w.Catalog, liveStates()), func(p task.Partition) (more bool, err error) { return w.readLive(ctx, p) })
 }
 
 // ended reads the ended tasks of all lambdas at once, since most stores have no index of them by partition;
 // those of one partition after the other if only dead letters are wanted.
-func (w *walk) ended(ctx context.Context) error {
+func (w *walk) ended(ctx context.Context) (done bool, err error) {
 	if !w.of.Ended {
-		return nil
+		return true, nil
 	}
 	state := w.of.endState()
 	if state == task.Dead && !w.of.Filter.CanBeOf(deletedLambda) {
@@ -133,14 +138,15 @@ func (w *walk) ended(ctx context.Context) error {
 	}
 	for !w.isFull() {
 		if more, err := w.readEnded(ctx, nil, state); err != nil || !more {
-			return err
+			return true, err
 		}
 	}
-	return nil
+	return false, nil
 }
 
-// each reads partitions in order, from that of the place on, until the page is full.
-func (w *walk) each(all []task.Partition, read func(task.Partition) (more bool, err error)) error {
+// each reads partitions in order, from that of the place on, until all are read, which is done, or the page
+// is full.
+func (w *walk) each(all []task.Partition, read func(task.Partition) (more bool, err error)) (done bool, err error) {
 	for _, p := range all {
 		switch order := comparePartitions(p, w.Partition); {
 		case order < 0:
@@ -150,15 +156,14 @@ func (w *walk) each(all []task.Partition, read func(task.Partition) (more bool, 
 		}
 		for more := true; more; {
 			if w.isFull() {
-				return nil
+				return false, nil
 			}
-			var err error
 			if more, err = read(p); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // readLive reads live tasks of a partition.
@@ -168,6 +173,7 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 		after = store.WakeKey{Wake: from}
 	}
 	limit := min(setRowsRead, max(setRowsMin, 2*(w.limit-len(w.page.Rows))))
+	w.reads++
 	wakeups, err := w.Store.ScanSchedule(ctx, p, after, math.MaxInt64, limit)
 	if err != nil {
 		return false, err
@@ -195,6 +201,7 @@ func (b *behind) isTask() bool {
 }
 
 func (w *walk) readEnded(ctx context.Context, p *task.Partition, state task.State) (more bool, err error) {
+	w.reads++
 	rows, next, err := w.Store.ScanEnded(ctx, p, state, w.Inner, min(setRowsRead, w.limit-len(w.page.Rows)))
 	if errors.Is(err, store.ErrMalformed) {
 		return false, errCursor

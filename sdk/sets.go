@@ -27,20 +27,11 @@ type CountResult struct {
 	Examined int64 // rows that the server read for it
 }
 
-// CountOption changes how Count counts.
-type CountOption func(*kinesinv1.CountRequest)
-
-// Exactly counts each task where the server would estimate, whatever that costs.
-func Exactly() CountOption { return func(r *kinesinv1.CountRequest) { r.Exact = true } }
-
 // Count counts the tasks that a filter selects, such as `state=dead and due<-1h`; an empty one selects all.
-// docs/sets.md describes filters. It returns ErrInvalid for one that cannot be read, and says where.
-func (c *Client) Count(ctx context.Context, where string, opts ...CountOption) (CountResult, error) {
-	request := &kinesinv1.CountRequest{Where: where}
-	for _, o := range opts {
-		o(request)
-	}
-	r, err := callSet(ctx, c, "count", c.backend.tasks.Count, request)
+// docs/sets.md describes filters. With exact each task is counted where the server would estimate, whatever
+// that costs. It returns ErrInvalid for a filter that cannot be read, and says where.
+func (c *Client) Count(ctx context.Context, where string, exact bool) (CountResult, error) {
+	r, err := callSet(ctx, c, "count", c.backend.tasks.Count, &kinesinv1.CountRequest{Where: where, Exact: exact})
 	if err != nil {
 		return CountResult{}, err
 	}

@@ -110,6 +110,9 @@ var needs = map[string]need{
 	"TaskService/Get":               {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
 	"TaskService/List":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"TaskService/Cancel":            {[]access.Verb{access.Cancel}, false, `{"ids":["I"]}`},
+	"TaskService/Reschedule":        {[]access.Verb{access.Schedule}, false, `{"ids":["I"],"delayMicros":3600000000}`},
+	"TaskService/Update":            {[]access.Verb{access.Schedule}, false, `{"updates":[{"id":"I","maxAttempts":7}]}`},
+	"TaskService/Redrive":           {[]access.Verb{access.Operate}, false, `{"ids":["I"]}`},
 	"TaskService/Wait":              {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
 	"TaskService/Count":             {[]access.Verb{access.Read}, false, `{"where":"lambda=L"}`},
 	"TaskService/Stats":             {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
@@ -146,7 +149,8 @@ var needs = map[string]need{
 
 // variants are calls of procedures that need more.
 var variants = map[string]need{
-	"TaskService/Get": {[]access.Verb{access.Read, access.ReadPayload}, false, `{"ids":["I"],"withPayload":true}`},
+	"TaskService/Get":     {[]access.Verb{access.Read, access.ReadPayload}, false, `{"ids":["I"],"withPayload":true}`},
+	"TaskService/Redrive": {[]access.Verb{access.Operate, access.Schedule}, false, `{"ids":["I"],"payload":"eA=="}`},
 }
 
 // streams are the procedures that the matrix calls as streams.
@@ -666,7 +670,10 @@ func TestWhatIsAudited(t *testing.T) {
 	r.callAs("stranger", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
 	id := r.later("root", "mail", "")
 	r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q],"withPayload":true}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceRescheduleProcedure, fmt.Sprintf(`{"ids":[%q],"delayMicros":3600000000}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceUpdateProcedure, fmt.Sprintf(`{"updates":[{"id":%q,"maxAttempts":7}]}`, id))
 	r.callAs("root", kinesinv1connect.TaskServiceCancelProcedure, fmt.Sprintf(`{"ids":[%q]}`, id))
+	r.callAs("root", kinesinv1connect.TaskServiceRedriveProcedure, fmt.Sprintf(`{"ids":[%q]}`, id))
 	writeFile(t, path, policyText(grants)+"extra: 1")
 	r.until("the policy is read again", func() bool {
 		_, code := r.callAs("root", kinesinv1connect.TaskServiceListProcedure, `{"lambda":"mail"}`)
@@ -682,6 +689,7 @@ func TestWhatIsAudited(t *testing.T) {
 	for _, want := range []string{
 		"root lambda.create mail ok", "root lambda.update mail ok", "team lambda.delete mail denied",
 		"- call /kinesin.v1.LambdaService/DeleteLambda unauthenticated: unknown", "root task.read_payload mail ok", "root task.cancel mail ok",
+		"root task.reschedule mail ok", "root task.update mail ok", "root task.redrive mail ok",
 		"server policy.reload " + path + " failed: ",
 	} {
 		found := false

@@ -439,7 +439,7 @@ func (t Task) end(s State, now Instant, p Policy) Task {
 	case t.Key != "" && (s == Success || s == Delivered):
 		keep = max(keep, p.KeyRetention) // the row holds the key
 	}
-	t.ExpireAt = max(now, t.Due).Add(keep)
+	t.ExpireAt = max(now, t.LastDue()).Add(keep)
 	return t
 }
 

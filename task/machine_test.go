@@ -497,4 +497,11 @@ func TestTombstonesLast(t *testing.T) {
 			t.Errorf("cancelled at %d, kept for %v: expires at %d, want %d (%v)", c.at, c.kept, ended.ExpireAt, c.want, err)
 		}
 	}
+	sooner, _, err := waiting.Apply(task.Event{Kind: task.Reschedule, Due: now}, now, task.Policy{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ended, _, err := sooner.Apply(task.Event{Kind: task.Cancel}, now, task.Policy{}); err != nil || ended.ExpireAt != waiting.Due.Add(task.EndedMin) {
+		t.Errorf("of a task that was moved to an earlier time it expires at %d, before a wake-up row of the first time may come to light (%v)", ended.ExpireAt, err)
+	}
 }

@@ -134,6 +134,10 @@ func (t *Task) HeldUntil() Instant {
 	return t.Due
 }
 
+// LastDue returns the later of the due times that the task has and had first. There may be a wake-up row for
+// each that holds the task, so that its ended row is needed after both.
+func (t *Task) LastDue() Instant { return max(t.Due, t.FirstDue) }
+
 // PayloadID returns the id of the task's payload row. The id of a task with a key does not depend on the
 // payload, so the digest is part of its PayloadID: a payload row that a failed call left never becomes the
 // payload of another task with the same key. The same holds for a payload that replaced another one. Its

@@ -21,6 +21,9 @@ type Batch struct {
 	Now   task.Instant
 	Tasks []Incoming
 	Again bool // an earlier call asked for the same tasks, and its outcome is not known
+	// MaySchedule reports whether the caller may schedule tasks of a collection, and so use a key again whose
+	// ended task is of that collection; nil: of all.
+	MaySchedule func(l *catalog.Entry, collection string) bool
 
 	since time.Duration // age of the catalog that it saw, in monotonic time
 	ops   []store.Op    // the rows of all tasks

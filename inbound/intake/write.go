@@ -57,8 +57,11 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 		case row.ID.IsZero():
 		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)):
 			b.use(c, row)
+		case b.MaySchedule != nil && row.Collection != c.Task.Collection && !b.MaySchedule(c.Lambda, row.Collection):
+			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
 		default:
 			c.ended, c.rows = row, store.AsNext(c.rows, row)
+			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
 		}
 	})
 }

@@ -21,32 +21,39 @@ const changesAtOnce = 64
 // outcomeAsIs is counted for tasks that were as the job wants them already.
 const outcomeAsIs = "unchanged"
 
-// act changes the tasks of a page, with an outcome for each. Those that its maker may not change are refused.
-// The error is about all of them.
+// act changes the tasks of a page, with an outcome for each. The error is about all of them.
 func (s *Service) act(ctx context.Context, j *job, rows []inbound.Row) ([]inbound.Changed, error) {
-	grants, err := access.ParseGrants(j.Grants)
-	if err != nil {
-		return nil, err
+	changed, at, err := s.permit(j, rows)
+	if err != nil || len(at) == 0 {
+		return changed, err
 	}
-	changed := make([]inbound.Changed, len(rows))
-	var some []inbound.Row
-	var at []int
-	verb := actions[j.Action].verb
-	for i := range rows {
-		if lambda, _ := s.Tasks.Names(&rows[i]); !grants.AllowIn(verb, lambda, rows[i].Collection) {
-			changed[i].Err = api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v", access.Identity{Name: j.Identity, Grants: grants}.Denied(verb, lambda))
-			continue
-		}
-		some, at = append(some, rows[i]), append(at, i)
-	}
-	if len(some) == 0 {
-		return changed, nil
+	some := make([]inbound.Row, len(at))
+	for k, i := range at {
+		some[k] = rows[i]
 	}
 	results, err := s.change(ctx, j, some)
 	for k := range results {
 		changed[at[k]] = results[k]
 	}
 	return changed, err
+}
+
+// permit refuses the tasks that the maker of a job may not change, and returns the places of the others.
+func (s *Service) permit(j *job, rows []inbound.Row) (changed []inbound.Changed, at []int, err error) {
+	grants, err := access.ParseGrants(j.Grants)
+	if err != nil {
+		return nil, nil, err
+	}
+	changed = make([]inbound.Changed, len(rows))
+	verb := actions[j.Action].verb
+	for i := range rows {
+		if lambda, _ := s.Tasks.Names(&rows[i]); grants.AllowIn(verb, lambda, rows[i].Collection) {
+			at = append(at, i)
+		} else {
+			changed[i].Err = api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v", access.Identity{Name: j.Identity, Grants: grants}.Denied(verb, lambda))
+		}
+	}
+	return changed, at, nil
 }
 
 func (s *Service) change(ctx context.Context, j *job, rows []inbound.Row) ([]inbound.Changed, error) {

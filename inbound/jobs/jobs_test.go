@@ -374,6 +374,43 @@ func TestAJobMayDoWhatItsMakerMay(t *testing.T) {
 	})
 }
 
+// A job that its maker resumes does no more than its maker may do then.
+func TestAResumedJobMayDoWhatItsMakerMayNow(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 20)
+		f.as("read:mail", "cancel:mail")
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true, Pace: 2})
+		f.control(s, j.Id, "pause")
+		f.time.Advance(5 * time.Second)
+		cancelled := f.count("state=cancelled")
+		f.as("read:mail")
+		f.control(s, j.Id, "resume")
+		f.time.Advance(time.Minute)
+		f.wantJob(s, j.Id, fmt.Sprintf("done 20 map[cancelled:%d permission_denied:%d]", cancelled, 20-cancelled))
+		if cancelled == 0 || cancelled > 10 {
+			t.Errorf("%d tasks were cancelled before it was paused", cancelled)
+		}
+	})
+}
+
+// A job that lists its tasks first moves only what its maker may move.
+func TestAShiftMovesWhatItsMakerMayMove(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 20)
+		f.schedule("mail", "seven", 10)
+		f.schedule("pay", "", 5)
+		f.as("read:mail", "schedule:mail:seven")
+		s := f.server()
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", All: true, ByMicros: time.Minute.Microseconds()})
+		f.time.Advance(5 * time.Second)
+		f.wantJob(s, j.Id, "done 30 map[permission_denied:20 rescheduled:10]")
+		if got := f.job(s, j.Id); len(f.moved) != 10 || len(got.Refused) != 20 || f.moved[got.Refused[0].Id] != nil {
+			t.Error(len(f.moved), got.Refused)
+		}
+	})
+}
+
 func TestADryRunChangesNothing(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 40)

@@ -24,7 +24,8 @@ const partsMax = 1000
 
 func partName(id string, number int) string { return fmt.Sprintf("%s/%06d", id, number) }
 
-// list reads the next page of the set into the list.
+// list reads the next page of the set into the list. What the maker of the job may not change is refused now,
+// since the list has only ids.
 func (s *Service) list(ctx context.Context, j *job) (step, error) {
 	of, err := j.selection()
 	if err != nil {
@@ -34,15 +35,26 @@ func (s *Service) list(ctx context.Context, j *job) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
+	answers, at, err := s.permit(j, page.Rows)
+	if err != nil {
+		return step{}, err
+	}
 	done := step{examined: page.Examined, matched: len(page.Rows), position: page.Next}
+	var refused []int
+	for i := range answers {
+		if answers[i].Err != nil {
+			done.changed, refused = append(done.changed, answers[i]), append(refused, i)
+		}
+	}
+	done.idOf = func(i int) string { return s.Tasks.PublicID(&page.Rows[refused[i]]) }
 	next := *j.Plan
-	if next.Listed = len(page.Next) == 0; len(page.Rows) > 0 {
+	if next.Listed = len(page.Next) == 0; len(at) > 0 {
 		if next.Parts == partsMax {
 			return step{}, refusal.Invalid("more than %d tasks or parts of the store to move: narrow the filter, and move the rest with another job", partsMax*batchTasksMax)
 		}
-		moves := make([]move, len(page.Rows))
-		for i := range page.Rows {
-			moves[i] = move{ID: s.Tasks.PublicID(&page.Rows[i]), Due: int64(j.dueOf(&page.Rows[i].Task))}
+		moves := make([]move, len(at))
+		for k, i := range at {
+			moves[k] = move{ID: s.Tasks.PublicID(&page.Rows[i]), Due: int64(j.dueOf(&page.Rows[i].Task))}
 		}
 		if err := s.putPart(ctx, partName(j.ID, next.Parts), moves); err != nil {
 			return step{}, err

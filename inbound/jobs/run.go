@@ -261,7 +261,7 @@ func (s *Service) save(ctx context.Context, j *job) error {
 			return nil
 		}
 		if j.version = now.version; !j.hasEnded() {
-			j.State, j.Ended = now.State, now.Ended
+			j.State, j.Ended, j.Grants = now.State, now.Ended, now.Grants
 		}
 	}
 	return store.ErrConflict

@@ -252,6 +252,9 @@ func (s *Service) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest
 		if j.State = to; to == stateStopped {
 			j.Ended = s.Clock.Now()
 		}
+		if c := access.From(ctx); to == stateRunning && c.Name == j.Identity {
+			j.Grants = c.Grants.Strings() // what was taken from its maker meanwhile, a paused job does not keep
+		}
 		if err = s.put(ctx, kindActive, j); err == nil {
 			s.look()
 			return &kinesinv1.ControlJobResponse{Job: j.wire()}, nil

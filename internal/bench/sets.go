@@ -37,7 +37,7 @@ func (r *run) sets(ctx context.Context) (Report, error) {
 	}
 	filter := "lambda=" + r.Lambda
 	began := time.Now()
-	count, err := r.Client.Count(ctx, filter+" and due>+1h")
+	count, err := r.Client.Count(ctx, filter+" and due>+1h", true)
 	if err != nil {
 		return report, err
 	}

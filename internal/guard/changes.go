@@ -59,12 +59,20 @@ func (s tasks) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*kines
 
 // Update needs schedule on each task. Each update is a call of its own, since each has its own settings.
 func (s tasks) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error) {
-	if len(r.GetUpdates()) == 0 || access.From(ctx).Grants.AllowAll(access.Schedule) {
+	if len(r.GetUpdates()) == 0 {
 		return s.next.Update(ctx, r)
+	}
+	for _, u := range r.GetUpdates() { // so that a call is refused before it has changed anything
+		if err := s.allowNamed(ctx, actUpdate, access.Schedule, updated{u}); err != nil {
+			return nil, err
+		}
 	}
 	response := &kinesinv1.ChangeResponse{}
 	for _, u := range r.GetUpdates() {
 		one, err := s.change(ctx, actUpdate, access.Schedule, updated{u}, func(a permitted) (*kinesinv1.ChangeResponse, error) {
+			if u.GetKey() != nil && len(a.ids) == 1 {
+				u.Id, u.Key = a.ids[0], nil // the task that was read, whatever becomes of its key meanwhile
+			}
 			return s.next.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{u}})
 		})
 		if err != nil {
@@ -78,7 +86,7 @@ func (s tasks) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesin
 // updated is an update as a request that names one task.
 type updated struct{ *kinesinv1.TaskUpdate }
 
-func (u updated) GetIds() []string {
+func (u updated) GetIds() []string { //nolint:revive // as generated requests have it
 	if u.GetKey() != nil {
 		return nil
 	}
@@ -178,12 +186,11 @@ func (s tasks) noteChanged(ctx context.Context, action string, p permitted, done
 		if !done(i) {
 			continue
 		}
-		lambda := ""
 		if p.lambdas != nil {
-			lambda = p.lambdas[i]
-		} else {
-			lambda, _ = s.LambdaOf(ctx, id) // it was found
+			changed[p.lambdas[i]]++
+			continue
 		}
+		lambda, _ := s.LambdaOf(ctx, id) // it was found
 		changed[lambda]++
 	}
 	for i, k := range p.keys {

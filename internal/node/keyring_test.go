@@ -67,7 +67,7 @@ func TestTheFleetThroughARotation(t *testing.T) {
 			step(i)
 		}
 		time.Sleep(2 * time.Minute)
-		if forms["k1"] < steps || forms["k2"] < steps || forms["k1"]+forms["k2"]+forms["k3"] != len(ids) {
+		if forms["k1"] < steps/2 || forms["k2"] < steps/2 || forms["k1"]+forms["k2"]+forms["k3"] != len(ids) {
 			r.Errorf("%v", forms)
 		}
 		for _, client := range clients {

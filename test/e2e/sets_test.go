@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A server is killed in the middle of a job: the next one goes on with it, and every task is changed.
@@ -91,5 +92,56 @@ func TestSetsByHand(t *testing.T) {
 	}
 	if stats := s.Run("stats").Must(t); !strings.Contains(stats, "mail") {
 		t.Error(stats)
+	}
+}
+
+// A job that moves tasks by some time is killed twice: each task moves once.
+func TestAShiftGoesOnAfterKills(t *testing.T) {
+	const tasks = 6000
+	s := start(t)
+	s.Run("lambda", "create", "mail").Must(t)
+	var lines strings.Builder
+	for i := range tasks {
+		fmt.Fprintf(&lines, "{\"lambda\":\"mail\",\"in\":\"%ds\",\"payload\":\"%d\"}\n", 7200+i, i)
+	}
+	file := filepath.Join(t.TempDir(), "batch")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Run("schedule", "--batch", file).Must(t)
+	dues := func() map[string]time.Time {
+		var all []struct {
+			ID  string
+			Due time.Time
+		}
+		s.Run("list", "--limit", "0", "-o", "json").JSON(t, &all)
+		due := map[string]time.Time{}
+		for _, one := range all {
+			due[one.ID] = one.Due
+		}
+		return due
+	}
+	before := dues()
+	id := s.Run("reschedule", "--where", "lambda=mail", "--by", "30m", "--pace", "1000", "--detach").Must(t)
+	var job struct {
+		State    string
+		Outcomes map[string]int
+	}
+	show := func() { s.Run("job", "show", id, "-o", "json").JSON(t, &job) }
+	for kills := range 2 {
+		eventually(t, "some tasks are moved", func() bool { show(); return job.Outcomes["rescheduled"] > 1000*(kills+1) })
+		s.Crash()
+		s.Start()
+	}
+	eventually(t, "the job is done", func() bool { show(); return job.State == "done" })
+	after := dues()
+	wrong := 0
+	for id, due := range before {
+		if after[id].Sub(due) != 30*time.Minute {
+			wrong++
+		}
+	}
+	if wrong > 0 || len(after) != tasks {
+		t.Errorf("%d of %d tasks were not moved by half an hour", wrong, len(after))
 	}
 }

@@ -47,8 +47,7 @@ func TestEveryExampleIsKnown(t *testing.T) {
 	}
 }
 
-// The examples with curl run as one script. None of their answers is a problem, but that a server has not the
-// role or the driver for something.
+// The examples with curl run as one script. None of their answers is a problem.
 func TestExamplesWithCurl(t *testing.T) {
 	needPython(t) // so that it is skipped with the others
 	server := harness.StartServer(t, harness.ServerOptions{})
@@ -59,9 +58,7 @@ func TestExamplesWithCurl(t *testing.T) {
 		}
 	}
 	for _, problem := range regexp.MustCompile(`.*"status":(\d+).*`).FindAllStringSubmatch(out, -1) {
-		if problem[1] != "501" {
-			t.Error(problem[0])
-		}
+		t.Error(problem[0])
 	}
 	if lines := strings.Split(strings.TrimSpace(out), "\n"); len(lines) < 9 {
 		t.Errorf("%d answers: %s", len(lines), out)

@@ -35,11 +35,7 @@ is an estimate unless --exact asks for more; the text begins with "about" then. 
 		if err != nil {
 			return err
 		}
-		var opts []sdk.CountOption
-		if exact {
-			opts = append(opts, sdk.Exactly())
-		}
-		r, err := k.Count(ctx, filter, opts...)
+		r, err := k.Count(ctx, filter, exact)
 		if err != nil {
 			return err
 		}

@@ -114,14 +114,21 @@ func (s *setFlags) spec(c *cobra.Command, action sdk.JobAction) (spec sdk.JobSpe
 			return spec, usagef("--at: %v", err)
 		}
 	}
+	if in := c.Flags().Lookup("in"); in != nil && in.Changed {
+		after, err := parseDuration(in.Value.String())
+		if err != nil {
+			return spec, err
+		}
+		spec.Due = clock.Real().Now().Time().Add(max(0, after))
+	}
 	ways := 0
-	for _, name := range []string{"by", "spread", "at"} {
+	for _, name := range []string{"by", "spread", "at", "in"} {
 		if c.Flags().Changed(name) {
 			ways++
 		}
 	}
 	if ways != 1 || spec.By == 0 && spec.Spread == 0 && spec.Due.IsZero() {
-		return spec, usagef("want one of --by D, --spread D and --at TIME, which says when the tasks are to be due")
+		return spec, usagef("want one of --by D, --spread D, --in D and --at TIME, which says when the tasks are to be due")
 	}
 	return spec, nil
 }
