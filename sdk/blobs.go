@@ -16,12 +16,8 @@ import (
 )
 
 const (
-	// BlobLimitDefault is the size above which WithBlobs puts payloads into blobs, in bytes: the largest
-	// payload that a server takes by default.
-	BlobLimitDefault = 256 << 10
-	// BlobBytesMax bounds a payload, in bytes, as it is after WithPayloadCodec.
-	BlobBytesMax = task.BlobBytesMax
-
+	// blobLimitDefault is the largest payload that a server takes by default, in bytes.
+	blobLimitDefault = 256 << 10
 	blobPutsMax = 4 // at a time
 	// blobFreshMax is the age up to which a blob is surely there although no task named it before.
 	blobFreshMax = time.Hour
@@ -39,16 +35,15 @@ type BlobStore interface {
 	Get(ctx context.Context, name string, bytesMax int64) ([]byte, error)
 }
 
-// WithBlobs keeps payloads of more than limit bytes, after the codec, in a store; zero means
-// BlobLimitDefault. They are uploaded before a task is scheduled, and downloaded before its handler, by this
-// client: no server has them, and they may have up to BlobBytesMax bytes. The task's row has their digest,
-// and a payload that does not match it is refused. All programs that schedule, run or read the same tasks
-// need the same store.
+// WithBlobs keeps payloads of more than limit bytes, after the codec, in a store; zero means 256 KiB. They are
+// uploaded before a task is scheduled, and downloaded before its handler, by this client: no server has them,
+// and they may have up to 100 MiB. The task's row has their digest, and a payload that does not match it is
+// refused. All programs that schedule, run or read the same tasks need the same store.
 //
 // A task without a key gets one, "blob-" and a UUID, and Key of its handler has it. Tasks of ModeDeliver
 // cannot have such payloads. Who deletes the blobs is described in docs/sdk.md.
 func WithBlobs(store BlobStore, limit int) ClientOption {
-	return func(c *clientConfig) { c.Blobs, c.BlobLimit = store, cmp.Or(max(limit, 0), BlobLimitDefault) }
+	return func(c *clientConfig) { c.Blobs, c.BlobLimit = store, cmp.Or(max(limit, 0), blobLimitDefault) }
 }
 
 func (c *Client) isLarge(payload []byte) bool {
@@ -102,8 +97,8 @@ func (u *upload) take(item *Item, result *Result) {
 }
 
 func checkBlobSize(payload []byte) error {
-	if n := len(payload); n > BlobBytesMax {
-		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed in a blob", n, BlobBytesMax)
+	if n := len(payload); n > task.BlobBytesMax {
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed in a blob", n, task.BlobBytesMax)
 	}
 	return nil
 }

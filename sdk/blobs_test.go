@@ -185,7 +185,7 @@ func TestBlobThatIsWrong(t *testing.T) {
 
 func TestBlobLimits(t *testing.T) {
 	k, p, _ := blobRig(t)
-	_, err := k.Client().Schedule(t.Context(), report(make([]byte, sdk.BlobBytesMax+1), ""))
+	_, err := k.Client().Schedule(t.Context(), report(make([]byte, task.BlobBytesMax+1), ""))
 	if !errors.Is(err, sdk.ErrTooLarge) || !strings.Contains(err.Error(), "104857601 bytes: at most 104857600") || len(p.files(t)) != 0 {
 		t.Errorf("got %v", err)
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/blobplace"
 	"github.com/kinesin-io/kinesin/internal/loopback"
-	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/blobs"
 	"github.com/kinesin-io/kinesin/task"
 	"github.com/kinesin-io/kinesin/test/harness"
@@ -129,7 +128,7 @@ func TestPlacesForBlobs(t *testing.T) {
 // Payloads of 100 MB go from the command line to a worker and back, and the server does not hold them.
 func TestLargePayloads(t *testing.T) {
 	t.Parallel()
-	payload := make([]byte, sdk.BlobBytesMax)
+	payload := make([]byte, task.BlobBytesMax)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(payload)
 	file, sum := filepath.Join(t.TempDir(), "payload"), sha256.Sum256(payload)
 	if err := os.WriteFile(file, payload, 0o600); err != nil {
@@ -221,7 +220,7 @@ func TestBlobsThatNoTaskNamesAreDeleted(t *testing.T) {
 	s.Crash()
 	s.Start()
 	eventually(t, "the blob that no task names is deleted", func() bool {
-		_, err := place.Get(t.Context(), task.BlobName(owner, [16]byte{0}), sdk.BlobBytesMax)
+		_, err := place.Get(t.Context(), task.BlobName(owner, [16]byte{0}), task.BlobBytesMax)
 		return errors.Is(err, blobs.ErrNotFound)
 	})
 	if _, err := os.Stat(young); err != nil {

@@ -164,7 +164,7 @@ func (a *app) readPayload(path string) ([]byte, error) {
 	defer r.Close()
 	most := payloadFileBytesMax
 	if a.blobs != "" {
-		most = sdk.BlobBytesMax
+		most = task.BlobBytesMax
 	}
 	payload, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if err != nil {
@@ -172,7 +172,7 @@ func (a *app) readPayload(path string) ([]byte, error) {
 	}
 	switch {
 	case len(payload) > most && a.blobs == "":
-		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes; with --blobs it may have %d", path, most, sdk.BlobBytesMax)
+		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes; with --blobs it may have %d", path, most, task.BlobBytesMax)
 	case len(payload) > most:
 		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes", path, most)
 	}
