@@ -126,7 +126,11 @@ var table = []row{
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: []string{"internal/clock", "internal/controller"}, never: serverSide},
-	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig"}), tests: []string{"sdk/sdktest", "server"}, never: serverSide},
+	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig"}), tests: []string{"sdk/sdktest", "sdk/blobs", "server"}, never: serverSide},
+	{name: "sdk/blobs", stdOnly: true},
+	{name: "sdk/blobs/s3blobs", may: []string{"sdk/blobs"}, never: noServer},
+	{name: "internal/blobplace", may: []string{"sdk/blobs", "sdk/blobs/s3blobs"}, never: noServer},
+	{name: "internal/blobsweep", may: []string{"task", "store", "internal/catalog", "internal/clock", "sdk/blobs"}, tests: []string{"store/mem"}},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
 		tests: []string{"sdk/sdktest", "internal/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
@@ -137,20 +141,20 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/keyring", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/keyring", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
-			"task", "store", "store/dynamo", "queue", "queue/sqs", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
+			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
 			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit",
 		}, tools),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/cost", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "partition"},
 	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},
@@ -171,7 +175,7 @@ var reserved = map[string][]string{
 	"github.com/cockroachdb":          {"store/pebble", "test/sim"},
 	"github.com/spf13":                {"cmd/kinesin/cli"},
 	"github.com/google/jsonschema-go": {"internal/rest"},
-	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
+	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                          {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }
 

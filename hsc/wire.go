@@ -3,6 +3,7 @@ package hsc
 import (
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/task"
@@ -43,6 +44,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		CreatedMicros: int64(t.Created),
 		TimeoutMicros: policy.Timeout.Microseconds(),
 		Payload:       payload,
+		Blob:          api.WireBlob(t.Blob),
 		Traceparent:   t.Traceparent,
 		Tags:          task.TagValues(t.Tags),
 	}

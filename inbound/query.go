@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
@@ -43,7 +44,7 @@ func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []
 		case err != nil:
 			return refusal.Wire(err)
 		case results[i].Task != nil:
-			results[i].Task.Payload = payload
+			results[i].Task.Payload, results[i].Task.Blob = payload, api.WireBlob(rows[i].Blob)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*k
 	if err != nil {
 		return nil, err
 	}
-	if r.Payload != nil && len(ids) != 1 {
+	if (r.Payload != nil || r.Blob != nil) && len(ids) != 1 {
 		return nil, refusal.Invalid("a payload is for a single task; this call names %d", len(ids))
 	}
 	response, err := in.changeAll(ctx, kinesinv1connect.TaskServiceRedriveProcedure, ids, r.IfSeq,
@@ -54,8 +54,9 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE,
 			"the task was cancelled before it was in the store, which has neither its payload nor its settings: schedule it again")
 	}
-	if r.Payload != nil {
-		return next, nonNil(r.Payload), in.checkPayload(l, r.Payload)
+	if r.Payload != nil || r.Blob != nil {
+		next.Blob, err = in.newPayload(l, r.Blob, r.Payload)
+		return next, nonNil(r.Payload), err
 	}
 	if !t.PayloadStoredApart() || !in.PayloadsExpire() {
 		return next, nil, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -137,7 +138,7 @@ func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.I
 func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.ScheduleItem) error {
 	switch {
 	case item.Key != "":
-		t.ID = keyedID(l.Ref, item.Key)
+		t.ID = KeyedID(l.Ref, item.Key)
 		t.Seq = b.SeqOfKeyed()
 		t.Life = t.Seq
 		t.Digest = digest(t, item.Payload)
@@ -154,16 +155,21 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 	return nil
 }
 
-// keyedID returns the id of all tasks of a lambda with a key: a UUID version 8 made of both.
-func keyedID(lambda uint32, key string) task.ID {
+// KeyedID returns the id of all tasks of a lambda with a key: a UUID version 8 made of both.
+func KeyedID(lambda uint32, key string) task.ID {
 	var space uuid.UUID
 	binary.BigEndian.PutUint32(space[:], lambda)
 	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
 }
 
-// digest tells whether a key is used again for the same task: same priority, collection and payload.
+// digest tells whether a key is used again for the same task: same priority, collection and payload. A blob
+// counts by its contents, and is never the same as a payload in a row: no priority has the number 255.
 func digest(t *task.Task, payload []byte) (d [16]byte) {
 	h := sha256.New()
+	if t.Blob != nil {
+		payload = t.Blob.SHA256[:]
+		h.Write([]byte{math.MaxUint8})
+	}
 	h.Write([]byte{t.Partition.Priority, byte(len(t.Collection))})
 	h.Write([]byte(t.Collection))
 	h.Write(payload)

@@ -6,6 +6,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
@@ -51,10 +52,11 @@ func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpda
 	if err := in.setSettings(&next, l, u); err != nil {
 		return next, nil, err
 	}
-	if u.Payload == nil {
+	if u.Payload == nil && u.Blob == nil {
 		return next, nil, nil
 	}
-	return next, nonNil(u.Payload), in.checkPayload(l, u.Payload)
+	next.Blob, err = in.newPayload(l, u.Blob, u.Payload)
+	return next, nonNil(u.Payload), err
 }
 
 // setSettings sets those settings of a task that an update has.
@@ -81,15 +83,16 @@ func (in *Inbound) setSettings(next *task.Task, l *catalog.Entry, u *kinesinv1.T
 	return refusalOf(o.Validate())
 }
 
-// checkPayload refuses a payload that the lambda's tasks cannot have.
-func (in *Inbound) checkPayload(l *catalog.Entry, payload []byte) error {
+// newPayload refuses a payload that the lambda's tasks cannot have, and returns the blob that it is, if it is
+// one.
+func (in *Inbound) newPayload(l *catalog.Entry, blob *kinesinv1.Blob, payload []byte) (*task.Blob, error) {
 	if n, most := len(payload), in.Intake.Store.PayloadBytesMax(); n > most {
-		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
+		return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
 	}
-	if l.Mode == task.Deliver {
-		return in.Queue.CheckPayload(payload)
+	if l.Mode == task.Deliver && blob == nil {
+		return nil, in.Queue.CheckPayload(payload)
 	}
-	return nil
+	return intake.BlobFor(l, blob, payload)
 }
 
 func nonNil(payload []byte) []byte {

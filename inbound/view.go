@@ -20,6 +20,9 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
 		ResultBytes: int64(len(t.Result)),
 	}
+	if t.Blob != nil {
+		v.PayloadBytes = t.Blob.Bytes
+	}
 	switch {
 	case t.State.IsRunning():
 		v.NextMicros = 0 // its worker's lease decides, wherever the wake-up is

@@ -133,11 +133,10 @@ func (c *Client) Redrive(ctx context.Context, ids []ID, opts ...ChangeOption) ([
 	n, cfg := namesOf(ids), changeConfigOf(opts)
 	request := &kinesinv1.RedriveRequest{Ids: n.ids, Keys: n.keys, IfSeq: cfg.ifSeq, Force: cfg.force, Payload: cfg.payload}
 	if cfg.payload != nil && len(ids) == 1 {
-		encoded, err := c.encodeAgain(ctx, ids[0], cfg.payload)
-		if err != nil {
+		var err error
+		if request.Payload, request.Blob, err = c.encodeAgain(ctx, ids[0], cfg.payload); err != nil {
 			return nil, err
 		}
-		request.Payload = encoded
 	}
 	tries := 0
 	results, err := c.change(n, func() (*kinesinv1.ChangeResponse, error) {
@@ -179,11 +178,10 @@ func (c *Client) Update(ctx context.Context, id ID, u Update, opts ...ChangeOpti
 		request.Id, request.Key = "", key
 	}
 	if u.Payload != nil {
-		encoded, err := c.encodeAgain(ctx, id, u.Payload)
-		if err != nil {
+		var err error
+		if request.Payload, request.Blob, err = c.encodeAgain(ctx, id, u.Payload); err != nil {
 			return ChangeResult{}, err
 		}
-		request.Payload = encoded
 	}
 	results, err := c.change(namesOf([]ID{id}), func() (*kinesinv1.ChangeResponse, error) {
 		return call(ctx, c, "update", c.backend.tasks.Update, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{request}})

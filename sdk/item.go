@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // ID is the public id of a task. It is opaque: only servers and package sqsinbound issue ids.
@@ -37,6 +38,8 @@ type Item struct {
 
 	Tags        map[string]string // what its users know it by; at most 16
 	Traceparent string            // W3C trace context, passed on to the handler or the consumer
+
+	blob *task.Blob // instead of Payload
 }
 
 // Option sets a field of an Item.
@@ -123,7 +126,7 @@ func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 		DelayMicros: max(i.In, 0).Microseconds(), RequestId: requestID,
 		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
 		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),
-		Traceparent: i.Traceparent, Tags: i.Tags,
+		Traceparent: i.Traceparent, Tags: i.Tags, Blob: api.WireBlob(i.blob),
 	}
 	if !i.StartBefore.IsZero() {
 		w.StartBeforeMicros = max(i.StartBefore.UnixMicro(), 1)

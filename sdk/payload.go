@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
@@ -103,29 +105,36 @@ func (c *Client) encode(ctx context.Context, items []Item, ids [][]byte, results
 	return encoded
 }
 
-// encodeAgain returns a payload for a task that is there. It reads the task, whose lambda and key the payload
-// is encoded for.
-func (c *Client) encodeAgain(ctx context.Context, id ID, payload []byte) ([]byte, error) {
-	if c.cfg.Encode == nil {
-		return append([]byte{}, payload...), nil
+// encodeAgain returns a payload for a task that is there, or the blob that it was put into. It reads the
+// task, whose lambda and key the payload is encoded for.
+func (c *Client) encodeAgain(ctx context.Context, id ID, payload []byte) ([]byte, *kinesinv1.Blob, error) {
+	if c.cfg.Encode == nil && !c.isLarge(payload) {
+		return append([]byte{}, payload...), nil, nil
 	}
 	t, err := c.Get(ctx, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known, err := task.PeekID(string(t.ID))
-	if err == nil {
+	if err == nil && c.cfg.Encode != nil {
 		payload, err = c.cfg.Encode(ctx, t.Lambda, t.Key, known, payload)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("encode the payload of task %s: %w", id, err)
+		return nil, nil, fmt.Errorf("encode the payload of task %s: %w", id, err)
 	}
-	return payload, nil
+	if !c.isLarge(payload) {
+		return append([]byte{}, payload...), nil, nil
+	}
+	blob, err := c.putNew(ctx, task.BlobOwner{Lambda: t.Lambda, Key: t.Key, Task: known}, payload)
+	return nil, api.WireBlob(blob), err
 }
 
-// explainSizes adds to refusals of large payloads what the codec made of them.
-func explainSizes(items, encoded []Item, results []Result) {
+// explainSizes adds to refusals of large payloads what the codec made of them, and what takes larger ones.
+func explainSizes(items, encoded []Item, results []Result, hasBlobs bool) {
 	for i := range results {
+		if !hasBlobs && errors.Is(results[i].Err, ErrTooLarge) {
+			results[i].Err = fmt.Errorf("%w; larger ones need a place for blobs: sdk.WithBlobs, or --blobs", results[i].Err)
+		}
 		if before, after := len(items[i].Payload), len(encoded[i].Payload); before != after && errors.Is(results[i].Err, ErrTooLarge) {
 			results[i].Err = fmt.Errorf("%w (%d bytes, of which the payload codec made %d)", results[i].Err, before, after)
 		}
@@ -134,10 +143,11 @@ func explainSizes(items, encoded []Item, results []Result) {
 
 // decodeWork returns the payload of an attempt for its handler.
 func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, error) {
-	if c.cfg.Decode == nil {
-		return w.Payload, nil
+	payload, err := c.fetched(ctx, task.BlobOwner{Lambda: w.Lambda, Key: w.Key, Task: w.Task}, w.Blob, w.Payload)
+	if c.cfg.Decode == nil || err != nil {
+		return payload, err
 	}
-	plain, err := c.cfg.Decode(ctx, w.Lambda, w.Key, w.Task, w.Payload)
+	plain, err := c.cfg.Decode(ctx, w.Lambda, w.Key, w.Task, payload)
 	if err != nil {
 		return nil, fmt.Errorf("decode the payload: %w", err)
 	}

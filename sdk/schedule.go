@@ -25,9 +25,11 @@ const (
 func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
 	results, items := make([]Result, 1), []Item{item}
 	ids := requestIDs(c.cfg.Clock, 1)
-	encoded := c.encode(ctx, items, ids, results)
+	begun := c.cfg.Clock.Now()
+	encoded, large := c.offload(ctx, items, c.encode(ctx, items, ids, results), ids, results)
 	c.scheduleCall(ctx, newBatch(encoded, ids, results))
-	explainSizes(items, encoded, results)
+	c.putLateAgain(ctx, begun, large, results)
+	explainSizes(items, encoded, results, c.cfg.Blobs != nil)
 	return results[0], results[0].Err
 }
 
@@ -37,7 +39,8 @@ func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
 func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, error) {
 	results := make([]Result, len(items))
 	ids := requestIDs(c.cfg.Clock, len(items))
-	encoded := c.encode(ctx, items, ids, results)
+	begun := c.cfg.Clock.Now()
+	encoded, large := c.offload(ctx, items, c.encode(ctx, items, ids, results), ids, results)
 	var g errgroup.Group
 	g.SetLimit(callsAtOnceMax)
 	for start := 0; start < len(items); {
@@ -50,7 +53,8 @@ func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, erro
 		start = end
 	}
 	_ = g.Wait() // errors are in the results
-	explainSizes(items, encoded, results)
+	c.putLateAgain(ctx, begun, large, results)
+	explainSizes(items, encoded, results, c.cfg.Blobs != nil)
 	return results, summary(results)
 }
 

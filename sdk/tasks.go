@@ -47,6 +47,8 @@ type TaskInfo struct {
 	// none, in lists, and for callers who may not read payloads.
 	Result      []byte
 	ResultBytes int64 // stored
+
+	blob *kinesinv1.Blob // instead of Payload
 }
 
 // AttemptInfo is one finished attempt.
@@ -108,7 +110,7 @@ func (c *Client) GetMany(ctx context.Context, ids []ID, opts ...GetOption) ([]Ge
 	results, err := getResults(response, n)
 	for i := range results {
 		if t := &results[i].Task; results[i].Err == nil {
-			t.Payload, results[i].Err = c.decodeRead(ctx, t.Lambda, t.Key, t.ID, t.Payload)
+			t.Payload, results[i].Err = c.readPayload(ctx, t)
 		}
 	}
 	if err == nil {
@@ -342,7 +344,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
 		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros),
-		Result: w.Result, ResultBytes: w.ResultBytes,
+		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob,
 	}
 	for _, a := range w.Attempts {
 		t.Attempts = append(t.Attempts, AttemptInfo{

@@ -62,6 +62,7 @@ type Config struct {
 	PodName, PodNamespace string
 
 	PayloadBytesMax int           // largest payload, in bytes; 256 KiB
+	Blobs           string        // directory or s3://BUCKET/PREFIX whose blobs are deleted when no task needs them; empty: none
 	Horizon         time.Duration // how far ahead a task may be due; 10 years
 	Window          time.Duration // how far ahead a partition is read; 10 s, of a store on AWS 16 s
 	DrainMax        time.Duration // how long a stop may take; 10 s

@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
+	"github.com/kinesin-io/kinesin/internal/blobplace"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
@@ -43,6 +45,7 @@ type drivers struct {
 	queue  queue.Driver
 	buffer buffer.Buffer
 	aws    *awsclient.Clients // nil without AWS
+	blobs  blobplace.Place    // nil: none
 
 	node *node.Node // from which queues on AWS get the names of lambdas; set before anything is sent
 }
@@ -99,6 +102,12 @@ func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metr
 			return d, err
 		}
 	}
+	if c.Blobs != "" {
+		if d.blobs, err = blobplace.Open(ctx, c.Blobs); err != nil {
+			d.blobs = nil // not a nil pointer in an interface
+			return d, fmt.Errorf("%w: blobs: %w", ErrConfig, err)
+		}
+	}
 	if c.Queue == QueueMemory {
 		d.queue = queuemem.New(clock.Real(), queuemem.Config{DepthMax: queueDepthMax})
 	}
@@ -113,6 +122,9 @@ func (s *Server) nodeConfig(d *drivers) node.Config {
 		DeliverDirect: s.config.DeliverDirect, NoMatch: s.config.NoMatch, NoGrow: s.config.NoGrow, LeasesOnly: s.config.LeasesOnly,
 		InboundRate: s.config.InboundRate, InboundConcurrency: s.config.InboundConcurrency,
 		Bounds: catalog.Bounds{Lambdas: s.config.LambdasMax, LambdaPartitions: s.config.LambdaPartitionsMax, Partitions: s.config.PartitionsMax},
+	}
+	if d.blobs != nil {
+		c.Blobs = d.blobs
 	}
 	if s.config.Store == StoreDynamoDB {
 		c.Window = cmp.Or(c.Window, windowRemote)
@@ -152,8 +164,11 @@ func (d *drivers) close() error {
 	return errors.Join(errs...)
 }
 
-// release closes the AWS clients, after the drivers are closed.
+// release closes the AWS clients and the place for blobs, after the drivers are closed.
 func (d *drivers) release() {
+	if d.blobs != nil {
+		_ = d.blobs.Close() // nothing is open for writing
+	}
 	if d.aws != nil {
 		d.aws.Close()
 	}

@@ -71,12 +71,20 @@ const (
 	fieldResult
 	fieldFirstDue
 	fieldPayloadRev
+	fieldBlob
 )
 
 // The fields of a tag.
 const (
 	tagName protowire.Number = iota + 1
 	tagValue
+)
+
+// The fields of a blob.
+const (
+	blobID protowire.Number = iota + 1
+	blobBytes
+	blobSHA256
 )
 
 // The fields of an entry of the history.
@@ -243,11 +251,22 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	dst = appendVarint(dst, fieldLife, t.Life)
 	dst = appendVarint(dst, fieldFirstDue, uint64(t.FirstDue))
 	dst = appendVarint(dst, fieldPayloadRev, t.PayloadRev)
+	if t.Blob != nil {
+		dst = appendBlob(dst, t.Blob)
+	}
 	dst = appendVarint(dst, fieldStartBefore, uint64(t.StartBefore))
 	for i := range t.Tags {
 		dst = appendTag(dst, &t.Tags[i])
 	}
 	return dst
+}
+
+func appendBlob(dst []byte, b *task.Blob) []byte {
+	dst = protowire.AppendTag(dst, fieldBlob, protowire.BytesType)
+	start := len(dst)
+	dst = protowire.AppendBytes(protowire.AppendTag(dst, blobID, protowire.BytesType), b.ID[:])
+	dst = appendVarint(dst, blobBytes, uint64(b.Bytes))
+	return insertLength(protowire.AppendBytes(protowire.AppendTag(dst, blobSHA256, protowire.BytesType), b.SHA256[:]), start)
 }
 
 func appendTag(dst []byte, tag *task.Tag) []byte {

@@ -107,6 +107,9 @@ func setNonZero(v reflect.Value) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		setNonZero(v.Index(0))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		setNonZero(v.Elem())
 	case reflect.Array:
 		setNonZero(v.Index(0))
 	case reflect.String:

@@ -162,8 +162,36 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.Life = f.number
 	case fieldStartBefore:
 		t.StartBefore = f.instant()
+	case fieldBlob:
+		return setBlob(t, f.bytes)
 	case fieldResult:
 		t.Result = slices.Clone(f.bytes)
+	}
+	return nil
+}
+
+func setBlob(t *task.Task, b []byte) error {
+	t.Blob = &task.Blob{}
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		switch f.id {
+		case blobID:
+			err = setArray(&t.Blob.ID, &f)
+		case blobBytes:
+			t.Blob.Bytes = int64(f.number)
+		case blobSHA256:
+			if len(f.bytes) != len(t.Blob.SHA256) {
+				err = fmt.Errorf("%w: the digest of a blob has %d bytes", ErrCorrupt, len(f.bytes))
+			}
+			copy(t.Blob.SHA256[:], f.bytes)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -50,6 +50,8 @@ type Task struct {
 	PayloadSize uint32 // size in bytes, wherever it is stored
 	// PayloadRev is the seq of the row whose payload this one replaced; 0: it is the first payload of its id.
 	PayloadRev uint64
+	// Blob says which blob the payload is; nil: it is Payload, or in a payload row.
+	Blob *Blob
 
 	Overrides Overrides // per-task settings; zero means the lambda's
 	// StartBefore is when the task expires if it never started; zero: never.

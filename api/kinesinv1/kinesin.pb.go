@@ -187,6 +187,68 @@ func (x *Problem) GetRetryAfterMicros() int64 {
 	return 0
 }
 
+// Blob is a payload that is too large for a row. Clients keep it outside Kinesin, in a directory or a bucket that they
+// share, and the row says which it is: docs/sdk.md (Large payloads).
+type Blob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`         // 16 random bytes, part of its name there
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`  // 1 to 104857600
+	Sha256        []byte                 `protobuf:"bytes,3,opt,name=sha256,proto3" json:"sha256,omitempty"` // of its contents
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Blob) Reset() {
+	*x = Blob{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Blob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Blob) ProtoMessage() {}
+
+func (x *Blob) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Blob.ProtoReflect.Descriptor instead.
+func (*Blob) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Blob) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Blob) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Blob) GetSha256() []byte {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
 type ScheduleItem struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
@@ -208,13 +270,14 @@ type ScheduleItem struct {
 	Tags             map[string]string `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16
 	// A task that did not start before then ends as expired. 0: as the lambda's start_within_micros says.
 	StartBeforeMicros int64 `protobuf:"varint,16,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
+	Blob              *Blob `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload; needs a key
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ScheduleItem) Reset() {
 	*x = ScheduleItem{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[1]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -226,7 +289,7 @@ func (x *ScheduleItem) String() string {
 func (*ScheduleItem) ProtoMessage() {}
 
 func (x *ScheduleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[1]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -239,7 +302,7 @@ func (x *ScheduleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleItem.ProtoReflect.Descriptor instead.
 func (*ScheduleItem) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{1}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ScheduleItem) GetLambda() string {
@@ -354,6 +417,13 @@ func (x *ScheduleItem) GetStartBeforeMicros() int64 {
 	return 0
 }
 
+func (x *ScheduleItem) GetBlob() *Blob {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
 type ScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Items []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -365,7 +435,7 @@ type ScheduleRequest struct {
 
 func (x *ScheduleRequest) Reset() {
 	*x = ScheduleRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[2]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +447,7 @@ func (x *ScheduleRequest) String() string {
 func (*ScheduleRequest) ProtoMessage() {}
 
 func (x *ScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[2]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +460,7 @@ func (x *ScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{2}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ScheduleRequest) GetItems() []*ScheduleItem {
@@ -421,7 +491,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +503,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +516,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{3}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ScheduleResult) GetId() string {
@@ -500,7 +570,7 @@ type ScheduleResponse struct {
 
 func (x *ScheduleResponse) Reset() {
 	*x = ScheduleResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +582,7 @@ func (x *ScheduleResponse) String() string {
 func (*ScheduleResponse) ProtoMessage() {}
 
 func (x *ScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +595,7 @@ func (x *ScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{4}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ScheduleResponse) GetResults() []*ScheduleResult {
@@ -549,7 +619,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +631,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +644,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{5}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -649,13 +719,14 @@ type Task struct {
 	StartBeforeMicros int64                  `protobuf:"varint,26,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"` // 0: it may start at any time
 	Result            []byte                 `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`                                                   // of a success; empty without the right to read payloads
 	ResultBytes       int64                  `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
+	Blob              *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload, and only with GetRequest.with_payload
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -667,7 +738,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -680,7 +751,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{6}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Task) GetId() string {
@@ -879,6 +950,13 @@ func (x *Task) GetResultBytes() int64 {
 	return 0
 }
 
+func (x *Task) GetBlob() *Blob {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
 // TaskKey names the newest task with a key.
 type TaskKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -890,7 +968,7 @@ type TaskKey struct {
 
 func (x *TaskKey) Reset() {
 	*x = TaskKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +980,7 @@ func (x *TaskKey) String() string {
 func (*TaskKey) ProtoMessage() {}
 
 func (x *TaskKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +993,7 @@ func (x *TaskKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskKey.ProtoReflect.Descriptor instead.
 func (*TaskKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{7}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskKey) GetLambda() string {
@@ -943,7 +1021,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1033,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1046,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetRequest) GetIds() []string {
@@ -1002,7 +1080,7 @@ type GetResult struct {
 
 func (x *GetResult) Reset() {
 	*x = GetResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1092,7 @@ func (x *GetResult) String() string {
 func (*GetResult) ProtoMessage() {}
 
 func (x *GetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1105,7 @@ func (x *GetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResult.ProtoReflect.Descriptor instead.
 func (*GetResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetResult) GetTask() *Task {
@@ -1053,7 +1131,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1143,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1156,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetResponse) GetResults() []*GetResult {
@@ -1102,7 +1180,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1192,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1205,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListRequest) GetLambda() string {
@@ -1182,7 +1260,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1272,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1285,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1235,7 +1313,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1325,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1338,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelRequest) GetIds() []string {
@@ -1297,7 +1375,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1387,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1400,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelResult) GetOutcome() string {
@@ -1362,7 +1440,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1452,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1465,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelResponse) GetResults() []*CancelResult {
@@ -1408,7 +1486,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1498,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1511,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1471,7 +1549,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1561,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1574,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RescheduleRequest) GetIds() []string {
@@ -1546,13 +1624,14 @@ type TaskUpdate struct {
 	BackoffMinMicros  int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
 	BackoffMaxMicros  int64                  `protobuf:"varint,8,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
 	StartBeforeMicros int64                  `protobuf:"varint,9,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
+	Blob              *Blob                  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *TaskUpdate) Reset() {
 	*x = TaskUpdate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1643,7 @@ func (x *TaskUpdate) String() string {
 func (*TaskUpdate) ProtoMessage() {}
 
 func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1656,7 @@ func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskUpdate.ProtoReflect.Descriptor instead.
 func (*TaskUpdate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TaskUpdate) GetId() string {
@@ -1643,6 +1722,13 @@ func (x *TaskUpdate) GetStartBeforeMicros() int64 {
 	return 0
 }
 
+func (x *TaskUpdate) GetBlob() *Blob {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
 type UpdateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Updates       []*TaskUpdate          `protobuf:"bytes,1,rep,name=updates,proto3" json:"updates,omitempty"`
@@ -1652,7 +1738,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1750,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1763,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UpdateRequest) GetUpdates() []*TaskUpdate {
@@ -1694,13 +1780,14 @@ type RedriveRequest struct {
 	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`              // also tasks that ended as success or delivered
 	IfSeq         uint64                 `protobuf:"varint,4,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
 	Payload       []byte                 `protobuf:"bytes,5,opt,name=payload,proto3,oneof" json:"payload,omitempty"`     // of a single task: instead of the one it had
+	Blob          *Blob                  `protobuf:"bytes,6,opt,name=blob,proto3" json:"blob,omitempty"`                 // instead of payload
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1799,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1812,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RedriveRequest) GetIds() []string {
@@ -1763,6 +1850,13 @@ func (x *RedriveRequest) GetPayload() []byte {
 	return nil
 }
 
+func (x *RedriveRequest) GetBlob() *Blob {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
 type ChangeResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1776,7 +1870,7 @@ type ChangeResult struct {
 
 func (x *ChangeResult) Reset() {
 	*x = ChangeResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1882,7 @@ func (x *ChangeResult) String() string {
 func (*ChangeResult) ProtoMessage() {}
 
 func (x *ChangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1895,7 @@ func (x *ChangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResult.ProtoReflect.Descriptor instead.
 func (*ChangeResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ChangeResult) GetId() string {
@@ -1848,7 +1942,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1860,7 +1954,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1873,7 +1967,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChangeResponse) GetResults() []*ChangeResult {
@@ -1893,7 +1987,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +1999,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2012,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CountRequest) GetWhere() string {
@@ -1946,7 +2040,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1958,7 +2052,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1971,7 +2065,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CountResponse) GetCount() int64 {
@@ -2004,7 +2098,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2110,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2123,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StatsRequest) GetLambda() string {
@@ -2055,7 +2149,7 @@ type LambdaStats struct {
 
 func (x *LambdaStats) Reset() {
 	*x = LambdaStats{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2067,7 +2161,7 @@ func (x *LambdaStats) String() string {
 func (*LambdaStats) ProtoMessage() {}
 
 func (x *LambdaStats) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2080,7 +2174,7 @@ func (x *LambdaStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LambdaStats.ProtoReflect.Descriptor instead.
 func (*LambdaStats) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LambdaStats) GetLambda() string {
@@ -2148,7 +2242,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2160,7 +2254,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2173,7 +2267,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StatsResponse) GetLambdas() []*LambdaStats {
@@ -2213,7 +2307,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2319,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2332,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Job) GetId() string {
@@ -2398,7 +2492,7 @@ type JobRefusal struct {
 
 func (x *JobRefusal) Reset() {
 	*x = JobRefusal{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2504,7 @@ func (x *JobRefusal) String() string {
 func (*JobRefusal) ProtoMessage() {}
 
 func (x *JobRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2517,7 @@ func (x *JobRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRefusal.ProtoReflect.Descriptor instead.
 func (*JobRefusal) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobRefusal) GetId() string {
@@ -2458,7 +2552,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2564,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2577,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateJobRequest) GetAction() string {
@@ -2565,7 +2659,7 @@ type CreateJobResponse struct {
 
 func (x *CreateJobResponse) Reset() {
 	*x = CreateJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2671,7 @@ func (x *CreateJobResponse) String() string {
 func (*CreateJobResponse) ProtoMessage() {}
 
 func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2684,7 @@ func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
 func (*CreateJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateJobResponse) GetJob() *Job {
@@ -2609,7 +2703,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2715,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2728,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -2653,7 +2747,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2665,7 +2759,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2678,7 +2772,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2696,7 +2790,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +2802,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +2815,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
 }
 
 type ListJobsResponse struct {
@@ -2733,7 +2827,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2745,7 +2839,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2758,7 +2852,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2778,7 +2872,7 @@ type ControlJobRequest struct {
 
 func (x *ControlJobRequest) Reset() {
 	*x = ControlJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2884,7 @@ func (x *ControlJobRequest) String() string {
 func (*ControlJobRequest) ProtoMessage() {}
 
 func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2897,7 @@ func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ControlJobRequest) GetId() string {
@@ -2829,7 +2923,7 @@ type ControlJobResponse struct {
 
 func (x *ControlJobResponse) Reset() {
 	*x = ControlJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +2935,7 @@ func (x *ControlJobResponse) String() string {
 func (*ControlJobResponse) ProtoMessage() {}
 
 func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +2948,7 @@ func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ControlJobResponse) GetJob() *Job {
@@ -2891,7 +2985,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +2997,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3010,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Lambda) GetName() string {
@@ -3061,7 +3155,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3167,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3180,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -3106,7 +3200,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3118,7 +3212,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3131,7 +3225,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -3157,7 +3251,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3169,7 +3263,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3182,7 +3276,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -3201,7 +3295,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3307,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3320,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -3244,7 +3338,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3256,7 +3350,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3269,7 +3363,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
 }
 
 type ListLambdasResponse struct {
@@ -3281,7 +3375,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3293,7 +3387,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3306,7 +3400,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -3325,7 +3419,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3337,7 +3431,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3350,7 +3444,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -3369,7 +3463,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3381,7 +3475,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3488,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -3415,7 +3509,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3427,7 +3521,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3440,7 +3534,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -3474,7 +3568,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3580,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3593,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -3527,7 +3621,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3539,7 +3633,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3552,7 +3646,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -3581,7 +3675,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3687,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3606,7 +3700,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -3649,7 +3743,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3661,7 +3755,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3768,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -3711,7 +3805,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3817,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3830,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -3785,7 +3879,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3891,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3904,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Held) GetTask() []byte {
@@ -3839,7 +3933,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3851,7 +3945,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +3958,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Hello) GetWorker() string {
@@ -3907,7 +4001,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +4013,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4026,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -3971,7 +4065,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3983,7 +4077,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3996,7 +4090,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Result) GetTask() []byte {
@@ -4059,7 +4153,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4165,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4178,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Started) GetTask() []byte {
@@ -4120,7 +4214,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4226,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4239,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -4197,13 +4291,14 @@ type Claimed struct {
 	HoldMicros    int64             `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
 	Traceparent   string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	Tags          map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Blob          *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4310,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4323,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -4350,6 +4445,13 @@ func (x *Claimed) GetTags() map[string]string {
 	return nil
 }
 
+func (x *Claimed) GetBlob() *Blob {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
 type ResultAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -4361,7 +4463,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +4475,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +4488,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -4425,7 +4527,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4539,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4552,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -4500,7 +4602,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4512,7 +4614,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4525,7 +4627,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -4565,7 +4667,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4577,7 +4679,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4590,7 +4692,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -4610,7 +4712,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4622,7 +4724,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4635,7 +4737,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -4661,7 +4763,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4673,7 +4775,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4686,7 +4788,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -4706,7 +4808,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4718,7 +4820,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4731,7 +4833,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -4759,7 +4861,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +4873,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4784,7 +4886,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -4817,7 +4919,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4829,7 +4931,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4842,7 +4944,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -4860,7 +4962,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +4974,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +4987,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -4900,7 +5002,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4912,7 +5014,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4925,7 +5027,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -4961,7 +5063,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4973,7 +5075,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4986,7 +5088,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -5030,7 +5132,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5144,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5157,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Rejected) GetName() string {
@@ -5145,7 +5247,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5157,7 +5259,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5170,7 +5272,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -5197,7 +5299,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5209,7 +5311,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5222,7 +5324,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -5248,7 +5350,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5362,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5273,7 +5375,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -5292,7 +5394,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5304,7 +5406,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5317,7 +5419,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -5336,7 +5438,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5348,7 +5450,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5361,7 +5463,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -5381,7 +5483,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5393,7 +5495,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5406,7 +5508,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -5432,7 +5534,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5444,7 +5546,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5457,7 +5559,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -5476,7 +5578,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5488,7 +5590,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5501,7 +5603,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -5520,7 +5622,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5532,7 +5634,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5545,7 +5647,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -5564,7 +5666,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5576,7 +5678,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5589,7 +5691,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -5607,7 +5709,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5619,7 +5721,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5632,7 +5734,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 type KeyResponse struct {
@@ -5644,7 +5746,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5656,7 +5758,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5669,7 +5771,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -5691,7 +5793,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5703,7 +5805,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +5818,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *BackupFile) GetName() string {
@@ -5749,7 +5851,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5761,7 +5863,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5774,7 +5876,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -5794,7 +5896,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5806,7 +5908,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5819,7 +5921,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -5849,7 +5951,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +5963,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +5976,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -5927,7 +6029,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5939,7 +6041,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5952,7 +6054,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Token) GetName() string {
@@ -6008,7 +6110,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6020,7 +6122,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6033,7 +6135,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -6067,7 +6169,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6079,7 +6181,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6092,7 +6194,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -6117,7 +6219,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6129,7 +6231,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6142,7 +6244,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 type ListTokensResponse struct {
@@ -6154,7 +6256,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6166,7 +6268,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6179,7 +6281,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -6198,7 +6300,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6210,7 +6312,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6223,7 +6325,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -6242,7 +6344,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6254,7 +6356,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6267,7 +6369,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -6297,7 +6399,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6309,7 +6411,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6322,7 +6424,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -6414,7 +6516,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6426,7 +6528,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6439,7 +6541,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -6480,7 +6582,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6492,7 +6594,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6505,7 +6607,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -6530,7 +6632,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6542,7 +6644,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6555,7 +6657,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 type VerifyAuditResponse struct {
@@ -6571,7 +6673,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6583,7 +6685,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6596,7 +6698,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -6650,7 +6752,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6662,7 +6764,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6675,7 +6777,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -6735,7 +6837,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6747,7 +6849,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6760,7 +6862,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 type RotateKeysResponse struct {
@@ -6773,7 +6875,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6785,7 +6887,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6798,7 +6900,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -6823,7 +6925,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6835,7 +6937,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6848,7 +6950,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 type ListKeysResponse struct {
@@ -6860,7 +6962,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6872,7 +6974,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6885,7 +6987,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -6907,7 +7009,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6919,7 +7021,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6932,7 +7034,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *InboundSender) GetName() string {
@@ -6973,7 +7075,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6985,7 +7087,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6998,7 +7100,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -7025,7 +7127,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7037,7 +7139,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7050,7 +7152,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -7075,7 +7177,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7087,7 +7189,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7100,7 +7202,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 type ListSendersResponse struct {
@@ -7112,7 +7214,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7124,7 +7226,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7137,7 +7239,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -7156,7 +7258,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7270,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7283,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -7200,7 +7302,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7212,7 +7314,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7225,7 +7327,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -7244,7 +7346,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\aProblem\x12*\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x12.kinesin.v1.ReasonR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12,\n" +
-	"\x12retry_after_micros\x18\x03 \x01(\x03R\x10retryAfterMicros\"\xf9\x04\n" +
+	"\x12retry_after_micros\x18\x03 \x01(\x03R\x10retryAfterMicros\"D\n" +
+	"\x04Blob\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\x9f\x05\n" +
 	"\fScheduleItem\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1d\n" +
 	"\n" +
@@ -7267,7 +7373,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\von_conflict\x18\x0e \x01(\tR\n" +
 	"onConflict\x126\n" +
 	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryR\x04tags\x12.\n" +
-	"\x13start_before_micros\x18\x10 \x01(\x03R\x11startBeforeMicros\x1a7\n" +
+	"\x13start_before_micros\x18\x10 \x01(\x03R\x11startBeforeMicros\x12$\n" +
+	"\x04blob\x18\x11 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
@@ -7291,7 +7398,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xbb\a\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xe1\a\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -7326,7 +7433,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04tags\x18\x19 \x03(\v2\x1a.kinesin.v1.Task.TagsEntryR\x04tags\x12.\n" +
 	"\x13start_before_micros\x18\x1a \x01(\x03R\x11startBeforeMicros\x12\x16\n" +
 	"\x06result\x18\x1b \x01(\fR\x06result\x12!\n" +
-	"\fresult_bytes\x18\x1c \x01(\x03R\vresultBytes\x1a7\n" +
+	"\fresult_bytes\x18\x1c \x01(\x03R\vresultBytes\x12$\n" +
+	"\x04blob\x18\x1d \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"3\n" +
@@ -7376,7 +7484,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"due_micros\x18\x03 \x01(\x03R\tdueMicros\x12!\n" +
 	"\fdelay_micros\x18\x04 \x01(\x03R\vdelayMicros\x12\x15\n" +
-	"\x06if_seq\x18\x05 \x01(\x04R\x05ifSeq\"\xdb\x02\n" +
+	"\x06if_seq\x18\x05 \x01(\x04R\x05ifSeq\"\x81\x03\n" +
 	"\n" +
 	"TaskUpdate\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
@@ -7387,17 +7495,20 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x0etimeout_micros\x18\x06 \x01(\x03R\rtimeoutMicros\x12,\n" +
 	"\x12backoff_min_micros\x18\a \x01(\x03R\x10backoffMinMicros\x12,\n" +
 	"\x12backoff_max_micros\x18\b \x01(\x03R\x10backoffMaxMicros\x12.\n" +
-	"\x13start_before_micros\x18\t \x01(\x03R\x11startBeforeMicrosB\n" +
+	"\x13start_before_micros\x18\t \x01(\x03R\x11startBeforeMicros\x12$\n" +
+	"\x04blob\x18\n" +
+	" \x01(\v2\x10.kinesin.v1.BlobR\x04blobB\n" +
 	"\n" +
 	"\b_payload\"A\n" +
 	"\rUpdateRequest\x120\n" +
-	"\aupdates\x18\x01 \x03(\v2\x16.kinesin.v1.TaskUpdateR\aupdates\"\xa3\x01\n" +
+	"\aupdates\x18\x01 \x03(\v2\x16.kinesin.v1.TaskUpdateR\aupdates\"\xc9\x01\n" +
 	"\x0eRedriveRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12'\n" +
 	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x15\n" +
 	"\x06if_seq\x18\x04 \x01(\x04R\x05ifSeq\x12\x1d\n" +
-	"\apayload\x18\x05 \x01(\fH\x00R\apayload\x88\x01\x01B\n" +
+	"\apayload\x18\x05 \x01(\fH\x00R\apayload\x88\x01\x01\x12$\n" +
+	"\x04blob\x18\x06 \x01(\v2\x10.kinesin.v1.BlobR\x04blobB\n" +
 	"\n" +
 	"\b_payload\"\x94\x01\n" +
 	"\fChangeResult\x12\x0e\n" +
@@ -7588,7 +7699,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xc3\x04\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xe9\x04\n" +
 	"\aClaimed\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -7612,7 +7723,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vhold_micros\x18\x0f \x01(\x03R\n" +
 	"holdMicros\x12 \n" +
 	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
-	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x1a7\n" +
+	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x12$\n" +
+	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
@@ -7891,296 +8003,302 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                    // 0: kinesin.v1.Reason
 	(*Problem)(nil),                // 1: kinesin.v1.Problem
-	(*ScheduleItem)(nil),           // 2: kinesin.v1.ScheduleItem
-	(*ScheduleRequest)(nil),        // 3: kinesin.v1.ScheduleRequest
-	(*ScheduleResult)(nil),         // 4: kinesin.v1.ScheduleResult
-	(*ScheduleResponse)(nil),       // 5: kinesin.v1.ScheduleResponse
-	(*Attempt)(nil),                // 6: kinesin.v1.Attempt
-	(*Task)(nil),                   // 7: kinesin.v1.Task
-	(*TaskKey)(nil),                // 8: kinesin.v1.TaskKey
-	(*GetRequest)(nil),             // 9: kinesin.v1.GetRequest
-	(*GetResult)(nil),              // 10: kinesin.v1.GetResult
-	(*GetResponse)(nil),            // 11: kinesin.v1.GetResponse
-	(*ListRequest)(nil),            // 12: kinesin.v1.ListRequest
-	(*ListResponse)(nil),           // 13: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),          // 14: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),           // 15: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),         // 16: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),            // 17: kinesin.v1.WaitRequest
-	(*RescheduleRequest)(nil),      // 18: kinesin.v1.RescheduleRequest
-	(*TaskUpdate)(nil),             // 19: kinesin.v1.TaskUpdate
-	(*UpdateRequest)(nil),          // 20: kinesin.v1.UpdateRequest
-	(*RedriveRequest)(nil),         // 21: kinesin.v1.RedriveRequest
-	(*ChangeResult)(nil),           // 22: kinesin.v1.ChangeResult
-	(*ChangeResponse)(nil),         // 23: kinesin.v1.ChangeResponse
-	(*CountRequest)(nil),           // 24: kinesin.v1.CountRequest
-	(*CountResponse)(nil),          // 25: kinesin.v1.CountResponse
-	(*StatsRequest)(nil),           // 26: kinesin.v1.StatsRequest
-	(*LambdaStats)(nil),            // 27: kinesin.v1.LambdaStats
-	(*StatsResponse)(nil),          // 28: kinesin.v1.StatsResponse
-	(*Job)(nil),                    // 29: kinesin.v1.Job
-	(*JobRefusal)(nil),             // 30: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),       // 31: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),      // 32: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),          // 33: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 34: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 35: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 36: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),      // 37: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),     // 38: kinesin.v1.ControlJobResponse
-	(*Lambda)(nil),                 // 39: kinesin.v1.Lambda
-	(*CreateLambdaRequest)(nil),    // 40: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),   // 41: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),       // 42: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),      // 43: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),     // 44: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),    // 45: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),    // 46: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),   // 47: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),    // 48: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),   // 49: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),              // 50: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),        // 51: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),          // 52: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),       // 53: kinesin.v1.RegisterResponse
-	(*Held)(nil),                   // 54: kinesin.v1.Held
-	(*Hello)(nil),                  // 55: kinesin.v1.Hello
-	(*Process)(nil),                // 56: kinesin.v1.Process
-	(*Result)(nil),                 // 57: kinesin.v1.Result
-	(*Started)(nil),                // 58: kinesin.v1.Started
-	(*WorkRequest)(nil),            // 59: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                // 60: kinesin.v1.Claimed
-	(*ResultAck)(nil),              // 61: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),           // 62: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),           // 63: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),          // 64: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),      // 65: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),     // 66: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),       // 67: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 68: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),           // 69: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 70: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),           // 71: kinesin.v1.BufferedTask
-	(*Envelope)(nil),               // 72: kinesin.v1.Envelope
-	(*Rejected)(nil),               // 73: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),    // 74: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),   // 75: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),     // 76: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),    // 77: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),   // 78: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),    // 79: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),  // 80: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),  // 81: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),   // 82: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil), // 83: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),             // 84: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),            // 85: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),             // 86: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),          // 87: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),            // 88: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),         // 89: kinesin.v1.BackupResponse
-	(*Token)(nil),                  // 90: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),     // 91: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),    // 92: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),      // 93: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),     // 94: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),     // 95: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),    // 96: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),            // 97: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),       // 98: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 99: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),     // 100: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),    // 101: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),             // 102: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),      // 103: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),     // 104: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),        // 105: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),       // 106: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),          // 107: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),       // 108: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),      // 109: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),     // 110: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),    // 111: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),    // 112: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),   // 113: kinesin.v1.RevokeSenderResponse
-	nil,                            // 114: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                            // 115: kinesin.v1.Task.TagsEntry
-	nil,                            // 116: kinesin.v1.LambdaStats.TasksEntry
-	nil,                            // 117: kinesin.v1.Job.OutcomesEntry
-	nil,                            // 118: kinesin.v1.Claimed.TagsEntry
+	(*Blob)(nil),                   // 2: kinesin.v1.Blob
+	(*ScheduleItem)(nil),           // 3: kinesin.v1.ScheduleItem
+	(*ScheduleRequest)(nil),        // 4: kinesin.v1.ScheduleRequest
+	(*ScheduleResult)(nil),         // 5: kinesin.v1.ScheduleResult
+	(*ScheduleResponse)(nil),       // 6: kinesin.v1.ScheduleResponse
+	(*Attempt)(nil),                // 7: kinesin.v1.Attempt
+	(*Task)(nil),                   // 8: kinesin.v1.Task
+	(*TaskKey)(nil),                // 9: kinesin.v1.TaskKey
+	(*GetRequest)(nil),             // 10: kinesin.v1.GetRequest
+	(*GetResult)(nil),              // 11: kinesin.v1.GetResult
+	(*GetResponse)(nil),            // 12: kinesin.v1.GetResponse
+	(*ListRequest)(nil),            // 13: kinesin.v1.ListRequest
+	(*ListResponse)(nil),           // 14: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),          // 15: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),           // 16: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),         // 17: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),            // 18: kinesin.v1.WaitRequest
+	(*RescheduleRequest)(nil),      // 19: kinesin.v1.RescheduleRequest
+	(*TaskUpdate)(nil),             // 20: kinesin.v1.TaskUpdate
+	(*UpdateRequest)(nil),          // 21: kinesin.v1.UpdateRequest
+	(*RedriveRequest)(nil),         // 22: kinesin.v1.RedriveRequest
+	(*ChangeResult)(nil),           // 23: kinesin.v1.ChangeResult
+	(*ChangeResponse)(nil),         // 24: kinesin.v1.ChangeResponse
+	(*CountRequest)(nil),           // 25: kinesin.v1.CountRequest
+	(*CountResponse)(nil),          // 26: kinesin.v1.CountResponse
+	(*StatsRequest)(nil),           // 27: kinesin.v1.StatsRequest
+	(*LambdaStats)(nil),            // 28: kinesin.v1.LambdaStats
+	(*StatsResponse)(nil),          // 29: kinesin.v1.StatsResponse
+	(*Job)(nil),                    // 30: kinesin.v1.Job
+	(*JobRefusal)(nil),             // 31: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),       // 32: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),      // 33: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),          // 34: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 35: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 36: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 37: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),      // 38: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),     // 39: kinesin.v1.ControlJobResponse
+	(*Lambda)(nil),                 // 40: kinesin.v1.Lambda
+	(*CreateLambdaRequest)(nil),    // 41: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),   // 42: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),       // 43: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),      // 44: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),     // 45: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),    // 46: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),    // 47: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),   // 48: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),    // 49: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),   // 50: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),              // 51: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),        // 52: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),          // 53: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),       // 54: kinesin.v1.RegisterResponse
+	(*Held)(nil),                   // 55: kinesin.v1.Held
+	(*Hello)(nil),                  // 56: kinesin.v1.Hello
+	(*Process)(nil),                // 57: kinesin.v1.Process
+	(*Result)(nil),                 // 58: kinesin.v1.Result
+	(*Started)(nil),                // 59: kinesin.v1.Started
+	(*WorkRequest)(nil),            // 60: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                // 61: kinesin.v1.Claimed
+	(*ResultAck)(nil),              // 62: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),           // 63: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),           // 64: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),          // 65: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),      // 66: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),     // 67: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),       // 68: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 69: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),           // 70: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 71: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),           // 72: kinesin.v1.BufferedTask
+	(*Envelope)(nil),               // 73: kinesin.v1.Envelope
+	(*Rejected)(nil),               // 74: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),    // 75: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),   // 76: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),     // 77: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),    // 78: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),   // 79: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),    // 80: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),  // 81: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),  // 82: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),   // 83: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil), // 84: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),             // 85: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),            // 86: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),             // 87: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),          // 88: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),            // 89: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),         // 90: kinesin.v1.BackupResponse
+	(*Token)(nil),                  // 91: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),     // 92: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 93: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 94: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 95: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),     // 96: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 97: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),            // 98: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),       // 99: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 100: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),     // 101: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),    // 102: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),             // 103: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),      // 104: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),     // 105: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),        // 106: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),       // 107: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),          // 108: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),       // 109: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),      // 110: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),     // 111: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),    // 112: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),    // 113: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),   // 114: kinesin.v1.RevokeSenderResponse
+	nil,                            // 115: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                            // 116: kinesin.v1.Task.TagsEntry
+	nil,                            // 117: kinesin.v1.LambdaStats.TasksEntry
+	nil,                            // 118: kinesin.v1.Job.OutcomesEntry
+	nil,                            // 119: kinesin.v1.Claimed.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	114, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
-	2,   // 2: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
-	1,   // 3: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
-	4,   // 4: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
-	6,   // 5: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	115, // 6: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
-	8,   // 7: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
-	7,   // 8: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
-	1,   // 9: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
-	10,  // 10: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
-	7,   // 11: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
-	8,   // 12: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
-	1,   // 13: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
-	15,  // 14: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
-	8,   // 15: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
-	8,   // 16: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
-	8,   // 17: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
-	19,  // 18: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
-	8,   // 19: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
-	1,   // 20: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
-	22,  // 21: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	116, // 22: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
-	27,  // 23: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	117, // 24: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
-	30,  // 25: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
-	7,   // 26: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
-	29,  // 27: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
-	29,  // 28: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
-	29,  // 29: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
-	29,  // 30: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	39,  // 31: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	39,  // 32: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	39,  // 33: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	39,  // 34: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	39,  // 35: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	39,  // 36: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	50,  // 37: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	52,  // 38: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	57,  // 39: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	61,  // 40: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	50,  // 41: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	54,  // 42: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	56,  // 43: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	55,  // 44: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	57,  // 45: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	58,  // 46: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	118, // 47: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	1,   // 48: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	60,  // 49: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	61,  // 50: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	54,  // 51: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	60,  // 52: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	57,  // 53: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	61,  // 54: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	54,  // 55: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	54,  // 56: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	54,  // 57: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	2,   // 58: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	71,  // 59: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	2,   // 60: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	73,  // 61: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	73,  // 62: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 63: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	79,  // 64: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 65: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	82,  // 66: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	86,  // 67: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	86,  // 68: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	88,  // 69: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	86,  // 70: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	90,  // 71: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	90,  // 72: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	90,  // 73: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	97,  // 74: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	102, // 75: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	102, // 76: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	107, // 77: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	107, // 78: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	107, // 79: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	3,   // 80: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	9,   // 81: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	12,  // 82: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	14,  // 83: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	17,  // 84: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	18,  // 85: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	20,  // 86: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	21,  // 87: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	24,  // 88: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	26,  // 89: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	31,  // 90: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	33,  // 91: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	35,  // 92: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	37,  // 93: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	40,  // 94: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	42,  // 95: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	44,  // 96: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	46,  // 97: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	48,  // 98: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	51,  // 99: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	59,  // 100: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	63,  // 101: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	65,  // 102: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	67,  // 103: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	69,  // 104: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	74,  // 105: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	76,  // 106: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	78,  // 107: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	81,  // 108: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	84,  // 109: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	87,  // 110: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	91,  // 111: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	93,  // 112: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	95,  // 113: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	98,  // 114: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	100, // 115: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	103, // 116: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	105, // 117: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	108, // 118: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	110, // 119: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	112, // 120: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	5,   // 121: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	11,  // 122: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	13,  // 123: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	16,  // 124: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	11,  // 125: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	23,  // 126: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	23,  // 127: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	23,  // 128: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	25,  // 129: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	28,  // 130: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	32,  // 131: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	34,  // 132: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	36,  // 133: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	38,  // 134: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	41,  // 135: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	43,  // 136: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	45,  // 137: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	47,  // 138: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	49,  // 139: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	53,  // 140: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	62,  // 141: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	64,  // 142: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	66,  // 143: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	68,  // 144: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	70,  // 145: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	75,  // 146: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	77,  // 147: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	80,  // 148: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	83,  // 149: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	85,  // 150: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	89,  // 151: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	92,  // 152: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	94,  // 153: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	96,  // 154: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	99,  // 155: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	101, // 156: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	104, // 157: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	106, // 158: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	109, // 159: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	111, // 160: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	113, // 161: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	121, // [121:162] is the sub-list for method output_type
-	80,  // [80:121] is the sub-list for method input_type
-	80,  // [80:80] is the sub-list for extension type_name
-	80,  // [80:80] is the sub-list for extension extendee
-	0,   // [0:80] is the sub-list for field type_name
+	115, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
+	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
+	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
+	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
+	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
+	116, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
+	9,   // 9: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
+	8,   // 10: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
+	1,   // 11: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
+	11,  // 12: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
+	8,   // 13: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
+	9,   // 14: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
+	1,   // 15: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
+	16,  // 16: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
+	9,   // 17: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
+	9,   // 18: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
+	9,   // 19: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
+	2,   // 20: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
+	20,  // 21: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
+	9,   // 22: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
+	2,   // 23: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
+	1,   // 24: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
+	23,  // 25: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
+	117, // 26: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	28,  // 27: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
+	118, // 28: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	31,  // 29: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	8,   // 30: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
+	30,  // 31: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	30,  // 32: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	30,  // 33: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	30,  // 34: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	40,  // 35: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	40,  // 36: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	40,  // 37: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	40,  // 38: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	40,  // 39: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	40,  // 40: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	51,  // 41: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	53,  // 42: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	58,  // 43: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	62,  // 44: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	51,  // 45: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	55,  // 46: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	57,  // 47: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	56,  // 48: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	58,  // 49: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	59,  // 50: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	119, // 51: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 52: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	1,   // 53: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	61,  // 54: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	62,  // 55: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	55,  // 56: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	61,  // 57: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	58,  // 58: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	62,  // 59: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	55,  // 60: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	55,  // 61: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	55,  // 62: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 63: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	72,  // 64: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 65: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	74,  // 66: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	74,  // 67: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 68: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	80,  // 69: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 70: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	83,  // 71: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	87,  // 72: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	87,  // 73: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	89,  // 74: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	87,  // 75: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	91,  // 76: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	91,  // 77: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	91,  // 78: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	98,  // 79: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	103, // 80: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	103, // 81: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	108, // 82: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	108, // 83: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	108, // 84: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	4,   // 85: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	10,  // 86: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	13,  // 87: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	15,  // 88: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	18,  // 89: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	19,  // 90: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	21,  // 91: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	22,  // 92: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	25,  // 93: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	27,  // 94: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	32,  // 95: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	34,  // 96: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	36,  // 97: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	38,  // 98: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	41,  // 99: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	43,  // 100: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	45,  // 101: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	47,  // 102: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	49,  // 103: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	52,  // 104: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	60,  // 105: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	64,  // 106: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	66,  // 107: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	68,  // 108: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	70,  // 109: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	75,  // 110: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	77,  // 111: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	79,  // 112: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	82,  // 113: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	85,  // 114: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	88,  // 115: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	92,  // 116: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	94,  // 117: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	96,  // 118: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	99,  // 119: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	101, // 120: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	104, // 121: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	106, // 122: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	109, // 123: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	111, // 124: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	113, // 125: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	6,   // 126: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	12,  // 127: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	14,  // 128: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	17,  // 129: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	12,  // 130: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	24,  // 131: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	24,  // 132: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	24,  // 133: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	26,  // 134: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	29,  // 135: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	33,  // 136: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	35,  // 137: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	37,  // 138: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	39,  // 139: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	42,  // 140: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	44,  // 141: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	46,  // 142: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	48,  // 143: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	50,  // 144: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	54,  // 145: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	63,  // 146: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	65,  // 147: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	67,  // 148: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	69,  // 149: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	71,  // 150: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	76,  // 151: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	78,  // 152: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	81,  // 153: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	84,  // 154: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	86,  // 155: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	90,  // 156: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	93,  // 157: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	95,  // 158: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	97,  // 159: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	100, // 160: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	102, // 161: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	105, // 162: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	107, // 163: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	110, // 164: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	112, // 165: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	114, // 166: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	126, // [126:167] is the sub-list for method output_type
+	85,  // [85:126] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -8188,15 +8306,15 @@ func file_kinesin_v1_kinesin_proto_init() {
 	if File_kinesin_v1_kinesin_proto != nil {
 		return
 	}
-	file_kinesin_v1_kinesin_proto_msgTypes[18].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[20].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[19].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   118,
+			NumMessages:   119,
 			NumExtensions: 0,
 			NumServices:   8,
 		},

@@ -36,6 +36,9 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 	if n, most := len(item.Payload), b.Store.PayloadBytesMax(); n > most {
 		return t, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes: at most %d are allowed", n, most)
 	}
+	if err := setBlob(l, t, item); err != nil {
+		return t, err
+	}
 	if err := checkOnConflict(item); err != nil {
 		return t, err
 	}
@@ -52,6 +55,29 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 		t.Payload = item.Payload
 	}
 	return t, nil
+}
+
+// setBlob gives a task the blob of its item. It needs a key, because a task with a key has a row from the
+// start, which says that the blob is needed.
+func setBlob(l *catalog.Entry, t *task.Task, item *kinesinv1.ScheduleItem) (err error) {
+	if t.Blob, err = BlobFor(l, item.Blob, item.Payload); t.Blob != nil && item.Key == "" {
+		return refusal.Invalid("a task whose payload is a blob needs a key")
+	}
+	return err
+}
+
+// BlobFor returns a blob that is to be the payload of a task of a lambda; nil for none.
+func BlobFor(l *catalog.Entry, w *kinesinv1.Blob, payload []byte) (*task.Blob, error) {
+	blob, err := api.BlobOf(w)
+	switch {
+	case err != nil || blob == nil:
+		return nil, err
+	case len(payload) > 0:
+		return nil, refusal.Invalid("a task has a payload or a blob, not both")
+	case l.Mode == task.Deliver:
+		return nil, refusal.Invalid("lambda %s is of mode deliver: its consumers cannot read blobs, so a payload has to fit its queue", l.Name)
+	}
+	return blob, nil
 }
 
 // SetExpiry sets when a task that Build made expires unless it has started, by its item or else by its

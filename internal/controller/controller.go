@@ -147,7 +147,8 @@ type Work struct {
 	Created     time.Time
 	Timeout     time.Duration // zero: none
 	Payload     []byte
-	Traceparent string // W3C trace context of who scheduled it, empty for none
+	Blob        *kinesinv1.Blob // instead of Payload; nil: none
+	Traceparent string          // W3C trace context of who scheduled it, empty for none
 	Tags        map[string]string
 }
 

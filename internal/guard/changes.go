@@ -47,13 +47,13 @@ func (s tasks) Reschedule(ctx context.Context, r *kinesinv1.RescheduleRequest) (
 
 // Redrive needs operate on each task, and schedule for another payload.
 func (s tasks) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
-	if r.Payload != nil {
+	if r.Payload != nil || r.Blob != nil {
 		if err := s.allowNamed(ctx, actRedrive, access.Schedule, r); err != nil {
 			return nil, err
 		}
 	}
 	return s.change(ctx, actRedrive, access.Operate, r, func(a permitted) (*kinesinv1.ChangeResponse, error) {
-		return s.next.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: a.ids, Keys: a.keys, Force: r.GetForce(), IfSeq: r.GetIfSeq(), Payload: r.Payload})
+		return s.next.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: a.ids, Keys: a.keys, Force: r.GetForce(), IfSeq: r.GetIfSeq(), Payload: r.Payload, Blob: r.Blob})
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -52,16 +53,18 @@ type Config struct {
 	// Group names the fleet among the processes over the store, if Over tells fleets apart.
 	Group string
 
-	PayloadBytesMax int    // 0: the store's default
-	ShardsDefault   uint16 // of a new lambda; 0: task's default
-	Bounds          catalog.Bounds
-	Horizon         time.Duration // 0: inbound's default
-	Near            time.Duration // 0: inbound's default
-	Window          time.Duration // 0: scheduler's default
-	Lead            time.Duration // 0: scheduler's default
-	Ahead           time.Duration // 0: HSC's default
-	Silence         time.Duration // 0: HSC's default
-	QueueDepthMax   int           // 0: dispatcher's default; the queue driver's own bound should be higher
+	PayloadBytesMax int // 0: the store's default
+	// Blobs is the place whose blobs this process deletes when no task needs them; nil: none.
+	Blobs         blobsweep.Blobs
+	ShardsDefault uint16 // of a new lambda; 0: task's default
+	Bounds        catalog.Bounds
+	Horizon       time.Duration // 0: inbound's default
+	Near          time.Duration // 0: inbound's default
+	Window        time.Duration // 0: scheduler's default
+	Lead          time.Duration // 0: scheduler's default
+	Ahead         time.Duration // 0: HSC's default
+	Silence       time.Duration // 0: HSC's default
+	QueueDepthMax int           // 0: dispatcher's default; the queue driver's own bound should be higher
 
 	// NoMatch turns off direct hand-off: all tasks go through their queues.
 	NoMatch bool

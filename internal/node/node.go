@@ -23,6 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -58,11 +59,12 @@ type Node struct {
 	scheduler  *scheduler.Scheduler // nil without the role
 	dispatcher *dispatcher.Dispatcher
 	sweeper    *scheduler.Sweeper
-	inbound    *inbound.Inbound // nil without the role
-	ingest     *ingest.Ingest   // nil without inbound's role
-	lambdas    *lambdas.Service // nil without inbound's role
-	jobs       *jobs.Service    // nil without inbound's role
-	hsc        *hsc.Service     // nil without the role
+	blobs      *blobsweep.Sweeper // nil: none are swept
+	inbound    *inbound.Inbound   // nil without the role
+	ingest     *ingest.Ingest     // nil without inbound's role
+	lambdas    *lambdas.Service   // nil without inbound's role
+	jobs       *jobs.Service      // nil without inbound's role
+	hsc        *hsc.Service       // nil without the role
 	guard      *guard.Guard
 	tokens     *tokens.Registry
 	audit      *audit.Log // nil: nothing is recorded
@@ -140,6 +142,9 @@ func (n *Node) compose(c Config) {
 		})
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
+	}
+	if c.Blobs != nil {
+		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Clock: c.Clock, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
@@ -240,6 +245,9 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	if n.audit != nil {
 		group.Go(func() error { return n.audit.Run(groupCtx) })
+	}
+	if n.blobs != nil {
+		group.Go(func() error { return n.blobs.Run(groupCtx) })
 	}
 	var registering, consuming, serving, scheduling, changing part
 	if n.inbound != nil {

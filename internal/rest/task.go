@@ -2,6 +2,7 @@ package rest
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"net/http"
 	"strconv"
 	"time"
@@ -40,7 +41,22 @@ type taskView struct {
 	Seq             uint64            `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
 
 	payload
+	Blob *blobView `json:"blob,omitempty" jsonschema:"instead of a payload, with payload=true: it is in the blob store of the task's clients"`
 	result
+}
+
+// blobView is a payload that is not on the server.
+type blobView struct {
+	ID     string `json:"id" jsonschema:"in hexadecimal digits"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256" jsonschema:"of its contents, in hexadecimal digits"`
+}
+
+func blobViewOf(b *kinesinv1.Blob) *blobView {
+	if b == nil {
+		return nil
+	}
+	return &blobView{hex.EncodeToString(b.GetId()), b.GetBytes(), hex.EncodeToString(b.GetSha256())}
 }
 
 type attemptView struct {
@@ -91,7 +107,7 @@ func onlyTask(response *kinesinv1.GetResponse, withPayload bool) (int, *taskView
 	}
 	v := taskViewOf(result.GetTask())
 	if withPayload {
-		v.payload = payloadOf(result.GetTask().GetPayload())
+		v.payload, v.Blob = payloadOf(result.GetTask().GetPayload()), blobViewOf(result.GetTask().GetBlob())
 	}
 	return http.StatusOK, &v, nil
 }

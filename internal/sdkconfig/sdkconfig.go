@@ -28,9 +28,19 @@ type Client struct {
 	// EncodeResult and DecodeResult do the same to the result of a task.
 	EncodeResult, DecodeResult PayloadFunc
 
+	// Blobs keeps payloads of more than BlobLimit bytes: see sdk.WithBlobs. nil: nothing does.
+	Blobs     BlobStore
+	BlobLimit int
+
 	Clock clock.Clock
 	// Controllers, if set, changes the configuration of each worker before it runs. The context is Run's.
 	Controllers func(ctx context.Context, c *controller.Config)
+}
+
+// BlobStore is sdk.BlobStore.
+type BlobStore interface {
+	Put(ctx context.Context, name string, data []byte) error
+	Get(ctx context.Context, name string, bytesMax int64) ([]byte, error)
 }
 
 // PayloadFunc changes the payload of a task of a lambda. The id has no meaning if the task has a key.

@@ -81,6 +81,8 @@ type config struct {
 	stall    time.Duration
 	log      *slog.Logger
 	codec    sdk.PayloadCodec
+	blobs    sdk.BlobStore
+	limit    int
 }
 
 // Option changes a Kinesin.
@@ -102,6 +104,11 @@ func Logger(l *slog.Logger) Option { return func(c *config) { c.log = l } }
 
 // PayloadCodec gives the client, and so the workers, a payload codec (sdk.WithPayloadCodec).
 func PayloadCodec(codec sdk.PayloadCodec) Option { return func(c *config) { c.codec = codec } }
+
+// Blobs gives the client, and so the workers, a place for payloads of more than limit bytes (sdk.WithBlobs).
+func Blobs(store sdk.BlobStore, limit int) Option {
+	return func(c *config) { c.blobs, c.limit = store, limit }
+}
 
 // New starts a Kinesin that ends with the test.
 func New(tb testing.TB, opts ...Option) *Kinesin {
@@ -155,7 +162,7 @@ func (k *Kinesin) compose() {
 	k.client, err = sdk.NewClient("http://sdktest",
 		sdk.WithHTTPClient(&http.Client{Transport: k.transport}), sdkconfig.WithClock(k.clock), sdk.WithLogger(k.cfg.log),
 		sdk.WithCallTimeout(forever), sdk.WithTries(1), // a pause would never end while time stands still
-		sdkconfig.WithControllers(k.follow), sdk.WithPayloadCodec(k.cfg.codec))
+		sdkconfig.WithControllers(k.follow), sdk.WithPayloadCodec(k.cfg.codec), sdk.WithBlobs(k.cfg.blobs, k.cfg.limit))
 	if err != nil {
 		k.tb.Fatalf("sdktest: make the client: %v", err)
 	}

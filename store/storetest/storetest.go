@@ -219,6 +219,7 @@ func full(n int, p task.Partition) task.Task {
 	t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	t.Attempt, t.Failures, t.Lost, t.Blamed, t.Enqueues = 9, 8, 7, 1, 1<<32-1
 	t.Suspect, t.CancelRequested = true, true
+	t.Blob = &task.Blob{ID: [16]byte{5}, Bytes: 99 << 20, SHA256: [32]byte{6}}
 	t.Worker, t.Enqueued, t.ClaimedAt, t.Started, t.FirstStarted = "host-1/22", at(6), at(7), at(8), at(2)
 	t.History = []task.Attempt{
 		{Number: 7, Worker: "host-2/1", Start: at(2), End: at(3), Outcome: task.OutcomeRetriable, Error: "no route"},

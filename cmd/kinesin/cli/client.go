@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/blobplace"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/internal/livefile"
@@ -35,7 +36,8 @@ func (a *app) serverFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&a.certFile, "tls-client-cert-file", "", "PEM `FILE` with the certificate that shows an https server who calls")
 	flags.StringVar(&a.keyFile, "tls-client-key-file", "", "PEM `FILE` with the key of that certificate")
 	flags.StringVar(&a.payloadKeys, "payload-key-file", "", "`FILE` with the keys that payloads are encrypted with, the newest first, each a line of an id and 32 bytes in base64")
-	settings(flags, "server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file", "payload-key-file")
+	flags.StringVar(&a.blobs, "blobs", "", "directory or s3://BUCKET/PREFIX, `PLACE` of payloads above 262144 bytes, the same for all programs of a task")
+	settings(flags, "server", "token-file", "tls-ca-file", "tls-client-cert-file", "tls-client-key-file", "payload-key-file", "blobs")
 }
 
 // call is the action of a command that calls a server.
@@ -69,6 +71,13 @@ func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	all := []sdk.ClientOption{
 		sdk.WithPayloadCodec(codec), sdk.WithLogger(slog.New(slog.DiscardHandler)), sdk.WithTokenFile(a.tokenFile), sdk.WithCAFile(a.caFile),
 		sdk.WithClientCertificate(a.certFile, a.keyFile),
+	}
+	if a.blobs != "" {
+		place, err := blobplace.Open(context.Background(), a.blobs)
+		if err != nil {
+			return nil, usagef("--blobs: %v", err)
+		}
+		all = append(all, sdk.WithBlobs(place, 0))
 	}
 	c, err := sdk.NewClient(a.server, append(all, opts...)...)
 	if err != nil {

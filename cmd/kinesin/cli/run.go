@@ -57,6 +57,7 @@ type app struct {
 
 	// Files of the client; empty for none.
 	tokenFile, caFile, certFile, keyFile, payloadKeys string
+	blobs                                             string // place of large payloads; empty: none
 }
 
 func (a *app) root() *cobra.Command {

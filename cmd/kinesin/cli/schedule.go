@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// payloadFileBytesMax is above the limit of any server.
+// payloadFileBytesMax is above the limit of any server, for payloads that are no blobs.
 const payloadFileBytesMax = 15 << 20
 
 // scheduleFlags are the flags of schedule.
@@ -162,12 +162,19 @@ func (a *app) readPayload(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the payload: %w", err)
 	}
 	defer r.Close()
-	payload, err := io.ReadAll(io.LimitReader(r, payloadFileBytesMax+1))
+	most := payloadFileBytesMax
+	if a.blobs != "" {
+		most = task.BlobBytesMax
+	}
+	payload, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the payload: %w", err)
 	}
-	if len(payload) > payloadFileBytesMax {
-		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes", path, payloadFileBytesMax)
+	switch {
+	case len(payload) > most && a.blobs == "":
+		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes; with --blobs it may have %d", path, most, task.BlobBytesMax)
+	case len(payload) > most:
+		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes", path, most)
 	}
 	return payload, nil
 }
