@@ -18,7 +18,8 @@ import (
 const (
 	// blobLimitDefault is the largest payload that a server takes by default, in bytes.
 	blobLimitDefault = 256 << 10
-	blobPutsMax      = 4 // at a time
+	// blobPutsMax is how many blobs one call uploads at a time.
+	blobPutsMax = 4
 	// blobFreshMax is the age up to which a blob is surely there although no task named it before.
 	blobFreshMax = time.Hour
 	// blobKeyPrefix begins the key of a task that has none of its own and needs a blob.
@@ -62,7 +63,7 @@ type upload struct {
 func (c *Client) offload(ctx context.Context, items, encoded []Item, ids [][]byte, results []Result) ([]Item, []upload) {
 	var large []upload
 	for i := range encoded {
-		if results[i].Err == nil && c.isLarge(encoded[i].Payload) {
+		if results[i].Err == nil && c.isLarge(encoded[i].Payload) { //nolint:gosec // there is a result for each item
 			large = append(large, upload{at: i})
 		}
 	}

@@ -3,7 +3,6 @@ package blobsweep_test
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -34,7 +33,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, put: map[string]time.Time{}, data: map[string]string{}, rows: map[task.ID]task.Task{}}
 	w.sweeper = &blobsweep.Sweeper{
-		Blobs: w, Rows: w, Lambdas: w, KeyedID: keyed, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Blobs: w, Rows: w, Lambdas: w, KeyedID: keyed, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 	}
 	w.sweep() // makes the place its own
 	return w

@@ -168,12 +168,17 @@ func (d *Dir) Delete(ctx context.Context, name string) error {
 	if err := d.forget(name); err != nil {
 		return fmt.Errorf("delete blob %s: %w", name, err)
 	}
+	d.tidy(name)
+	return nil
+}
+
+// tidy removes the folders above a file that are empty.
+func (d *Dir) tidy(name string) {
 	for folder := path.Dir(name); folder != "." && folder+"/" != TempPrefix; folder = path.Dir(folder) {
 		if d.root.Remove(folder) != nil {
-			break // it has others
+			return // it has others
 		}
 	}
-	return nil
 }
 
 // List calls each with every blob, in the order of names, until it returns an error, and with the files that
@@ -206,7 +211,7 @@ func (d *Dir) List(ctx context.Context, each func(Entry) error) error {
 
 func checkName(name string) error {
 	if !fs.ValidPath(name) || name == "." || strings.HasSuffix(name, "/") {
-		return fmt.Errorf("blob name %q: want a path without empty parts, . and ..", name)
+		return fmt.Errorf("blob name %q: want a path whose parts are neither empty nor dots", name)
 	}
 	return nil
 }
