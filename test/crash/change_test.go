@@ -75,7 +75,10 @@ func waiting(t *testing.T, c *sdk.Client, opts ...sdk.Option) sdk.ID {
 
 func plain(t *testing.T, c *sdk.Client, _ string) sdk.ID { t.Helper(); return waiting(t, c) }
 
-func keyed(t *testing.T, c *sdk.Client, key string) sdk.ID { t.Helper(); return waiting(t, c, sdk.Key(key)) }
+func keyed(t *testing.T, c *sdk.Client, key string) sdk.ID {
+	t.Helper()
+	return waiting(t, c, sdk.Key(key))
+}
 
 func cancelled(t *testing.T, c *sdk.Client, _ string) sdk.ID {
 	t.Helper()
