@@ -96,9 +96,9 @@ func only(results []sdk.ChangeResult, err error) error {
 	return results[0].Err
 }
 
-// TestKilledServerDoesChangesOrNot kills the server while clients change waiting tasks. After the restart what
-// was acknowledged is done, everything else is done or not, and each task runs once, with the payload that it
-// showed.
+// TestKilledServerDoesChangesOrNot kills the server while clients change waiting tasks. After the restart
+// what was acknowledged is done, everything else is done or not, and each task runs once, with the payload
+// that it showed.
 func TestKilledServerDoesChangesOrNot(t *testing.T) {
 	for range killsWanted() {
 		for name := range changeCalls {
