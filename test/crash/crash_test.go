@@ -33,10 +33,7 @@ var bounds = checker.Options{Settle: 500 * time.Millisecond, Ahead: 250 * time.M
 // other process of the server sends all tasks through their queues, so that each way goes on with what the
 // other left behind, unless harness.MatchEnv is set.
 func TestKilledServerLosesNothing(t *testing.T) {
-	kills := killsDefault
-	if n, err := strconv.Atoi(os.Getenv("KINESIN_CRASH_KILLS")); err == nil {
-		kills = n
-	}
+	kills := killsWanted()
 	s := harness.New(t, harness.Options{Client: []sdk.ClientOption{sdk.WithTries(100)}, Bounds: bounds})
 	s.Serve()
 	s.Lambda(sdk.LambdaInfo{})
@@ -52,6 +49,13 @@ func TestKilledServerLosesNothing(t *testing.T) {
 		t.Errorf("the first start came %v after a restart", worst)
 	}
 	lateness(t, infos)
+}
+
+func killsWanted() int {
+	if n, err := strconv.Atoi(os.Getenv("KINESIN_CRASH_KILLS")); err == nil {
+		return n
+	}
+	return killsDefault
 }
 
 // killLoop returns how long after each launch the server was ready, and the first task started.

@@ -19,6 +19,7 @@ type Change struct {
 	Within   time.Duration // schedule: it expires so long after it is due; 0: never
 	Conflict sdk.Conflict  // schedule
 	Force    bool          // redrive
+	IfSeq    bool          // all but schedule and get: only if the task is as it was seen last
 	Task     Work          // schedule, update, and a redrive with another payload
 }
 
@@ -85,6 +86,7 @@ func change(r *rand.Rand, subject, n int, keyed bool, span time.Duration) *Chang
 	if c.Do = kinds[r.IntN(len(kinds))]; c.Do == doSchedule && !keyed {
 		c.Do = doReschedule
 	}
+	c.IfSeq = r.IntN(5) == 0
 	c.Name = []naming{byNewest, byNewest, byOldest, byKey}[r.IntN(4)]
 	if !keyed && c.Name == byKey {
 		c.Name = byNewest
@@ -102,8 +104,11 @@ func change(r *rand.Rand, subject, n int, keyed bool, span time.Duration) *Chang
 	c.Conflict = []sdk.Conflict{"", sdk.ConflictKeep, sdk.ConflictReplace, sdk.ConflictReplace, sdk.ConflictReject}[r.IntN(5)]
 	c.Task = work(r, 0)
 	c.Task.Nonce, c.Task.Poison = fmt.Sprintf("c%d-%d", subject, n), false
-	if r.IntN(4) == 0 {
-		c.Task.Fatal = true // it can be redriven, and frees its key
+	switch r.IntN(8) { // so that it can be redriven, and frees its key
+	case 0, 1:
+		c.Task.Fatal = true
+	case 2:
+		c.Task.Fails, c.Task.Fatal = attemptsMax, false
 	}
 	if r.IntN(3) == 0 {
 		c.Task.Fill = payloadApartMin

@@ -30,13 +30,14 @@ type drafts struct {
 
 	mu     sync.Mutex // guards all below
 	ids    map[int][]sdk.ID
+	seqs   map[int]uint64 // as a client saw them last
 	calls  map[int][]porcupine.Operation
 	events []checker.Event // of executions
 }
 
 // openDrafts makes their lambda.
 func (w *world) openDrafts(setup *client) *drafts {
-	d := &drafts{w: w, ids: map[int][]sdk.ID{}, calls: map[int][]porcupine.Operation{}}
+	d := &drafts{w: w, ids: map[int][]sdk.ID{}, seqs: map[int]uint64{}, calls: map[int][]porcupine.Operation{}}
 	if !w.plan.changesTasks() {
 		return d
 	}
@@ -86,6 +87,23 @@ func (d *drafts) add(subject int, from time.Time, o draftOp) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls[subject] = append(d.calls[subject], call)
+}
+
+// saw notes the seq of a task.
+func (d *drafts) saw(subject int, seq uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seqs[subject] = max(d.seqs[subject], seq)
+}
+
+// ifSeq is the condition of a change; none if nobody saw its task.
+func (d *drafts) ifSeq(c *Change) (seq uint64, opts []sdk.ChangeOption) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if seq = d.seqs[c.Subject]; !c.IfSeq || seq == 0 {
+		return 0, nil
+	}
+	return seq, []sdk.ChangeOption{sdk.IfSeq(seq)}
 }
 
 func (d *drafts) learn(subject int, id sdk.ID) {
@@ -207,6 +225,7 @@ func (d *drafts) judge() (breaches []string) {
 	apart = 2*apart + time.Since(w.start)/5000 + w.plan.stepsForward() + w.plan.stepsBack()
 	for n := range draftsMax {
 		operations := d.operations(n)
+		breaches = append(breaches, sameSeq(operations)...)
 		steps := registerStepsMax
 		switch {
 		case porcupine.CheckOperations(draftModel(&steps, draftJudge{int64(apart), d.mayBeGivenUp(n)}), operations):
@@ -215,6 +234,22 @@ func (d *drafts) judge() (breaches []string) {
 		default:
 			breaches = append(breaches, fmt.Sprintf("draft: no order of what was done to draft %d explains all answers:%s", n, described(operations)))
 		}
+	}
+	return breaches
+}
+
+// sameSeq finds changes on the condition of one seq that were both done.
+func sameSeq(operations []porcupine.Operation) (breaches []string) {
+	done := map[uint64]draftOp{}
+	for _, operation := range operations {
+		o, _ := operation.Input.(draftOp)
+		if o.ifSeq == 0 || o.unknown || o.refused != "" {
+			continue
+		}
+		if before, twice := done[o.ifSeq]; twice {
+			breaches = append(breaches, fmt.Sprintf("draft: both were done at seq %d: %v, %v", o.ifSeq, before, o))
+		}
+		done[o.ifSeq] = o
 	}
 	return breaches
 }

@@ -19,22 +19,23 @@ func (c *client) alter(ctx context.Context, change *Change) {
 		return
 	}
 	ids := []sdk.ID{id}
+	seq, opts := d.ifSeq(change)
 	switch change.Do {
 	case doSchedule:
 		c.draft(ctx, change)
 	case doReschedule:
-		o := draftOp{kind: kindReschedule, due: time.Now().Add(change.In).UnixNano()}
-		c.altered(change, id, o, func() (sdk.ChangeResult, error) { return one(c.once.Reschedule(ctx, ids, sdk.In(change.In))) })
+		o := draftOp{kind: kindReschedule, ifSeq: seq, due: time.Now().Add(change.In).UnixNano()}
+		c.altered(change, id, o, func() (sdk.ChangeResult, error) { return one(c.once.Reschedule(ctx, ids, sdk.In(change.In), opts...)) })
 	case doRunNow:
-		o := draftOp{kind: kindReschedule, due: time.Now().UnixNano()}
-		c.altered(change, id, o, func() (sdk.ChangeResult, error) { return one(c.once.RunNow(ctx, ids)) })
+		o := draftOp{kind: kindReschedule, ifSeq: seq, due: time.Now().UnixNano()}
+		c.altered(change, id, o, func() (sdk.ChangeResult, error) { return one(c.once.RunNow(ctx, ids, opts...)) })
 	case doUpdate:
-		o := draftOp{kind: kindUpdate, payload: change.Task.Nonce}
+		o := draftOp{kind: kindUpdate, ifSeq: seq, payload: change.Task.Nonce}
 		c.altered(change, id, o, func() (sdk.ChangeResult, error) {
-			return c.once.Update(ctx, id, sdk.Update{Payload: change.Task.encoded()})
+			return c.once.Update(ctx, id, sdk.Update{Payload: change.Task.encoded()}, opts...)
 		})
 	case doRedrive, doRepayload:
-		o, opts := draftOp{kind: kindRedrive, force: change.Force}, []sdk.ChangeOption(nil)
+		o := draftOp{kind: kindRedrive, ifSeq: seq, force: change.Force}
 		if change.Force {
 			opts = append(opts, sdk.Force())
 		}
@@ -44,7 +45,7 @@ func (c *client) alter(ctx context.Context, change *Change) {
 		}
 		c.altered(change, id, o, func() (sdk.ChangeResult, error) { return one(c.once.Redrive(ctx, ids, opts...)) })
 	case doCancel:
-		c.cancelDraft(ctx, change, id)
+		c.cancelDraft(ctx, change, id, draftOp{kind: kindCancel, ifSeq: seq}, opts)
 	case doGet:
 		c.seeDraft(ctx, change.Subject, id)
 	}
@@ -67,12 +68,13 @@ func one(results []sdk.ChangeResult, err error) (sdk.ChangeResult, error) {
 
 // refusals are the answers by which a call changes nothing for sure.
 var refusals = map[string]error{ //nolint:gochecknoglobals // a table
-	tooLate: sdk.ErrTooLate, notFound: sdk.ErrNotFound, conflict: sdk.ErrKeyConflict, invalid: sdk.ErrInvalid,
+	tooLate: sdk.ErrTooLate, notFound: sdk.ErrNotFound, conflict: sdk.ErrKeyConflict, staleSeq: sdk.ErrStaleSeq, invalid: sdk.ErrInvalid,
 }
 
 const (
 	notFound = "not found"
 	conflict = "key conflict"
+	staleSeq = "stale seq"
 	invalid  = "invalid"
 )
 
@@ -104,6 +106,9 @@ func (c *client) altered(change *Change, id sdk.ID, o draftOp, call func() (sdk.
 	o.answered(err)
 	if err == nil && o.kind == kindReschedule {
 		o.due = min(o.due, r.Due.UnixNano())
+	}
+	if err == nil {
+		c.w.drafts.saw(change.Subject, r.Seq)
 	}
 	if err == nil && o.byKey {
 		o.life, o.byKey = lifeOf(r.ID), false
@@ -145,11 +150,10 @@ func (c *client) draft(ctx context.Context, change *Change) {
 	c.tell(change, r.ID, o, from, err)
 }
 
-func (c *client) cancelDraft(ctx context.Context, change *Change, id sdk.ID) {
+func (c *client) cancelDraft(ctx context.Context, change *Change, id sdk.ID, o draftOp, opts []sdk.ChangeOption) {
 	from := time.Now()
-	o := draftOp{kind: kindCancel}
 	o.name(id)
-	outcome, err := c.once.Cancel(ctx, id)
+	outcome, err := c.once.Cancel(ctx, id, opts...)
 	o.answered(err)
 	o.outcome = string(outcome)
 	c.tell(change, id, o, from, err)
@@ -172,6 +176,7 @@ func (c *client) seeDraft(ctx context.Context, subject int, id sdk.ID) {
 			o.payload = work.Nonce
 		}
 		c.w.drafts.learn(subject, info.ID)
+		c.w.drafts.saw(subject, info.Seq)
 	}
 	c.tell(&Change{Subject: subject}, id, o, from, err)
 }

@@ -32,6 +32,7 @@ type draftOp struct {
 	unknown bool  // nobody was told whether it was done
 	refused string
 	byKey   bool
+	ifSeq   uint64 // its condition; 0: none
 	keyed   bool   // schedule: it has a key
 	life    uint64 // of the task that it names, or that its answer names; 0: without a key
 
@@ -173,6 +174,9 @@ func (j draftJudge) apply(d draft, o *draftOp) []draft {
 	}
 	if o.life != 0 {
 		d.life = o.life
+	}
+	if o.refused == staleSeq && o.ifSeq != 0 {
+		return append(all, d)
 	}
 	switch o.kind {
 	case kindReschedule, kindUpdate:

@@ -143,3 +143,13 @@ func TestARowOfAnEarlierLifeIsReplacedOnlyOnceItsKeyIsFree(t *testing.T) {
 		}
 	}
 }
+
+func TestTwoChangesAtOneSeqAreNoticed(t *testing.T) {
+	first, refused := draftOp{kind: kindUpdate, ifSeq: 5}, draftOp{kind: kindCancel, ifSeq: 5, refused: staleSeq}
+	if found := sameSeq([]porcupine.Operation{did(second, first), did(2*second, refused)}); len(found) > 0 {
+		t.Errorf("one was refused: %q", found)
+	}
+	if found := sameSeq([]porcupine.Operation{did(second, first), did(2*second, first)}); len(found) != 1 {
+		t.Errorf("%q, want one breach", found)
+	}
+}

@@ -22,16 +22,16 @@ var edgesWanted = map[string][]task.State{ //nolint:gochecknoglobals // a table
 	"cancelled":            {task.Scheduled},
 	"expired":              {task.Scheduled},
 	"key of fatal_failure": {task.Scheduled, task.Enqueued, task.Claimed},
-	"key of dead":          {task.Scheduled, task.Enqueued, task.Claimed},
+	"key of dead":          {task.Scheduled},
 	"key of cancelled":     {task.Scheduled, task.Enqueued, task.Claimed},
-	"key of expired":       {task.Scheduled, task.Enqueued, task.Claimed},
+	"key of expired":       {task.Scheduled},
 }
 
 // draftsWanted are the answers about tasks that clients change.
 var draftsWanted = []string{ //nolint:gochecknoglobals // a table
 	"draft: done", "draft: duplicate", "draft: replaced", "draft: key conflict", "draft, not answered",
 	"reschedule: done", "reschedule: too late", "reschedule: not found", "reschedule: invalid", "reschedule, not answered",
-	"update: done", "update: too late", "update: not found", "update, not answered",
+	"update: done", "update: too late", "update: stale seq", "update: not found", "update, not answered",
 	"redrive: done", "redrive: too late", "redrive: key conflict", "redrive: not found", "redrive, not answered",
 	"redrive with a payload: done", "redrive with a payload: too late",
 	"cancel: cancelled", "cancel: cancelling", "cancel: too late", "cancel: not found", "cancel, not answered", "get: not found", "get: done",
