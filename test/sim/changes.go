@@ -63,10 +63,14 @@ func (p *Plan) changes(seed uint64, span time.Duration) (all []Order) {
 		if r.IntN(2) == 0 {
 			begin, within = time.Duration(r.Int64N(int64(span))), time.Duration(1+r.IntN(3000))*time.Millisecond // all at about the same time
 		}
+		var first Work
 		for n := range 2 + r.IntN(draftOrdersMax-1) {
 			c := change(r, subject, n, keyed, within)
-			if n == 0 {
-				c.Do = doSchedule
+			switch {
+			case n == 0:
+				c.Do, first = doSchedule, c.Task
+			case c.Do == doSchedule && r.IntN(3) == 0:
+				c.Task = first // the same task, for which there may be a duplicate
 			}
 			at := begin
 			if n > 0 {

@@ -24,7 +24,6 @@ var edgesWanted = map[string][]task.State{ //nolint:gochecknoglobals // a table
 	"key of fatal_failure": {task.Scheduled, task.Enqueued, task.Claimed},
 	"key of dead":          {task.Scheduled},
 	"key of cancelled":     {task.Scheduled, task.Enqueued, task.Claimed},
-	"key of expired":       {task.Scheduled},
 }
 
 // draftsWanted are the answers about tasks that clients change.
