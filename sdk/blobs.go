@@ -36,10 +36,10 @@ type BlobStore interface {
 	Get(ctx context.Context, name string, bytesMax int64) ([]byte, error)
 }
 
-// WithBlobs keeps payloads of more than limit bytes, after the codec, in a store; zero means 256 KiB. They are
-// uploaded before a task is scheduled, and downloaded before its handler, by this client: no server has them,
-// and they may have up to 100 MiB. The task's row has their digest, and a payload that does not match it is
-// refused. All programs that schedule, run or read the same tasks need the same store.
+// WithBlobs keeps payloads of more than limit bytes, after the codec, in a store; zero means 256 KiB. They
+// are uploaded before a task is scheduled, and downloaded before its handler, by this client: no server has
+// them, and they may have up to 100 MiB. The task's row has their digest, and a payload that does not match
+// it is refused. All programs that schedule, run or read the same tasks need the same store.
 //
 // A task without a key gets one, "blob-" and a UUID, and Key of its handler has it. Tasks of ModeDeliver
 // cannot have such payloads. Who deletes the blobs is described in docs/sdk.md.
