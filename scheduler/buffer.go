@@ -120,8 +120,13 @@ func (b *buffer) add(e entry) {
 	}
 }
 
-// drop removes the entry with that key.
-func (b *buffer) drop(k rowKey) { b.entries.Delete(entry{at: k.at, id: k.id}) }
+// dropUpTo removes the entry of a wake-up row, unless it is of one with a higher seq.
+func (b *buffer) dropUpTo(k rowKey, seq uint64) {
+	e, found := b.entries.Get(entry{at: k.at, id: k.id})
+	if found && (e.row == nil || e.row.WakeRow.Seq <= seq) {
+		b.entries.Delete(e)
+	}
+}
 
 // dropAfter removes the entries behind a key that match.
 func (b *buffer) dropAfter(k rowKey, matches func(entry) bool) {

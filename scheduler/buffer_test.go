@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -231,7 +232,7 @@ func TestNextDispatch(t *testing.T) {
 	want(true, 19)
 	l.add(entry{at: 16, id: idOf(4), sends: true, row: &task.Task{StartBefore: 19, Lost: 1}})
 	want(true, 22)
-	l.drop(rowKey{16, idOf(4)})
+	l.dropUpTo(rowKey{16, idOf(4)}, math.MaxUint64)
 	if at := l.oldestSend(); at != 18 {
 		t.Errorf("waits since %d, want 18", at)
 	}

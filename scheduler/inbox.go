@@ -46,7 +46,7 @@ func (in *inbox) close() bool {
 // news is what a loop was told since the last round.
 type news struct {
 	hints       []hint
-	done        []rowKey     // of finished tasks
+	done        []doneRow    // wake-up rows that no task needs any more
 	missed      task.Instant // the wake-up of the earliest hint for which there was no room; zero: none
 	checkAll    bool         // all tasks in flight are to be read
 	makeForeign bool         // another process has taken the partition over
@@ -80,8 +80,16 @@ func (in *inbox) add(t *task.Task, kind hintKind) bool {
 	return true
 }
 
-// addDone adds a finished task.
-func (in *inbox) addDone(k rowKey) {
+// doneRow is a wake-up row that no task needs any more. One with a higher seq in its place belongs to the
+// task as it was redriven, or scheduled anew with its key.
+type doneRow struct {
+	rowKey
+
+	seq uint64
+}
+
+// addDone adds a wake-up row that no task needs any more.
+func (in *inbox) addDone(k doneRow) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if len(in.done) < doneMax {

@@ -14,17 +14,18 @@ import (
 // another process. Its wake-up row stays where it is. When the time comes its task row is read; no scan is
 // needed for that.
 type inFlightTask struct {
-	checkAt   task.Instant // when to check again
-	id        task.ID
-	wakeRowAt task.Instant // the place of the wake-up row, which scans pass over
-	worker    string       // whose lease alone is checked until rowAt; empty: the row is read
-	rowAt     task.Instant // when the row itself is read again
-	attempt   uint32       // the one that was seen last
-	firstSeen task.Instant // when that attempt was first seen
-	sentUntil task.Instant // of a task without a task row: until when its message is valid
-	lastScan  uint64       // the scan that saw its wake-up row last
-	inTree    bool         // checkAt is in the tree, not in the queue
-	waiting   bool         // it waits for its wake-up, an instant of the wall clock
+	checkAt    task.Instant // when to check again
+	id         task.ID
+	wakeRowAt  task.Instant // the place of the wake-up row, which scans pass over
+	wakeRowSeq uint64       // its seq, by which a later row in that place is known
+	worker     string       // whose lease alone is checked until rowAt; empty: the row is read
+	rowAt      task.Instant // when the row itself is read again
+	attempt    uint32       // the one that was seen last
+	firstSeen  task.Instant // when that attempt was first seen
+	sentUntil  task.Instant // of a task without a task row: until when its message is valid
+	lastScan   uint64       // the scan that saw its wake-up row last
+	inTree     bool         // checkAt is in the tree, not in the queue
+	waiting    bool         // it waits for its wake-up, an instant of the wall clock
 }
 
 // inFlightLimit bounds what all partitions of a process have in flight together.

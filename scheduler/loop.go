@@ -188,8 +188,10 @@ func (l *loop) readInbox() {
 		l.followHint(&news.hints[i])
 	}
 	for _, k := range news.done {
-		if !l.inFlight.has(k.id, k.at) || !l.inFlight.drop(k.id) {
-			l.buffer.drop(k)
+		if !l.inFlight.has(k.id, k.at) {
+			l.buffer.dropUpTo(k.rowKey, k.seq)
+		} else if l.inFlight.byID[k.id].wakeRowSeq <= k.seq {
+			l.inFlight.drop(k.id)
 		}
 	}
 	if !news.missed.IsZero() {
@@ -265,7 +267,7 @@ func (l *loop) extendForeign() {
 // inFlightAt returns a task as one in flight that is checked then.
 func (l *loop) inFlightAt(t *task.Task, at task.Instant) inFlightTask {
 	f := inFlightTask{
-		checkAt: l.delayed(at), id: t.ID, wakeRowAt: t.WakeRow.At, rowAt: at,
+		checkAt: l.delayed(at), id: t.ID, wakeRowAt: t.WakeRow.At, wakeRowSeq: t.WakeRow.Seq, rowAt: at,
 		attempt: t.Attempt, firstSeen: l.inFlight.firstSeen(t.ID, t.Attempt, l.now()), waiting: isWaiting(t) && at == t.Wake,
 	}
 	if t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() {

@@ -142,7 +142,7 @@ func (s *Scheduler) Enqueued(t *task.Task) {
 func (s *Scheduler) Done(rows []task.Task) {
 	for i := range rows {
 		if l := s.loopOf(rows[i].Partition); l != nil {
-			l.inbox.addDone(keyOf(&rows[i]))
+			l.inbox.addDone(doneRow{keyOf(&rows[i]), rows[i].WakeRow.Seq})
 		}
 	}
 }
