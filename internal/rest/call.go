@@ -132,6 +132,9 @@ func (c *call) flag(name string) (bool, error) {
 func (c *call) ifSeq(inBody uint64) (uint64, error) {
 	seq := inBody
 	header := c.r.Header.Values("If-Match")
+	if len(header) > 0 && strings.Join(header, "") == "" {
+		return 0, invalid(`header If-Match is empty: want the ETag of one task, such as "7"`)
+	}
 	for name, text := range map[string]string{"parameter if_seq": c.query.Get("if_seq"), "header If-Match": strings.Join(header, ",")} {
 		if text == "" || text == "*" {
 			continue

@@ -279,6 +279,7 @@ var exchanges = []exchange{
 	// Change.
 	{request: `DELETE /v1/tasks/k1`, wire: `{"ids":["k1"]}`, answer: &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Outcome: "cancelled", State: "scheduled"}}}, status: 200, body: `{"outcome":"cancelled","state":"scheduled"}`},
 	{request: `DELETE /v1/lambdas/mail/keys/k?if_seq=7`, wire: `{"keys":[{"lambda":"mail","key":"k"}],"ifSeq":"7"}`, answer: &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Problem: refusal(kinesinv1.Reason_REASON_STALE_SEQ)}}}, status: 412},
+	{request: `DELETE /v1/tasks/k1`, header: `If-Match: `, status: 400, body: `If-Match is empty`},
 	{request: `DELETE /v1/tasks/k1`, header: `If-Match: "7"`, wire: `{"ids":["k1"],"ifSeq":"7"}`, answer: &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Problem: refusal(kinesinv1.Reason_REASON_TOO_LATE)}}}, status: 409},
 	{request: `DELETE /v1/tasks/k1`, header: `If-Match: 7`, status: 400, body: `want the ETag of one task`},
 	{request: `DELETE /v1/tasks/k1`, header: `If-Match: "7", "8"`, status: 400, body: `header If-Match`},

@@ -1,6 +1,7 @@
 package aws_test
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestRegistered(t *testing.T) {
 	server.Run("lambda", "delete", "bills").Must(t) // and need not wait until servers do so
 	s.until("lambda bills is there anew", func() bool {
 		got := server.Run("lambda", "get", "bills")
-		return got.Code == 0 && strings.Contains(got.Stdout, "priorities    one\n") && !strings.Contains(got.Stdout, "refused")
+		return got.Code == 0 && regexp.MustCompile(`priorities +one\n`).MatchString(got.Stdout) && !strings.Contains(got.Stdout, "refused")
 	})
 }
 

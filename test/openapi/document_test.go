@@ -85,7 +85,9 @@ const checks = "not_a_server_error,status_code_conformance,content_type_conforma
 // `make test/openapi`.
 func TestSchemathesis(t *testing.T) {
 	interpreter := needPython(t)
-	some := []string{"--max-examples", "5", "--exclude-path-regex", "/wait$"} // which waits for half a minute
+	// The same requests each time, so that a run that fails does so for a change of this tree; the long form
+	// draws others. Waits would wait for half a minute.
+	some := []string{"--max-examples", "5", "--exclude-path-regex", "/wait$", "--seed", "1"}
 	if harness.Long() {
 		some = []string{"--max-examples", "100"}
 	}

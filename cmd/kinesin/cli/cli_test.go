@@ -187,7 +187,7 @@ func TestBadUsage(t *testing.T) {
 		{"schedule greet --key k --on-conflict merge", "keep"},
 		{"expire extra", "--where is missing"},
 		{"delete --where x=1 extra", "want no IDs"},
-		{"reschedule --where state=dead", "want one of --by D, --spread D and --at TIME"},
+		{"reschedule --where state=dead", "want one of --by D, --spread D, --in D and --at TIME"},
 		{"reschedule --where state=dead --by 1h --at 2027-01-31T09:00:00Z", "want one of --by D"},
 		{"reschedule --where state=dead --at noon", "--at"},
 		{"job", "a command is missing"},
