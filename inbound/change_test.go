@@ -369,3 +369,17 @@ func TestARescheduledTaskKeepsItsExpiry(t *testing.T) {
 		}
 	})
 }
+
+// A payload may be replaced, and deleted, after the row that names it was read.
+func TestAGetMeetsAnUpdate(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(with(in(time.Hour), func(i *item) { i.Key, i.Payload = "k", make([]byte, payload) }))
+		f.rows.set(nil, nil, func() {
+			f.rows.set(nil, nil, nil)
+			f.update(&kinesinv1.TaskUpdate{Id: id, Payload: []byte("other")})
+		})
+		if got := f.get(id); got.Problem != nil || string(got.Task.Payload) != "other" || got.Task.PayloadBytes != 5 {
+			t.Errorf("%v", got)
+		}
+	})
+}

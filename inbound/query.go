@@ -23,12 +23,12 @@ func (in *Inbound) Get(ctx context.Context, request *kinesinv1.GetRequest) (*kin
 	}
 	response := &kinesinv1.GetResponse{Results: in.viewAll(ids, rows)}
 	if request.WithPayload {
-		err = in.addPayloads(ctx, rows, response.Results)
+		err = in.addPayloads(ctx, ids, rows, response.Results)
 	}
 	return response, err
 }
 
-func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []*kinesinv1.GetResult) error {
+func (in *Inbound) addPayloads(ctx context.Context, ids []string, rows []task.Task, results []*kinesinv1.GetResult) error {
 	size := 0
 	for i := range rows {
 		size += int(rows[i].PayloadSize)
@@ -38,6 +38,11 @@ func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []
 	}
 	for i := range rows {
 		payload, err := in.Payload(ctx, &rows[i])
+		for tries := 0; errors.Is(err, store.ErrNotFound) && tries < casTriesMax && in.isReplaced(ctx, ids[i], &rows[i]); tries++ {
+			room := 0 // for a result, which a task whose payload was replaced does not have
+			results[i] = in.viewOf(ids[i], &rows[i], &room)
+			payload, err = in.Payload(ctx, &rows[i])
+		}
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			results[i] = &kinesinv1.GetResult{Problem: noSuchTask()} // it was deleted in between
@@ -48,6 +53,16 @@ func (in *Inbound) addPayloads(ctx context.Context, rows []task.Task, results []
 		}
 	}
 	return nil
+}
+
+// isReplaced reads a task again whose payload is gone, and reports whether it has another one now.
+func (in *Inbound) isReplaced(ctx context.Context, id string, row *task.Task) bool {
+	now, err := in.lookUp(ctx, []string{id})
+	if err != nil || now[0].ID.IsZero() || now[0].PayloadID() == row.PayloadID() {
+		return false
+	}
+	*row = now[0]
+	return true
 }
 
 // lookUp finds a task for each id; one with a zero ID where there is none.
