@@ -119,7 +119,7 @@ func TestBatch(t *testing.T) {
 	if r.Code != 1 || len(printed) != len(lines) {
 		t.Fatalf("exit status %d and %d results, want 1 and %d: %s", r.Code, len(printed), len(lines), r.Stdout)
 	}
-	for i, want := range []string{"k1", "line 2", "line 3", "k1", "line 5", "line 6", "line 7", "k1"} {
+	for i, want := range []string{"k1", "line 2", "line 3", "k3", "line 5", "line 6", "line 7", "k1"} {
 		if !strings.Contains(printed[i], want) {
 			t.Errorf("result %d is %q, want %q in it", i+1, printed[i], want)
 		}
