@@ -37,7 +37,7 @@ const (
 	Reason_REASON_TOO_LATE          Reason = 5 // the task has ended
 	Reason_REASON_TOO_LARGE         Reason = 6
 	Reason_REASON_FULL              Reason = 7  // the store has no space for new tasks
-	Reason_REASON_THROTTLED         Reason = 8  // reserved: no server sends it
+	Reason_REASON_THROTTLED         Reason = 8  // an admission quota is used up; retry_after_micros says when to try again
 	Reason_REASON_UNAVAILABLE       Reason = 9  // try again: the outcome may be unknown
 	Reason_REASON_LEASE_LOST        Reason = 10 // the worker's lease has ended
 	Reason_REASON_FENCED            Reason = 11 // the attempt no longer owns the task
@@ -719,7 +719,8 @@ type Task struct {
 	StartBeforeMicros int64                  `protobuf:"varint,26,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"` // 0: it may start at any time
 	Result            []byte                 `protobuf:"bytes,27,opt,name=result,proto3" json:"result,omitempty"`                                                   // of a success; empty without the right to read payloads
 	ResultBytes       int64                  `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
-	Blob              *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload, and only with GetRequest.with_payload
+	Blob              *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload, and only with GetRequest.with_payload
+	WaitsFor          *WaitsFor              `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why a task that is due has not started; absent: nothing that is known here
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -957,6 +958,82 @@ func (x *Task) GetBlob() *Blob {
 	return nil
 }
 
+func (x *Task) GetWaitsFor() *WaitsFor {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
+}
+
+// WaitsFor says what holds a task back that is due.
+type WaitsFor struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                               // "gate", "quota", "no worker" or "queue full"
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                                   // for people
+	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`                                   // the gate's id
+	UntilMicros   int64                  `protobuf:"varint,4,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it ends by itself; 0: not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitsFor) Reset() {
+	*x = WaitsFor{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitsFor) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitsFor) ProtoMessage() {}
+
+func (x *WaitsFor) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitsFor.ProtoReflect.Descriptor instead.
+func (*WaitsFor) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *WaitsFor) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *WaitsFor) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *WaitsFor) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *WaitsFor) GetUntilMicros() int64 {
+	if x != nil {
+		return x.UntilMicros
+	}
+	return 0
+}
+
 // TaskKey names the newest task with a key.
 type TaskKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -968,7 +1045,7 @@ type TaskKey struct {
 
 func (x *TaskKey) Reset() {
 	*x = TaskKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -980,7 +1057,7 @@ func (x *TaskKey) String() string {
 func (*TaskKey) ProtoMessage() {}
 
 func (x *TaskKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -993,7 +1070,7 @@ func (x *TaskKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskKey.ProtoReflect.Descriptor instead.
 func (*TaskKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TaskKey) GetLambda() string {
@@ -1021,7 +1098,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1033,7 +1110,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1046,7 +1123,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetRequest) GetIds() []string {
@@ -1080,7 +1157,7 @@ type GetResult struct {
 
 func (x *GetResult) Reset() {
 	*x = GetResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1169,7 @@ func (x *GetResult) String() string {
 func (*GetResult) ProtoMessage() {}
 
 func (x *GetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1182,7 @@ func (x *GetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResult.ProtoReflect.Descriptor instead.
 func (*GetResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetResult) GetTask() *Task {
@@ -1131,7 +1208,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1220,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1233,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetResponse) GetResults() []*GetResult {
@@ -1180,7 +1257,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1269,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1282,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRequest) GetLambda() string {
@@ -1260,7 +1337,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1349,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1362,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1313,7 +1390,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1402,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1415,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelRequest) GetIds() []string {
@@ -1375,7 +1452,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1464,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1477,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelResult) GetOutcome() string {
@@ -1440,7 +1517,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1529,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1542,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelResponse) GetResults() []*CancelResult {
@@ -1486,7 +1563,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1498,7 +1575,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1511,7 +1588,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1549,7 +1626,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1638,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1651,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RescheduleRequest) GetIds() []string {
@@ -1631,7 +1708,7 @@ type TaskUpdate struct {
 
 func (x *TaskUpdate) Reset() {
 	*x = TaskUpdate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1720,7 @@ func (x *TaskUpdate) String() string {
 func (*TaskUpdate) ProtoMessage() {}
 
 func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1733,7 @@ func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskUpdate.ProtoReflect.Descriptor instead.
 func (*TaskUpdate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *TaskUpdate) GetId() string {
@@ -1738,7 +1815,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1750,7 +1827,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1763,7 +1840,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateRequest) GetUpdates() []*TaskUpdate {
@@ -1787,7 +1864,7 @@ type RedriveRequest struct {
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1876,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1889,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RedriveRequest) GetIds() []string {
@@ -1870,7 +1947,7 @@ type ChangeResult struct {
 
 func (x *ChangeResult) Reset() {
 	*x = ChangeResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +1959,7 @@ func (x *ChangeResult) String() string {
 func (*ChangeResult) ProtoMessage() {}
 
 func (x *ChangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +1972,7 @@ func (x *ChangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResult.ProtoReflect.Descriptor instead.
 func (*ChangeResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChangeResult) GetId() string {
@@ -1942,7 +2019,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1954,7 +2031,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1967,7 +2044,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ChangeResponse) GetResults() []*ChangeResult {
@@ -1987,7 +2064,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2076,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2012,7 +2089,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CountRequest) GetWhere() string {
@@ -2040,7 +2117,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2052,7 +2129,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2065,7 +2142,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CountResponse) GetCount() int64 {
@@ -2098,7 +2175,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2187,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2200,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StatsRequest) GetLambda() string {
@@ -2149,7 +2226,7 @@ type LambdaStats struct {
 
 func (x *LambdaStats) Reset() {
 	*x = LambdaStats{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2161,7 +2238,7 @@ func (x *LambdaStats) String() string {
 func (*LambdaStats) ProtoMessage() {}
 
 func (x *LambdaStats) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2174,7 +2251,7 @@ func (x *LambdaStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LambdaStats.ProtoReflect.Descriptor instead.
 func (*LambdaStats) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LambdaStats) GetLambda() string {
@@ -2242,7 +2319,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2331,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2344,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StatsResponse) GetLambdas() []*LambdaStats {
@@ -2307,7 +2384,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2396,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2409,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Job) GetId() string {
@@ -2492,7 +2569,7 @@ type JobRefusal struct {
 
 func (x *JobRefusal) Reset() {
 	*x = JobRefusal{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2581,7 @@ func (x *JobRefusal) String() string {
 func (*JobRefusal) ProtoMessage() {}
 
 func (x *JobRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2594,7 @@ func (x *JobRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRefusal.ProtoReflect.Descriptor instead.
 func (*JobRefusal) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *JobRefusal) GetId() string {
@@ -2552,7 +2629,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2641,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2654,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CreateJobRequest) GetAction() string {
@@ -2659,7 +2736,7 @@ type CreateJobResponse struct {
 
 func (x *CreateJobResponse) Reset() {
 	*x = CreateJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2748,7 @@ func (x *CreateJobResponse) String() string {
 func (*CreateJobResponse) ProtoMessage() {}
 
 func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2684,7 +2761,7 @@ func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
 func (*CreateJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CreateJobResponse) GetJob() *Job {
@@ -2703,7 +2780,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2715,7 +2792,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2728,7 +2805,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -2747,7 +2824,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2836,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2849,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2790,7 +2867,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2802,7 +2879,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2815,7 +2892,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
 }
 
 type ListJobsResponse struct {
@@ -2827,7 +2904,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2839,7 +2916,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2852,7 +2929,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2872,7 +2949,7 @@ type ControlJobRequest struct {
 
 func (x *ControlJobRequest) Reset() {
 	*x = ControlJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +2961,7 @@ func (x *ControlJobRequest) String() string {
 func (*ControlJobRequest) ProtoMessage() {}
 
 func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +2974,7 @@ func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ControlJobRequest) GetId() string {
@@ -2923,7 +3000,7 @@ type ControlJobResponse struct {
 
 func (x *ControlJobResponse) Reset() {
 	*x = ControlJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3012,7 @@ func (x *ControlJobResponse) String() string {
 func (*ControlJobResponse) ProtoMessage() {}
 
 func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,12 +3025,947 @@ func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ControlJobResponse) GetJob() *Job {
 	if x != nil {
 		return x.Job
+	}
+	return nil
+}
+
+// Gate keeps the tasks that it selects from starting. Rows in flight stay watched, and expiry still holds.
+type Gate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // "pause" or "drop"
+	Lambda        string                 `protobuf:"bytes,3,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"` // at most one of priority, collection and tag; none: all tasks of the lambda
+	Collection    string                 `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
+	Tag           string                 `protobuf:"bytes,6,opt,name=tag,proto3" json:"tag,omitempty"`       // "name=value"
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // for people; required
+	Owner         string                 `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`   // the identity that set it
+	CreatedMicros int64                  `protobuf:"varint,9,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	UntilMicros   int64                  `protobuf:"varint,10,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it ends by itself; 0: never
+	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`                                 // "active", "resuming" or "ended"
+	Pace          uint32                 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`                                  // of a gate that resumes: tasks per second; 0: all at once
+	EndedMicros   int64                  `protobuf:"varint,13,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
+	EndedBy       string                 `protobuf:"bytes,14,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"` // the identity that resumed it; empty: its expiry
+	Counts        *GateCounts            `protobuf:"bytes,15,opt,name=counts,proto3" json:"counts,omitempty"`                  // of a dry run and of GetGate
+	Note          string                 `protobuf:"bytes,16,opt,name=note,proto3" json:"note,omitempty"`                      // for people: what is unusual about it, such as an overlap with another gate
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gate) Reset() {
+	*x = Gate{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gate) ProtoMessage() {}
+
+func (x *Gate) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gate.ProtoReflect.Descriptor instead.
+func (*Gate) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *Gate) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Gate) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Gate) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Gate) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *Gate) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *Gate) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *Gate) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Gate) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Gate) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *Gate) GetUntilMicros() int64 {
+	if x != nil {
+		return x.UntilMicros
+	}
+	return 0
+}
+
+func (x *Gate) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Gate) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+func (x *Gate) GetEndedMicros() int64 {
+	if x != nil {
+		return x.EndedMicros
+	}
+	return 0
+}
+
+func (x *Gate) GetEndedBy() string {
+	if x != nil {
+		return x.EndedBy
+	}
+	return ""
+}
+
+func (x *Gate) GetCounts() *GateCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *Gate) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+type GateCounts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Now           int64                  `protobuf:"varint,1,opt,name=now,proto3" json:"now,omitempty"`                           // tasks that are due and that it holds, or would
+	NextHour      int64                  `protobuf:"varint,2,opt,name=next_hour,json=nextHour,proto3" json:"next_hour,omitempty"` // tasks that come due within an hour
+	Exact         bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`
+	Sent          int64                  `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"` // of a deliver lambda: tasks that are on SQS already, which no gate holds; -1: not known
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GateCounts) Reset() {
+	*x = GateCounts{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GateCounts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GateCounts) ProtoMessage() {}
+
+func (x *GateCounts) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GateCounts.ProtoReflect.Descriptor instead.
+func (*GateCounts) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *GateCounts) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *GateCounts) GetNextHour() int64 {
+	if x != nil {
+		return x.NextHour
+	}
+	return 0
+}
+
+func (x *GateCounts) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *GateCounts) GetSent() int64 {
+	if x != nil {
+		return x.Sent
+	}
+	return 0
+}
+
+type SetGateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`                            // action, lambda, what it selects, reason, until
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`         // counts, and sets nothing
+	RequestId     []byte                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetGateRequest) Reset() {
+	*x = SetGateRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetGateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetGateRequest) ProtoMessage() {}
+
+func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetGateRequest.ProtoReflect.Descriptor instead.
+func (*SetGateRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *SetGateRequest) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+func (x *SetGateRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *SetGateRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type SetGateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetGateResponse) Reset() {
+	*x = SetGateResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetGateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetGateResponse) ProtoMessage() {}
+
+func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetGateResponse.ProtoReflect.Descriptor instead.
+func (*SetGateResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SetGateResponse) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+type ResumeGateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Pace          uint32                 `protobuf:"varint,2,opt,name=pace,proto3" json:"pace,omitempty"` // tasks per second; 0: all at once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeGateRequest) Reset() {
+	*x = ResumeGateRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeGateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeGateRequest) ProtoMessage() {}
+
+func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeGateRequest.ProtoReflect.Descriptor instead.
+func (*ResumeGateRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ResumeGateRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ResumeGateRequest) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+type ResumeGateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeGateResponse) Reset() {
+	*x = ResumeGateResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeGateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeGateResponse) ProtoMessage() {}
+
+func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeGateResponse.ProtoReflect.Descriptor instead.
+func (*ResumeGateResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ResumeGateResponse) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+type GetGateRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGateRequest) Reset() {
+	*x = GetGateRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGateRequest) ProtoMessage() {}
+
+func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGateRequest.ProtoReflect.Descriptor instead.
+func (*GetGateRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *GetGateRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GetGateResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gate          *Gate                  `protobuf:"bytes,1,opt,name=gate,proto3" json:"gate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGateResponse) Reset() {
+	*x = GetGateResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGateResponse) ProtoMessage() {}
+
+func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGateResponse.ProtoReflect.Descriptor instead.
+func (*GetGateResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *GetGateResponse) GetGate() *Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return nil
+}
+
+type ListGatesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"` // empty: all that the caller may read
+	Ended         bool                   `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`  // also those that ended in the last 30 days
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListGatesRequest) Reset() {
+	*x = ListGatesRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListGatesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListGatesRequest) ProtoMessage() {}
+
+func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListGatesRequest.ProtoReflect.Descriptor instead.
+func (*ListGatesRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ListGatesRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *ListGatesRequest) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+type ListGatesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gates         []*Gate                `protobuf:"bytes,1,rep,name=gates,proto3" json:"gates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListGatesResponse) Reset() {
+	*x = ListGatesResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListGatesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListGatesResponse) ProtoMessage() {}
+
+func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListGatesResponse.ProtoReflect.Descriptor instead.
+func (*ListGatesResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ListGatesResponse) GetGates() []*Gate {
+	if x != nil {
+		return x.Gates
+	}
+	return nil
+}
+
+// Quota bounds the starts of a lambda, or of one priority of it, or what may be scheduled.
+type Quota struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all priorities together
+	Rate          float64                `protobuf:"fixed64,3,opt,name=rate,proto3" json:"rate,omitempty"`       // starts per second; 0: no limit
+	Burst         uint32                 `protobuf:"varint,4,opt,name=burst,proto3" json:"burst,omitempty"`      // starts at once after a pause; 0: what the rate gives in 100 ms, at least 1
+	Admit         float64                `protobuf:"fixed64,5,opt,name=admit,proto3" json:"admit,omitempty"`     // tasks per second that Schedule takes; 0: no limit
+	Identity      string                 `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; empty: those of all together
+	UpdatedMicros int64                  `protobuf:"varint,7,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
+	UpdatedBy     string                 `protobuf:"bytes,8,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Quota) Reset() {
+	*x = Quota{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Quota) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Quota) ProtoMessage() {}
+
+func (x *Quota) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Quota.ProtoReflect.Descriptor instead.
+func (*Quota) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *Quota) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Quota) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *Quota) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Quota) GetBurst() uint32 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+func (x *Quota) GetAdmit() float64 {
+	if x != nil {
+		return x.Admit
+	}
+	return 0
+}
+
+func (x *Quota) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Quota) GetUpdatedMicros() int64 {
+	if x != nil {
+		return x.UpdatedMicros
+	}
+	return 0
+}
+
+func (x *Quota) GetUpdatedBy() string {
+	if x != nil {
+		return x.UpdatedBy
+	}
+	return ""
+}
+
+type SetQuotaRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Lambda   string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"`
+	Identity string                 `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Fields that are absent stay as they are; 0 takes the limit away.
+	Rate          *float64 `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
+	Burst         *uint32  `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
+	Admit         *float64 `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaRequest) Reset() {
+	*x = SetQuotaRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaRequest) ProtoMessage() {}
+
+func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
+func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *SetQuotaRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *SetQuotaRequest) GetRate() float64 {
+	if x != nil && x.Rate != nil {
+		return *x.Rate
+	}
+	return 0
+}
+
+func (x *SetQuotaRequest) GetBurst() uint32 {
+	if x != nil && x.Burst != nil {
+		return *x.Burst
+	}
+	return 0
+}
+
+func (x *SetQuotaRequest) GetAdmit() float64 {
+	if x != nil && x.Admit != nil {
+		return *x.Admit
+	}
+	return 0
+}
+
+type SetQuotaResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quota         *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetQuotaResponse) Reset() {
+	*x = SetQuotaResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetQuotaResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetQuotaResponse) ProtoMessage() {}
+
+func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetQuotaResponse.ProtoReflect.Descriptor instead.
+func (*SetQuotaResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *SetQuotaResponse) GetQuota() *Quota {
+	if x != nil {
+		return x.Quota
+	}
+	return nil
+}
+
+type GetQuotasRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotasRequest) Reset() {
+	*x = GetQuotasRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotasRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotasRequest) ProtoMessage() {}
+
+func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotasRequest.ProtoReflect.Descriptor instead.
+func (*GetQuotasRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *GetQuotasRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+type GetQuotasResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Quotas        []*Quota               `protobuf:"bytes,1,rep,name=quotas,proto3" json:"quotas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQuotasResponse) Reset() {
+	*x = GetQuotasResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQuotasResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQuotasResponse) ProtoMessage() {}
+
+func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQuotasResponse.ProtoReflect.Descriptor instead.
+func (*GetQuotasResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *GetQuotasResponse) GetQuotas() []*Quota {
+	if x != nil {
+		return x.Quotas
 	}
 	return nil
 }
@@ -2979,13 +3991,16 @@ type Lambda struct {
 	KeyRetentionMicros  int64                  `protobuf:"varint,17,opt,name=key_retention_micros,json=keyRetentionMicros,proto3" json:"key_retention_micros,omitempty"` // how long a key is held after success or delivered; 0: retention_micros
 	PoisonBound         uint32                 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
 	StartWithinMicros   int64                  `protobuf:"varint,19,opt,name=start_within_micros,json=startWithinMicros,proto3" json:"start_within_micros,omitempty"`    // a task that did not start so long after its due time ends as expired; 0: never
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// The share of starts that each priority has while tasks of several wait: a weight for each priority of the
+	// lambda. Empty: strict, the highest first.
+	PriorityWeights map[string]uint32 `protobuf:"bytes,20,rep,name=priority_weights,json=priorityWeights,proto3" json:"priority_weights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +4012,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +4025,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Lambda) GetName() string {
@@ -3146,6 +4161,13 @@ func (x *Lambda) GetStartWithinMicros() int64 {
 	return 0
 }
 
+func (x *Lambda) GetPriorityWeights() map[string]uint32 {
+	if x != nil {
+		return x.PriorityWeights
+	}
+	return nil
+}
+
 type CreateLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
@@ -3155,7 +4177,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +4189,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +4202,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -3200,7 +4222,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +4234,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +4247,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -3251,7 +4273,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +4285,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +4298,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -3295,7 +4317,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3307,7 +4329,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3320,7 +4342,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -3338,7 +4360,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +4372,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +4385,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 type ListLambdasResponse struct {
@@ -3375,7 +4397,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3387,7 +4409,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3400,7 +4422,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -3419,7 +4441,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +4453,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +4466,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -3463,7 +4485,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3475,7 +4497,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3488,7 +4510,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -3509,7 +4531,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3521,7 +4543,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3534,7 +4556,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -3568,7 +4590,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +4602,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +4615,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -3621,7 +4643,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3633,7 +4655,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3646,7 +4668,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -3675,7 +4697,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +4709,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +4722,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -3743,7 +4765,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3755,7 +4777,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3768,7 +4790,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -3805,7 +4827,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +4839,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4852,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -3879,7 +4901,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3891,7 +4913,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4926,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Held) GetTask() []byte {
@@ -3933,7 +4955,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +4967,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4980,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Hello) GetWorker() string {
@@ -4001,7 +5023,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +5035,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +5048,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -4065,7 +5087,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +5099,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +5112,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Result) GetTask() []byte {
@@ -4153,7 +5175,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +5187,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4178,7 +5200,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Started) GetTask() []byte {
@@ -4214,7 +5236,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +5248,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +5261,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -4298,7 +5320,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +5332,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +5345,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -4463,7 +5485,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4475,7 +5497,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4488,7 +5510,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -4527,7 +5549,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4539,7 +5561,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4552,7 +5574,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -4602,7 +5624,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4614,7 +5636,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4627,7 +5649,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -4667,7 +5689,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4679,7 +5701,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4692,7 +5714,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -4712,7 +5734,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4724,7 +5746,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4737,7 +5759,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -4763,7 +5785,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +5797,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4788,7 +5810,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -4808,7 +5830,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4820,7 +5842,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +5855,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -4861,7 +5883,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4873,7 +5895,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4886,7 +5908,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -4919,7 +5941,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5953,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5966,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -4962,7 +5984,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4974,7 +5996,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4987,7 +6009,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -5002,7 +6024,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5014,7 +6036,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5027,7 +6049,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -5063,7 +6085,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5075,7 +6097,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5088,7 +6110,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -5132,7 +6154,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5144,7 +6166,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5157,7 +6179,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Rejected) GetName() string {
@@ -5247,7 +6269,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5259,7 +6281,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5272,7 +6294,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -5299,7 +6321,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5311,7 +6333,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5324,7 +6346,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -5350,7 +6372,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5362,7 +6384,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5375,7 +6397,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -5394,7 +6416,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5406,7 +6428,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5419,7 +6441,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -5438,7 +6460,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5450,7 +6472,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5463,7 +6485,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -5483,7 +6505,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5495,7 +6517,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5508,7 +6530,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -5534,7 +6556,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5546,7 +6568,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5559,7 +6581,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -5578,7 +6600,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5590,7 +6612,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5603,7 +6625,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -5622,7 +6644,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5634,7 +6656,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5647,7 +6669,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -5666,7 +6688,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +6700,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +6713,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -5709,7 +6731,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5721,7 +6743,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5734,7 +6756,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 type KeyResponse struct {
@@ -5746,7 +6768,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5758,7 +6780,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5771,7 +6793,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -5793,7 +6815,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5805,7 +6827,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5818,7 +6840,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *BackupFile) GetName() string {
@@ -5851,7 +6873,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5863,7 +6885,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5876,7 +6898,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -5896,7 +6918,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5908,7 +6930,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5921,7 +6943,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -5951,7 +6973,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5963,7 +6985,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5976,7 +6998,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -6029,7 +7051,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6041,7 +7063,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6054,7 +7076,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Token) GetName() string {
@@ -6110,7 +7132,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6122,7 +7144,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6135,7 +7157,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -6169,7 +7191,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6181,7 +7203,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6194,7 +7216,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -6219,7 +7241,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6231,7 +7253,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6244,7 +7266,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 type ListTokensResponse struct {
@@ -6256,7 +7278,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6268,7 +7290,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6281,7 +7303,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -6300,7 +7322,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6312,7 +7334,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6325,7 +7347,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -6344,7 +7366,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6356,7 +7378,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6369,7 +7391,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -6399,7 +7421,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6411,7 +7433,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6424,7 +7446,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -6516,7 +7538,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6528,7 +7550,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6541,7 +7563,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -6582,7 +7604,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6594,7 +7616,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6607,7 +7629,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -6632,7 +7654,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6644,7 +7666,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6657,7 +7679,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 type VerifyAuditResponse struct {
@@ -6673,7 +7695,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6685,7 +7707,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6698,7 +7720,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -6752,7 +7774,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6764,7 +7786,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6777,7 +7799,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -6837,7 +7859,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +7871,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +7884,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 type RotateKeysResponse struct {
@@ -6875,7 +7897,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6887,7 +7909,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6900,7 +7922,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -6925,7 +7947,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6937,7 +7959,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6950,7 +7972,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 type ListKeysResponse struct {
@@ -6962,7 +7984,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7996,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +8009,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -7009,7 +8031,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7021,7 +8043,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7034,7 +8056,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *InboundSender) GetName() string {
@@ -7075,7 +8097,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7087,7 +8109,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7100,7 +8122,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -7127,7 +8149,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7139,7 +8161,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7152,7 +8174,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -7177,7 +8199,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7189,7 +8211,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7202,7 +8224,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 type ListSendersResponse struct {
@@ -7214,7 +8236,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7226,7 +8248,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7239,7 +8261,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -7258,7 +8280,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7270,7 +8292,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7283,7 +8305,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -7302,7 +8324,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7314,7 +8336,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7327,7 +8349,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -7398,7 +8420,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xe1\a\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\x94\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -7434,10 +8456,16 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13start_before_micros\x18\x1a \x01(\x03R\x11startBeforeMicros\x12\x16\n" +
 	"\x06result\x18\x1b \x01(\fR\x06result\x12!\n" +
 	"\fresult_bytes\x18\x1c \x01(\x03R\vresultBytes\x12$\n" +
-	"\x04blob\x18\x1d \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x1a7\n" +
+	"\x04blob\x18\x1d \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x121\n" +
+	"\twaits_for\x18\x1e \x01(\v2\x14.kinesin.v1.WaitsForR\bwaitsFor\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"3\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
+	"\bWaitsFor\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
+	"\x04gate\x18\x03 \x01(\tR\x04gate\x12!\n" +
+	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"3\n" +
 	"\aTaskKey\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"j\n" +
@@ -7603,7 +8631,80 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\"7\n" +
 	"\x12ControlJobResponse\x12!\n" +
-	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"\xba\x05\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"\xb8\x03\n" +
+	"\x04Gate\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12\x16\n" +
+	"\x06lambda\x18\x03 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x05 \x01(\tR\n" +
+	"collection\x12\x10\n" +
+	"\x03tag\x18\x06 \x01(\tR\x03tag\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x14\n" +
+	"\x05owner\x18\b \x01(\tR\x05owner\x12%\n" +
+	"\x0ecreated_micros\x18\t \x01(\x03R\rcreatedMicros\x12!\n" +
+	"\funtil_micros\x18\n" +
+	" \x01(\x03R\vuntilMicros\x12\x14\n" +
+	"\x05state\x18\v \x01(\tR\x05state\x12\x12\n" +
+	"\x04pace\x18\f \x01(\rR\x04pace\x12!\n" +
+	"\fended_micros\x18\r \x01(\x03R\vendedMicros\x12\x19\n" +
+	"\bended_by\x18\x0e \x01(\tR\aendedBy\x12.\n" +
+	"\x06counts\x18\x0f \x01(\v2\x16.kinesin.v1.GateCountsR\x06counts\x12\x12\n" +
+	"\x04note\x18\x10 \x01(\tR\x04note\"e\n" +
+	"\n" +
+	"GateCounts\x12\x10\n" +
+	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x1b\n" +
+	"\tnext_hour\x18\x02 \x01(\x03R\bnextHour\x12\x14\n" +
+	"\x05exact\x18\x03 \x01(\bR\x05exact\x12\x12\n" +
+	"\x04sent\x18\x04 \x01(\x03R\x04sent\"n\n" +
+	"\x0eSetGateRequest\x12$\n" +
+	"\x04gate\x18\x01 \x01(\v2\x10.kinesin.v1.GateR\x04gate\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\fR\trequestId\"7\n" +
+	"\x0fSetGateResponse\x12$\n" +
+	"\x04gate\x18\x01 \x01(\v2\x10.kinesin.v1.GateR\x04gate\"7\n" +
+	"\x11ResumeGateRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04pace\x18\x02 \x01(\rR\x04pace\":\n" +
+	"\x12ResumeGateResponse\x12$\n" +
+	"\x04gate\x18\x01 \x01(\v2\x10.kinesin.v1.GateR\x04gate\" \n" +
+	"\x0eGetGateRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"7\n" +
+	"\x0fGetGateResponse\x12$\n" +
+	"\x04gate\x18\x01 \x01(\v2\x10.kinesin.v1.GateR\x04gate\"@\n" +
+	"\x10ListGatesRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\bR\x05ended\";\n" +
+	"\x11ListGatesResponse\x12&\n" +
+	"\x05gates\x18\x01 \x03(\v2\x10.kinesin.v1.GateR\x05gates\"\xdd\x01\n" +
+	"\x05Quota\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x12\n" +
+	"\x04rate\x18\x03 \x01(\x01R\x04rate\x12\x14\n" +
+	"\x05burst\x18\x04 \x01(\rR\x05burst\x12\x14\n" +
+	"\x05admit\x18\x05 \x01(\x01R\x05admit\x12\x1a\n" +
+	"\bidentity\x18\x06 \x01(\tR\bidentity\x12%\n" +
+	"\x0eupdated_micros\x18\a \x01(\x03R\rupdatedMicros\x12\x1d\n" +
+	"\n" +
+	"updated_by\x18\b \x01(\tR\tupdatedBy\"\xcd\x01\n" +
+	"\x0fSetQuotaRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x1a\n" +
+	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x17\n" +
+	"\x04rate\x18\x04 \x01(\x01H\x00R\x04rate\x88\x01\x01\x12\x19\n" +
+	"\x05burst\x18\x05 \x01(\rH\x01R\x05burst\x88\x01\x01\x12\x19\n" +
+	"\x05admit\x18\x06 \x01(\x01H\x02R\x05admit\x88\x01\x01B\a\n" +
+	"\x05_rateB\b\n" +
+	"\x06_burstB\b\n" +
+	"\x06_admit\";\n" +
+	"\x10SetQuotaResponse\x12'\n" +
+	"\x05quota\x18\x01 \x01(\v2\x11.kinesin.v1.QuotaR\x05quota\"*\n" +
+	"\x10GetQuotasRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\">\n" +
+	"\x11GetQuotasResponse\x12)\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xd2\x06\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -7628,7 +8729,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x12shards_from_micros\x18\x10 \x01(\x03R\x10shardsFromMicros\x120\n" +
 	"\x14key_retention_micros\x18\x11 \x01(\x03R\x12keyRetentionMicros\x12!\n" +
 	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12.\n" +
-	"\x13start_within_micros\x18\x13 \x01(\x03R\x11startWithinMicros\"A\n" +
+	"\x13start_within_micros\x18\x13 \x01(\x03R\x11startWithinMicros\x12R\n" +
+	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x1aB\n" +
+	"\x14PriorityWeightsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +
@@ -7952,7 +9057,16 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06GetJob\x12\x19.kinesin.v1.GetJobRequest\x1a\x1a.kinesin.v1.GetJobResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bListJobs\x12\x1b.kinesin.v1.ListJobsRequest\x1a\x1c.kinesin.v1.ListJobsResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\n" +
-	"ControlJob\x12\x1d.kinesin.v1.ControlJobRequest\x1a\x1e.kinesin.v1.ControlJobResponse2\xac\x03\n" +
+	"ControlJob\x12\x1d.kinesin.v1.ControlJobRequest\x1a\x1e.kinesin.v1.ControlJobResponse2\xb6\x02\n" +
+	"\vGateService\x12B\n" +
+	"\aSetGate\x12\x1a.kinesin.v1.SetGateRequest\x1a\x1b.kinesin.v1.SetGateResponse\x12K\n" +
+	"\n" +
+	"ResumeGate\x12\x1d.kinesin.v1.ResumeGateRequest\x1a\x1e.kinesin.v1.ResumeGateResponse\x12G\n" +
+	"\aGetGate\x12\x1a.kinesin.v1.GetGateRequest\x1a\x1b.kinesin.v1.GetGateResponse\"\x03\x90\x02\x01\x12M\n" +
+	"\tListGates\x12\x1c.kinesin.v1.ListGatesRequest\x1a\x1d.kinesin.v1.ListGatesResponse\"\x03\x90\x02\x012\xa4\x01\n" +
+	"\fQuotaService\x12E\n" +
+	"\bSetQuota\x12\x1b.kinesin.v1.SetQuotaRequest\x1a\x1c.kinesin.v1.SetQuotaResponse\x12M\n" +
+	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\xac\x03\n" +
 	"\rLambdaService\x12Q\n" +
 	"\fCreateLambda\x12\x1f.kinesin.v1.CreateLambdaRequest\x1a .kinesin.v1.CreateLambdaResponse\x12M\n" +
 	"\tGetLambda\x12\x1c.kinesin.v1.GetLambdaRequest\x1a\x1d.kinesin.v1.GetLambdaResponse\"\x03\x90\x02\x01\x12S\n" +
@@ -8003,7 +9117,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                    // 0: kinesin.v1.Reason
 	(*Problem)(nil),                // 1: kinesin.v1.Problem
@@ -8014,291 +9128,330 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*ScheduleResponse)(nil),       // 6: kinesin.v1.ScheduleResponse
 	(*Attempt)(nil),                // 7: kinesin.v1.Attempt
 	(*Task)(nil),                   // 8: kinesin.v1.Task
-	(*TaskKey)(nil),                // 9: kinesin.v1.TaskKey
-	(*GetRequest)(nil),             // 10: kinesin.v1.GetRequest
-	(*GetResult)(nil),              // 11: kinesin.v1.GetResult
-	(*GetResponse)(nil),            // 12: kinesin.v1.GetResponse
-	(*ListRequest)(nil),            // 13: kinesin.v1.ListRequest
-	(*ListResponse)(nil),           // 14: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),          // 15: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),           // 16: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),         // 17: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),            // 18: kinesin.v1.WaitRequest
-	(*RescheduleRequest)(nil),      // 19: kinesin.v1.RescheduleRequest
-	(*TaskUpdate)(nil),             // 20: kinesin.v1.TaskUpdate
-	(*UpdateRequest)(nil),          // 21: kinesin.v1.UpdateRequest
-	(*RedriveRequest)(nil),         // 22: kinesin.v1.RedriveRequest
-	(*ChangeResult)(nil),           // 23: kinesin.v1.ChangeResult
-	(*ChangeResponse)(nil),         // 24: kinesin.v1.ChangeResponse
-	(*CountRequest)(nil),           // 25: kinesin.v1.CountRequest
-	(*CountResponse)(nil),          // 26: kinesin.v1.CountResponse
-	(*StatsRequest)(nil),           // 27: kinesin.v1.StatsRequest
-	(*LambdaStats)(nil),            // 28: kinesin.v1.LambdaStats
-	(*StatsResponse)(nil),          // 29: kinesin.v1.StatsResponse
-	(*Job)(nil),                    // 30: kinesin.v1.Job
-	(*JobRefusal)(nil),             // 31: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),       // 32: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),      // 33: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),          // 34: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 35: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 36: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 37: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),      // 38: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),     // 39: kinesin.v1.ControlJobResponse
-	(*Lambda)(nil),                 // 40: kinesin.v1.Lambda
-	(*CreateLambdaRequest)(nil),    // 41: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),   // 42: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),       // 43: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),      // 44: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),     // 45: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),    // 46: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),    // 47: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),   // 48: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),    // 49: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),   // 50: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),              // 51: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),        // 52: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),          // 53: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),       // 54: kinesin.v1.RegisterResponse
-	(*Held)(nil),                   // 55: kinesin.v1.Held
-	(*Hello)(nil),                  // 56: kinesin.v1.Hello
-	(*Process)(nil),                // 57: kinesin.v1.Process
-	(*Result)(nil),                 // 58: kinesin.v1.Result
-	(*Started)(nil),                // 59: kinesin.v1.Started
-	(*WorkRequest)(nil),            // 60: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                // 61: kinesin.v1.Claimed
-	(*ResultAck)(nil),              // 62: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),           // 63: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),           // 64: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),          // 65: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),      // 66: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),     // 67: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),       // 68: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 69: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),           // 70: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 71: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),           // 72: kinesin.v1.BufferedTask
-	(*Envelope)(nil),               // 73: kinesin.v1.Envelope
-	(*Rejected)(nil),               // 74: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),    // 75: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),   // 76: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),     // 77: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),    // 78: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),   // 79: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),    // 80: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),  // 81: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),  // 82: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),   // 83: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil), // 84: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),             // 85: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),            // 86: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),             // 87: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),          // 88: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),            // 89: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),         // 90: kinesin.v1.BackupResponse
-	(*Token)(nil),                  // 91: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),     // 92: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),    // 93: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),      // 94: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),     // 95: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),     // 96: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),    // 97: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),            // 98: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),       // 99: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 100: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),     // 101: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),    // 102: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),             // 103: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),      // 104: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),     // 105: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),        // 106: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),       // 107: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),          // 108: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),       // 109: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),      // 110: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),     // 111: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),    // 112: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),    // 113: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),   // 114: kinesin.v1.RevokeSenderResponse
-	nil,                            // 115: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                            // 116: kinesin.v1.Task.TagsEntry
-	nil,                            // 117: kinesin.v1.LambdaStats.TasksEntry
-	nil,                            // 118: kinesin.v1.Job.OutcomesEntry
-	nil,                            // 119: kinesin.v1.Claimed.TagsEntry
+	(*WaitsFor)(nil),               // 9: kinesin.v1.WaitsFor
+	(*TaskKey)(nil),                // 10: kinesin.v1.TaskKey
+	(*GetRequest)(nil),             // 11: kinesin.v1.GetRequest
+	(*GetResult)(nil),              // 12: kinesin.v1.GetResult
+	(*GetResponse)(nil),            // 13: kinesin.v1.GetResponse
+	(*ListRequest)(nil),            // 14: kinesin.v1.ListRequest
+	(*ListResponse)(nil),           // 15: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),          // 16: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),           // 17: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),         // 18: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),            // 19: kinesin.v1.WaitRequest
+	(*RescheduleRequest)(nil),      // 20: kinesin.v1.RescheduleRequest
+	(*TaskUpdate)(nil),             // 21: kinesin.v1.TaskUpdate
+	(*UpdateRequest)(nil),          // 22: kinesin.v1.UpdateRequest
+	(*RedriveRequest)(nil),         // 23: kinesin.v1.RedriveRequest
+	(*ChangeResult)(nil),           // 24: kinesin.v1.ChangeResult
+	(*ChangeResponse)(nil),         // 25: kinesin.v1.ChangeResponse
+	(*CountRequest)(nil),           // 26: kinesin.v1.CountRequest
+	(*CountResponse)(nil),          // 27: kinesin.v1.CountResponse
+	(*StatsRequest)(nil),           // 28: kinesin.v1.StatsRequest
+	(*LambdaStats)(nil),            // 29: kinesin.v1.LambdaStats
+	(*StatsResponse)(nil),          // 30: kinesin.v1.StatsResponse
+	(*Job)(nil),                    // 31: kinesin.v1.Job
+	(*JobRefusal)(nil),             // 32: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),       // 33: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),      // 34: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),          // 35: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),         // 36: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),        // 37: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),       // 38: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),      // 39: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),     // 40: kinesin.v1.ControlJobResponse
+	(*Gate)(nil),                   // 41: kinesin.v1.Gate
+	(*GateCounts)(nil),             // 42: kinesin.v1.GateCounts
+	(*SetGateRequest)(nil),         // 43: kinesin.v1.SetGateRequest
+	(*SetGateResponse)(nil),        // 44: kinesin.v1.SetGateResponse
+	(*ResumeGateRequest)(nil),      // 45: kinesin.v1.ResumeGateRequest
+	(*ResumeGateResponse)(nil),     // 46: kinesin.v1.ResumeGateResponse
+	(*GetGateRequest)(nil),         // 47: kinesin.v1.GetGateRequest
+	(*GetGateResponse)(nil),        // 48: kinesin.v1.GetGateResponse
+	(*ListGatesRequest)(nil),       // 49: kinesin.v1.ListGatesRequest
+	(*ListGatesResponse)(nil),      // 50: kinesin.v1.ListGatesResponse
+	(*Quota)(nil),                  // 51: kinesin.v1.Quota
+	(*SetQuotaRequest)(nil),        // 52: kinesin.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),       // 53: kinesin.v1.SetQuotaResponse
+	(*GetQuotasRequest)(nil),       // 54: kinesin.v1.GetQuotasRequest
+	(*GetQuotasResponse)(nil),      // 55: kinesin.v1.GetQuotasResponse
+	(*Lambda)(nil),                 // 56: kinesin.v1.Lambda
+	(*CreateLambdaRequest)(nil),    // 57: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),   // 58: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),       // 59: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),      // 60: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),     // 61: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),    // 62: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),    // 63: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),   // 64: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),    // 65: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),   // 66: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),              // 67: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),        // 68: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),          // 69: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),       // 70: kinesin.v1.RegisterResponse
+	(*Held)(nil),                   // 71: kinesin.v1.Held
+	(*Hello)(nil),                  // 72: kinesin.v1.Hello
+	(*Process)(nil),                // 73: kinesin.v1.Process
+	(*Result)(nil),                 // 74: kinesin.v1.Result
+	(*Started)(nil),                // 75: kinesin.v1.Started
+	(*WorkRequest)(nil),            // 76: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                // 77: kinesin.v1.Claimed
+	(*ResultAck)(nil),              // 78: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),           // 79: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),           // 80: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),          // 81: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),      // 82: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),     // 83: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),       // 84: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),      // 85: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),           // 86: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 87: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),           // 88: kinesin.v1.BufferedTask
+	(*Envelope)(nil),               // 89: kinesin.v1.Envelope
+	(*Rejected)(nil),               // 90: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),    // 91: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),   // 92: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),     // 93: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),    // 94: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),   // 95: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),    // 96: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),  // 97: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),  // 98: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),   // 99: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil), // 100: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),             // 101: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),            // 102: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),             // 103: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),          // 104: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),            // 105: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),         // 106: kinesin.v1.BackupResponse
+	(*Token)(nil),                  // 107: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),     // 108: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),    // 109: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),      // 110: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),     // 111: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),     // 112: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),    // 113: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),            // 114: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),       // 115: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),      // 116: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),     // 117: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),    // 118: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),             // 119: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),      // 120: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),     // 121: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),        // 122: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),       // 123: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),          // 124: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),       // 125: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),      // 126: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),     // 127: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),    // 128: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),    // 129: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),   // 130: kinesin.v1.RevokeSenderResponse
+	nil,                            // 131: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                            // 132: kinesin.v1.Task.TagsEntry
+	nil,                            // 133: kinesin.v1.LambdaStats.TasksEntry
+	nil,                            // 134: kinesin.v1.Job.OutcomesEntry
+	nil,                            // 135: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                            // 136: kinesin.v1.Claimed.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	115, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	131, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
 	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	116, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	132, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
-	9,   // 9: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
-	8,   // 10: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
-	1,   // 11: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
-	11,  // 12: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
-	8,   // 13: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
-	9,   // 14: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
-	1,   // 15: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
-	16,  // 16: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
-	9,   // 17: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
-	9,   // 18: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
-	9,   // 19: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
-	2,   // 20: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
-	20,  // 21: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
-	9,   // 22: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
-	2,   // 23: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
-	1,   // 24: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
-	23,  // 25: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	117, // 26: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
-	28,  // 27: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	118, // 28: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
-	31,  // 29: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
-	8,   // 30: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
-	30,  // 31: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
-	30,  // 32: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
-	30,  // 33: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
-	30,  // 34: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	40,  // 35: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 36: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 37: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 38: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	40,  // 39: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 40: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	51,  // 41: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	53,  // 42: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	58,  // 43: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	62,  // 44: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	51,  // 45: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	55,  // 46: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	57,  // 47: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	56,  // 48: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	58,  // 49: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	59,  // 50: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	119, // 51: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 52: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	1,   // 53: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	61,  // 54: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	62,  // 55: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	55,  // 56: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	61,  // 57: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	58,  // 58: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	62,  // 59: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	55,  // 60: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	55,  // 61: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	55,  // 62: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 63: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	72,  // 64: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 65: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	74,  // 66: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	74,  // 67: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 68: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	80,  // 69: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 70: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	83,  // 71: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	87,  // 72: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	87,  // 73: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	89,  // 74: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	87,  // 75: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	91,  // 76: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	91,  // 77: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	91,  // 78: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	98,  // 79: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	103, // 80: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	103, // 81: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	108, // 82: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	108, // 83: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	108, // 84: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	4,   // 85: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	10,  // 86: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	13,  // 87: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	15,  // 88: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	18,  // 89: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	19,  // 90: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	21,  // 91: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	22,  // 92: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	25,  // 93: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	27,  // 94: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	32,  // 95: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	34,  // 96: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	36,  // 97: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	38,  // 98: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	41,  // 99: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	43,  // 100: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	45,  // 101: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	47,  // 102: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	49,  // 103: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	52,  // 104: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	60,  // 105: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	64,  // 106: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	66,  // 107: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	68,  // 108: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	70,  // 109: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	75,  // 110: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	77,  // 111: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	79,  // 112: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	82,  // 113: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	85,  // 114: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	88,  // 115: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	92,  // 116: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	94,  // 117: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	96,  // 118: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	99,  // 119: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	101, // 120: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	104, // 121: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	106, // 122: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	109, // 123: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	111, // 124: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	113, // 125: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	6,   // 126: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	12,  // 127: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	14,  // 128: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	17,  // 129: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	12,  // 130: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	24,  // 131: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	24,  // 132: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	24,  // 133: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	26,  // 134: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	29,  // 135: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	33,  // 136: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	35,  // 137: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	37,  // 138: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	39,  // 139: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	42,  // 140: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	44,  // 141: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	46,  // 142: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	48,  // 143: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	50,  // 144: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	54,  // 145: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	63,  // 146: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	65,  // 147: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	67,  // 148: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	69,  // 149: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	71,  // 150: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	76,  // 151: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	78,  // 152: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	81,  // 153: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	84,  // 154: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	86,  // 155: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	90,  // 156: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	93,  // 157: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	95,  // 158: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	97,  // 159: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	100, // 160: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	102, // 161: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	105, // 162: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	107, // 163: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	110, // 164: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	112, // 165: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	114, // 166: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	126, // [126:167] is the sub-list for method output_type
-	85,  // [85:126] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	9,   // 9: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
+	10,  // 10: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
+	8,   // 11: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
+	1,   // 12: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
+	12,  // 13: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
+	8,   // 14: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
+	10,  // 15: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
+	1,   // 16: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
+	17,  // 17: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
+	10,  // 18: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
+	10,  // 19: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
+	10,  // 20: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
+	2,   // 21: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
+	21,  // 22: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
+	10,  // 23: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
+	2,   // 24: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
+	1,   // 25: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
+	24,  // 26: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
+	133, // 27: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	29,  // 28: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
+	134, // 29: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	32,  // 30: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	8,   // 31: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
+	31,  // 32: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	31,  // 33: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	31,  // 34: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	31,  // 35: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	42,  // 36: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
+	41,  // 37: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
+	41,  // 38: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
+	41,  // 39: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
+	41,  // 40: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
+	41,  // 41: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
+	51,  // 42: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
+	51,  // 43: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
+	135, // 44: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	56,  // 45: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	56,  // 46: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	56,  // 47: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	56,  // 48: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	56,  // 49: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	56,  // 50: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	67,  // 51: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	69,  // 52: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	74,  // 53: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	78,  // 54: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	67,  // 55: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	71,  // 56: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	73,  // 57: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	72,  // 58: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	74,  // 59: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	75,  // 60: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	136, // 61: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 62: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	1,   // 63: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	77,  // 64: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	78,  // 65: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	71,  // 66: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	77,  // 67: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	74,  // 68: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	78,  // 69: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	71,  // 70: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	71,  // 71: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	71,  // 72: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 73: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	88,  // 74: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 75: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	90,  // 76: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	90,  // 77: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 78: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	96,  // 79: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 80: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	99,  // 81: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	103, // 82: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	103, // 83: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	105, // 84: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	103, // 85: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	107, // 86: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	107, // 87: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	107, // 88: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	114, // 89: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	119, // 90: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	119, // 91: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	124, // 92: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	124, // 93: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	124, // 94: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	4,   // 95: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	11,  // 96: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	14,  // 97: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	16,  // 98: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	19,  // 99: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	20,  // 100: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	22,  // 101: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	23,  // 102: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	26,  // 103: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	28,  // 104: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	33,  // 105: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	35,  // 106: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	37,  // 107: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	39,  // 108: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	43,  // 109: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	45,  // 110: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	47,  // 111: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	49,  // 112: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	52,  // 113: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	54,  // 114: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	57,  // 115: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	59,  // 116: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	61,  // 117: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	63,  // 118: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	65,  // 119: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	68,  // 120: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	76,  // 121: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	80,  // 122: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	82,  // 123: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	84,  // 124: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	86,  // 125: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	91,  // 126: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	93,  // 127: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	95,  // 128: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	98,  // 129: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	101, // 130: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	104, // 131: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	108, // 132: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	110, // 133: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	112, // 134: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	115, // 135: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	117, // 136: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	120, // 137: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	122, // 138: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	125, // 139: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	127, // 140: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	129, // 141: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	6,   // 142: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	13,  // 143: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	15,  // 144: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	18,  // 145: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	13,  // 146: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	25,  // 147: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	25,  // 148: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	25,  // 149: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	27,  // 150: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	30,  // 151: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	34,  // 152: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	36,  // 153: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	38,  // 154: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	40,  // 155: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	44,  // 156: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	46,  // 157: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	48,  // 158: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	50,  // 159: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	53,  // 160: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	55,  // 161: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	58,  // 162: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	60,  // 163: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	62,  // 164: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	64,  // 165: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	66,  // 166: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	70,  // 167: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	79,  // 168: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	81,  // 169: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	83,  // 170: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	85,  // 171: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	87,  // 172: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	92,  // 173: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	94,  // 174: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	97,  // 175: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	100, // 176: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	102, // 177: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	106, // 178: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	109, // 179: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	111, // 180: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	113, // 181: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	116, // 182: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	118, // 183: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	121, // 184: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	123, // 185: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	126, // 186: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	128, // 187: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	130, // 188: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	142, // [142:189] is the sub-list for method output_type
+	95,  // [95:142] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -8306,17 +9459,18 @@ func file_kinesin_v1_kinesin_proto_init() {
 	if File_kinesin_v1_kinesin_proto != nil {
 		return
 	}
-	file_kinesin_v1_kinesin_proto_msgTypes[19].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[21].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[20].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[22].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   119,
+			NumMessages:   136,
 			NumExtensions: 0,
-			NumServices:   8,
+			NumServices:   10,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

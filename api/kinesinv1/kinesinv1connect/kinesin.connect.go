@@ -28,6 +28,10 @@ const (
 	TaskServiceName = "kinesin.v1.TaskService"
 	// JobServiceName is the fully-qualified name of the JobService service.
 	JobServiceName = "kinesin.v1.JobService"
+	// GateServiceName is the fully-qualified name of the GateService service.
+	GateServiceName = "kinesin.v1.GateService"
+	// QuotaServiceName is the fully-qualified name of the QuotaService service.
+	QuotaServiceName = "kinesin.v1.QuotaService"
 	// LambdaServiceName is the fully-qualified name of the LambdaService service.
 	LambdaServiceName = "kinesin.v1.LambdaService"
 	// WorkerServiceName is the fully-qualified name of the WorkerService service.
@@ -78,6 +82,18 @@ const (
 	JobServiceListJobsProcedure = "/kinesin.v1.JobService/ListJobs"
 	// JobServiceControlJobProcedure is the fully-qualified name of the JobService's ControlJob RPC.
 	JobServiceControlJobProcedure = "/kinesin.v1.JobService/ControlJob"
+	// GateServiceSetGateProcedure is the fully-qualified name of the GateService's SetGate RPC.
+	GateServiceSetGateProcedure = "/kinesin.v1.GateService/SetGate"
+	// GateServiceResumeGateProcedure is the fully-qualified name of the GateService's ResumeGate RPC.
+	GateServiceResumeGateProcedure = "/kinesin.v1.GateService/ResumeGate"
+	// GateServiceGetGateProcedure is the fully-qualified name of the GateService's GetGate RPC.
+	GateServiceGetGateProcedure = "/kinesin.v1.GateService/GetGate"
+	// GateServiceListGatesProcedure is the fully-qualified name of the GateService's ListGates RPC.
+	GateServiceListGatesProcedure = "/kinesin.v1.GateService/ListGates"
+	// QuotaServiceSetQuotaProcedure is the fully-qualified name of the QuotaService's SetQuota RPC.
+	QuotaServiceSetQuotaProcedure = "/kinesin.v1.QuotaService/SetQuota"
+	// QuotaServiceGetQuotasProcedure is the fully-qualified name of the QuotaService's GetQuotas RPC.
+	QuotaServiceGetQuotasProcedure = "/kinesin.v1.QuotaService/GetQuotas"
 	// LambdaServiceCreateLambdaProcedure is the fully-qualified name of the LambdaService's
 	// CreateLambda RPC.
 	LambdaServiceCreateLambdaProcedure = "/kinesin.v1.LambdaService/CreateLambda"
@@ -695,6 +711,284 @@ func (UnimplementedJobServiceHandler) ListJobs(context.Context, *kinesinv1.ListJ
 
 func (UnimplementedJobServiceHandler) ControlJob(context.Context, *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.JobService.ControlJob is not implemented"))
+}
+
+// GateServiceClient is a client for the kinesin.v1.GateService service.
+type GateServiceClient interface {
+	// SetGate sets a gate, in force everywhere within 2 s, or counts what it would hold.
+	SetGate(context.Context, *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error)
+	// ResumeGate ends a gate, at once or at a pace.
+	ResumeGate(context.Context, *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error)
+	GetGate(context.Context, *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error)
+	ListGates(context.Context, *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error)
+}
+
+// NewGateServiceClient constructs a client for the kinesin.v1.GateService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewGateServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) GateServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	gateServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("GateService").Methods()
+	return &gateServiceClient{
+		setGate: connect.NewClient[kinesinv1.SetGateRequest, kinesinv1.SetGateResponse](
+			httpClient,
+			baseURL+GateServiceSetGateProcedure,
+			connect.WithSchema(gateServiceMethods.ByName("SetGate")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeGate: connect.NewClient[kinesinv1.ResumeGateRequest, kinesinv1.ResumeGateResponse](
+			httpClient,
+			baseURL+GateServiceResumeGateProcedure,
+			connect.WithSchema(gateServiceMethods.ByName("ResumeGate")),
+			connect.WithClientOptions(opts...),
+		),
+		getGate: connect.NewClient[kinesinv1.GetGateRequest, kinesinv1.GetGateResponse](
+			httpClient,
+			baseURL+GateServiceGetGateProcedure,
+			connect.WithSchema(gateServiceMethods.ByName("GetGate")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listGates: connect.NewClient[kinesinv1.ListGatesRequest, kinesinv1.ListGatesResponse](
+			httpClient,
+			baseURL+GateServiceListGatesProcedure,
+			connect.WithSchema(gateServiceMethods.ByName("ListGates")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// gateServiceClient implements GateServiceClient.
+type gateServiceClient struct {
+	setGate    *connect.Client[kinesinv1.SetGateRequest, kinesinv1.SetGateResponse]
+	resumeGate *connect.Client[kinesinv1.ResumeGateRequest, kinesinv1.ResumeGateResponse]
+	getGate    *connect.Client[kinesinv1.GetGateRequest, kinesinv1.GetGateResponse]
+	listGates  *connect.Client[kinesinv1.ListGatesRequest, kinesinv1.ListGatesResponse]
+}
+
+// SetGate calls kinesin.v1.GateService.SetGate.
+func (c *gateServiceClient) SetGate(ctx context.Context, req *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error) {
+	response, err := c.setGate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeGate calls kinesin.v1.GateService.ResumeGate.
+func (c *gateServiceClient) ResumeGate(ctx context.Context, req *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
+	response, err := c.resumeGate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetGate calls kinesin.v1.GateService.GetGate.
+func (c *gateServiceClient) GetGate(ctx context.Context, req *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error) {
+	response, err := c.getGate.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListGates calls kinesin.v1.GateService.ListGates.
+func (c *gateServiceClient) ListGates(ctx context.Context, req *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error) {
+	response, err := c.listGates.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GateServiceHandler is an implementation of the kinesin.v1.GateService service.
+type GateServiceHandler interface {
+	// SetGate sets a gate, in force everywhere within 2 s, or counts what it would hold.
+	SetGate(context.Context, *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error)
+	// ResumeGate ends a gate, at once or at a pace.
+	ResumeGate(context.Context, *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error)
+	GetGate(context.Context, *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error)
+	ListGates(context.Context, *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error)
+}
+
+// NewGateServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewGateServiceHandler(svc GateServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	gateServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("GateService").Methods()
+	gateServiceSetGateHandler := connect.NewUnaryHandlerSimple(
+		GateServiceSetGateProcedure,
+		svc.SetGate,
+		connect.WithSchema(gateServiceMethods.ByName("SetGate")),
+		connect.WithHandlerOptions(opts...),
+	)
+	gateServiceResumeGateHandler := connect.NewUnaryHandlerSimple(
+		GateServiceResumeGateProcedure,
+		svc.ResumeGate,
+		connect.WithSchema(gateServiceMethods.ByName("ResumeGate")),
+		connect.WithHandlerOptions(opts...),
+	)
+	gateServiceGetGateHandler := connect.NewUnaryHandlerSimple(
+		GateServiceGetGateProcedure,
+		svc.GetGate,
+		connect.WithSchema(gateServiceMethods.ByName("GetGate")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	gateServiceListGatesHandler := connect.NewUnaryHandlerSimple(
+		GateServiceListGatesProcedure,
+		svc.ListGates,
+		connect.WithSchema(gateServiceMethods.ByName("ListGates")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.GateService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case GateServiceSetGateProcedure:
+			gateServiceSetGateHandler.ServeHTTP(w, r)
+		case GateServiceResumeGateProcedure:
+			gateServiceResumeGateHandler.ServeHTTP(w, r)
+		case GateServiceGetGateProcedure:
+			gateServiceGetGateHandler.ServeHTTP(w, r)
+		case GateServiceListGatesProcedure:
+			gateServiceListGatesHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedGateServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedGateServiceHandler struct{}
+
+func (UnimplementedGateServiceHandler) SetGate(context.Context, *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GateService.SetGate is not implemented"))
+}
+
+func (UnimplementedGateServiceHandler) ResumeGate(context.Context, *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GateService.ResumeGate is not implemented"))
+}
+
+func (UnimplementedGateServiceHandler) GetGate(context.Context, *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GateService.GetGate is not implemented"))
+}
+
+func (UnimplementedGateServiceHandler) ListGates(context.Context, *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GateService.ListGates is not implemented"))
+}
+
+// QuotaServiceClient is a client for the kinesin.v1.QuotaService service.
+type QuotaServiceClient interface {
+	SetQuota(context.Context, *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error)
+	GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error)
+}
+
+// NewQuotaServiceClient constructs a client for the kinesin.v1.QuotaService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewQuotaServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) QuotaServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	quotaServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("QuotaService").Methods()
+	return &quotaServiceClient{
+		setQuota: connect.NewClient[kinesinv1.SetQuotaRequest, kinesinv1.SetQuotaResponse](
+			httpClient,
+			baseURL+QuotaServiceSetQuotaProcedure,
+			connect.WithSchema(quotaServiceMethods.ByName("SetQuota")),
+			connect.WithClientOptions(opts...),
+		),
+		getQuotas: connect.NewClient[kinesinv1.GetQuotasRequest, kinesinv1.GetQuotasResponse](
+			httpClient,
+			baseURL+QuotaServiceGetQuotasProcedure,
+			connect.WithSchema(quotaServiceMethods.ByName("GetQuotas")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// quotaServiceClient implements QuotaServiceClient.
+type quotaServiceClient struct {
+	setQuota  *connect.Client[kinesinv1.SetQuotaRequest, kinesinv1.SetQuotaResponse]
+	getQuotas *connect.Client[kinesinv1.GetQuotasRequest, kinesinv1.GetQuotasResponse]
+}
+
+// SetQuota calls kinesin.v1.QuotaService.SetQuota.
+func (c *quotaServiceClient) SetQuota(ctx context.Context, req *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
+	response, err := c.setQuota.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetQuotas calls kinesin.v1.QuotaService.GetQuotas.
+func (c *quotaServiceClient) GetQuotas(ctx context.Context, req *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
+	response, err := c.getQuotas.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// QuotaServiceHandler is an implementation of the kinesin.v1.QuotaService service.
+type QuotaServiceHandler interface {
+	SetQuota(context.Context, *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error)
+	GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error)
+}
+
+// NewQuotaServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewQuotaServiceHandler(svc QuotaServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	quotaServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("QuotaService").Methods()
+	quotaServiceSetQuotaHandler := connect.NewUnaryHandlerSimple(
+		QuotaServiceSetQuotaProcedure,
+		svc.SetQuota,
+		connect.WithSchema(quotaServiceMethods.ByName("SetQuota")),
+		connect.WithHandlerOptions(opts...),
+	)
+	quotaServiceGetQuotasHandler := connect.NewUnaryHandlerSimple(
+		QuotaServiceGetQuotasProcedure,
+		svc.GetQuotas,
+		connect.WithSchema(quotaServiceMethods.ByName("GetQuotas")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.QuotaService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case QuotaServiceSetQuotaProcedure:
+			quotaServiceSetQuotaHandler.ServeHTTP(w, r)
+		case QuotaServiceGetQuotasProcedure:
+			quotaServiceGetQuotasHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedQuotaServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedQuotaServiceHandler struct{}
+
+func (UnimplementedQuotaServiceHandler) SetQuota(context.Context, *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.QuotaService.SetQuota is not implemented"))
+}
+
+func (UnimplementedQuotaServiceHandler) GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.QuotaService.GetQuotas is not implemented"))
 }
 
 // LambdaServiceClient is a client for the kinesin.v1.LambdaService service.
