@@ -84,6 +84,7 @@ var table = []row{
 	{name: "partition/fleet", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"partition"}},
 	{name: "store", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
+	{name: "internal/gates", may: []string{"task", "store", "internal/clock"}},
 	{name: "internal/lease", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/access", stdOnly: true},
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},

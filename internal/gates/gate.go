@@ -1,0 +1,136 @@
+// Package gates has what operators hold back: a gate pauses or drops the tasks that it selects. Gates are
+// control rows; a Book is this process's copy of them, refreshed every second and a half and at once after a
+// change made here. The package decides which gate holds a task; it reads and writes no task.
+package gates
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Limits of a gate.
+const (
+	ReasonBytesMax = 512
+	// ActiveMax is how many gates there are at once that have not ended.
+	ActiveMax = 1000
+	// KeptFor is how long a gate that has ended is listed.
+	KeptFor = 30 * 24 * time.Hour
+	// PaceMax is the highest pace of a gate that resumes, in tasks per second.
+	PaceMax = 1_000_000
+)
+
+// Action is what a gate does with a task.
+type Action string
+
+// The actions.
+const (
+	Pause Action = "pause" // it waits
+	Drop  Action = "drop"  // it ends as dropped, when it is due
+)
+
+// Gate holds back the tasks of a lambda, or those of one priority, one collection or one tag of it. It is
+// also the stored form.
+type Gate struct {
+	ID         string `json:"id"`
+	Action     Action `json:"action"`
+	Lambda     string `json:"lambda"`
+	Ref        uint32 `json:"ref"`                // of the lambda: one that is created again is another
+	Priority   string `json:"priority,omitempty"` // at most one of these four; none: all tasks
+	Class      uint8  `json:"class,omitempty"`    // the index of Priority
+	Collection string `json:"collection,omitempty"`
+	TagName    string `json:"tag,omitempty"`
+	TagValue   string `json:"value,omitempty"`
+
+	Reason  string       `json:"reason"`
+	Owner   string       `json:"owner"` // the identity that set it
+	Created task.Instant `json:"created"`
+	Until   task.Instant `json:"until,omitempty"` // when it ends by itself; zero: never
+
+	// Resumed is when it was told to resume at Pace tasks per second; zero: it was not. From then on it holds
+	// only tasks that were to wake by then.
+	Resumed task.Instant `json:"resumed,omitempty"`
+	Pace    uint32       `json:"pace,omitempty"`
+	Ended   task.Instant `json:"ended,omitempty"`
+	EndedBy string       `json:"ended_by,omitempty"` // the identity that resumed it
+
+	Version uint64 `json:"-"`
+}
+
+// InForce reports whether the gate holds tasks back at an instant.
+func (g *Gate) InForce(now task.Instant) bool {
+	return g.Ended.IsZero() && (g.Until.IsZero() || now < g.Until)
+}
+
+// Selects reports whether the gate is about a task.
+func (g *Gate) Selects(t *task.Task) bool {
+	switch {
+	case g.Ref != t.Partition.Lambda:
+		return false
+	case g.Priority != "":
+		return g.Class == t.Partition.Priority
+	case g.Collection != "":
+		return g.Collection == t.Collection
+	case g.TagName != "":
+		return slices.Contains(t.Tags, task.Tag{Name: g.TagName, Value: g.TagValue})
+	}
+	return true
+}
+
+// Holds reports whether the gate holds a task back at an instant. A gate that resumes at a pace still holds
+// what was to wake before: its tasks go as the pace allows.
+func (g *Gate) Holds(t *task.Task, now task.Instant) bool {
+	return g.InForce(now) && g.Selects(t) && (g.Resumed.IsZero() || t.Wake <= g.Resumed)
+}
+
+// State returns "active", "resuming" or "ended".
+func (g *Gate) State(now task.Instant) string {
+	switch {
+	case !g.InForce(now):
+		return "ended"
+	case !g.Resumed.IsZero():
+		return "resuming"
+	}
+	return "active"
+}
+
+// String says for people which gate it is.
+func (g *Gate) String() string {
+	text := fmt.Sprintf("gate %s %q", g.ID, g.Reason)
+	if !g.Until.IsZero() {
+		text += " until " + g.Until.Time().UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
+// Validate checks what an operator gave.
+func (g *Gate) Validate(now task.Instant) error {
+	errs := []error{task.CheckName("lambda", g.Lambda)}
+	if g.Action != Pause && g.Action != Drop {
+		errs = append(errs, fmt.Errorf("%w action %.20q: want pause or drop", task.ErrInvalid, g.Action))
+	}
+	switch reason := strings.TrimSpace(g.Reason); {
+	case reason == "":
+		errs = append(errs, fmt.Errorf("%w reason: it is empty; say why, for those who find their tasks held back", task.ErrInvalid))
+	case len(reason) > ReasonBytesMax || !utf8.ValidString(reason):
+		errs = append(errs, fmt.Errorf("%w reason: want at most %d bytes of UTF-8", task.ErrInvalid, ReasonBytesMax))
+	}
+	ways := 0
+	for _, set := range []bool{g.Priority != "", g.Collection != "", g.TagName != ""} {
+		if set {
+			ways++
+		}
+	}
+	if ways > 1 {
+		errs = append(errs, fmt.Errorf("%w gate: want at most one of priority, collection and tag; set two gates for both", task.ErrInvalid))
+	}
+	if !g.Until.IsZero() && g.Until <= now {
+		errs = append(errs, fmt.Errorf("%w expiry %s: it has passed; want a time to come", task.ErrInvalid, g.Until.Time().UTC().Format(time.RFC3339)))
+	}
+	return errors.Join(errs...)
+}
