@@ -10,7 +10,9 @@ MAKEFLAGS += --no-print-directory
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 # As in the Dockerfile: the same commit, version and Go make the same bytes, wherever that is. Without cgo other modules are linked.
 LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
-BUILD := -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+# grpcnotrace leaves out a part of a library that nothing here uses, and that would keep the linker from removing dead
+# code: 60 MB instead of 80.
+BUILD := -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
 # Tools are built once per version, outside the checkout, for all checkouts.
 KINESIN_TOOLS_DIR ?= $(HOME)/.cache/kinesin/tools

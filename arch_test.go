@@ -90,6 +90,7 @@ var table = []row{
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
+	{name: "internal/otlp", may: []string{"task", "internal/audit"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
@@ -150,7 +151,7 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit",
+			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/otlp",
 		}, tools),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
@@ -174,6 +175,7 @@ var planned []string
 // reserved modules may be imported directly only by these packages, tests included.
 var reserved = map[string][]string{
 	"github.com/cockroachdb":          {"store/pebble", "test/sim"},
+	"go.opentelemetry.io":             {"internal/otlp"},
 	"github.com/spf13":                {"cmd/kinesin/cli"},
 	"github.com/google/jsonschema-go": {"internal/rest"},
 	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},

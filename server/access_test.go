@@ -11,10 +11,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -663,7 +665,10 @@ func TestWhatIsAudited(t *testing.T) {
 	grants := map[string][]string{"root": {"*:*"}, "team": {"read:mail"}}
 	path := policyFile(t, grants)
 	var printed bytes.Buffer
-	r := serve(t, Config{PolicyFile: path, AuditTo: &printed})
+	var exported atomic.Int64 // requests to a collector
+	collector := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { exported.Add(1) }))
+	defer collector.Close()
+	r := serve(t, Config{PolicyFile: path, AuditTo: &printed, OTLPEndpoint: collector.URL})
 	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
 	r.callAs("root", kinesinv1connect.LambdaServiceUpdateLambdaProcedure, `{"lambda":{"name":"mail","maxAttempts":3}}`)
 	r.callAs("team", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
@@ -710,6 +715,9 @@ func TestWhatIsAudited(t *testing.T) {
 	r.wantMetric("kinesin_policy_refused", "1")
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
+	}
+	if exported.Load() == 0 {
+		t.Error("the collector got nothing")
 	}
 	lines := bytes.Split(bytes.TrimSpace(printed.Bytes()), []byte("\n"))
 	if len(lines) < len(got.Records) {

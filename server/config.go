@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/store/dynamo"
 )
 
@@ -43,6 +44,8 @@ type Config struct {
 	AuditKeep time.Duration
 	// AuditTo gets each audit record as a line of JSON; nil: nobody.
 	AuditTo io.Writer
+	// OTLPEndpoint is the base URL of an OpenTelemetry collector that gets the audit records; empty: none.
+	OTLPEndpoint string
 	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
 	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
@@ -179,6 +182,9 @@ func (c Config) Validate() error {
 	}
 	if c.ConnectionsPerAddress < 0 {
 		errs = append(errs, fmt.Errorf("%d connections per address: want 1 or more", c.ConnectionsPerAddress))
+	}
+	if c.OTLPEndpoint != "" {
+		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))
 	}
 	errs = append(errs, c.checkDrivers(), c.checkMembership(), c.checkAWS())
 	if err := errors.Join(errs...); err != nil {

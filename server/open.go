@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/store"
@@ -62,8 +64,10 @@ func (s *Server) open(ctx context.Context, asked credentials) error {
 	}
 	c := s.nodeConfig(d)
 	s.join(&c, pods)
-	s.identify(&c, asked)
-	d.node, err = node.New(ctx, c)
+	err = s.identify(ctx, &c, asked)
+	if err == nil {
+		d.node, err = node.New(ctx, c)
+	}
 	if err == nil {
 		err = s.checkQueues(ctx, d)
 	}
@@ -75,13 +79,41 @@ func (s *Server) open(ctx context.Context, asked credentials) error {
 }
 
 // identify configures who may do what, and where that is recorded.
-func (s *Server) identify(c *node.Config, asked credentials) {
+func (s *Server) identify(ctx context.Context, c *node.Config, asked credentials) error {
 	c.Audit = &node.AuditConfig{Keep: s.config.AuditKeep}
-	if to := s.config.AuditTo; to != nil {
-		c.Audit.Written = func(r audit.Record) { _ = json.NewEncoder(to).Encode(r) } // nobody to tell
-	}
 	if asked.policy != nil {
 		c.Taken = func(name string) bool { return asked.policy.Get().Has(name) }
+	}
+	to := s.config.AuditTo
+	if s.config.OTLPEndpoint != "" {
+		var err error
+		s.collector, err = otlp.NewAuditLog(ctx, s.config.OTLPEndpoint, func(err error) {
+			s.config.Log.WarnContext(ctx, "OpenTelemetry collector did not take audit records; the store keeps them", slog.Any("error", err))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c.Audit.Written = func(r audit.Record) {
+		if to != nil {
+			_ = json.NewEncoder(to).Encode(r) // nobody to tell
+		}
+		if s.collector != nil {
+			s.collector.Write(r)
+		}
+	}
+	return nil
+}
+
+// closeCollector sends the last audit records to the collector.
+func (s *Server) closeCollector() {
+	if s.collector == nil {
+		return
+	}
+	ctx, cancel := clock.Within(context.Background(), clock.Real(), collectorCloseMax)
+	defer cancel()
+	if err := s.collector.Close(ctx); err != nil {
+		s.config.Log.WarnContext(ctx, "OpenTelemetry collector did not take the last audit records; the store keeps them", slog.Any("error", err))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/otlp"
 )
 
 // ErrListen is returned if the port cannot be opened.
@@ -33,7 +35,12 @@ type Server struct {
 	files    descriptors
 	listener *connections
 	http     *http.Server
+	// collector gets the audit records too; nil: there is none.
+	collector *otlp.AuditLog
 }
+
+// collectorCloseMax bounds the time for the last audit records to reach the collector.
+const collectorCloseMax = 5 * time.Second
 
 // New opens the port and the drivers; only Run serves. Errors are ErrConfig, ErrListen, ErrSetup,
 // ErrDescriptors, those of the embedded store (ErrInUse, ErrCorrupt, ErrVersion), and those of AWS and
@@ -165,6 +172,7 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	err := group.Wait()
 	err = errors.Join(err, s.node.Close())
+	s.closeCollector()
 	s.drivers.release()
 	return err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,7 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
 		}
+		s.OTLPEndpoint = cmp.Or(s.OTLPEndpoint, a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
 		if s.auditStdout {
 			s.AuditTo = a.Stdout
 		}
@@ -113,7 +115,8 @@ func (s *serveFlags) addAuth(f *pflag.FlagSet) {
 	f.BoolVar(&s.auditStdout, "audit-stdout", false, "also print each audit record to stdout, as a line of JSON")
 	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM `FILE` with the server's certificate chain, to use TLS")
 	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM `FILE` with the key of the certificate")
-	settings(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "tls-cert-file", "tls-key-file")
+	f.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "base `URL` of an OpenTelemetry collector (OTLP over HTTP) that also gets each audit record; OTEL_EXPORTER_OTLP_ENDPOINT when not set")
+	settings(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "otlp-endpoint", "tls-cert-file", "tls-key-file")
 }
 
 // profiled runs act with the CPU profiler if there is a path to write to.
