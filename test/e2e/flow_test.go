@@ -262,3 +262,24 @@ func TestBench(t *testing.T) {
 		}
 	}
 }
+
+// A lambda is measured beside a neighbour whose tasks kill their worker, on servers that the benchmark starts.
+func TestBenchIsolation(t *testing.T) {
+	t.Parallel()
+	var rows []struct {
+		Case                   string
+		Tasks                  int
+		Lost, Duplicate, Early int
+		BoundP99               float64 `json:"bound_p99_ms"`
+	}
+	r := harness.Run(t, "bench", "isolation", "--data", t.TempDir(), "--cases", "poison", "-n", "20", "--rate", "50", "--duration", "1s", "-o", "json")
+	r.JSON(t, &rows)
+	if len(rows) != 2 || rows[0].Case != "solo" || rows[1].Case != "poison" {
+		t.Fatalf("rows %+v", rows)
+	}
+	for _, row := range rows {
+		if row.Tasks != 50 || row.Lost+row.Duplicate+row.Early != 0 || row.BoundP99 <= 5 {
+			t.Errorf("row %+v", row)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
+	"github.com/kinesin-io/kinesin/internal/bench"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+const (
+	// The neighbour's tasks are due that long after it begins to schedule them, and so much more for each task
+	// and each byte of its payload.
+	neighbourAhead        = 4 * time.Second
+	neighbourAheadPerTask = 30 * time.Microsecond
+	neighbourAheadPerByte = 20 * time.Nanosecond
+	// measureBefore is how long before the neighbour's tasks are due the measurement begins: half of what it
+	// needs to schedule, and two seconds that show the lambda alone.
+	measureBefore  = 6 * time.Second
+	measuredBefore = 2 * time.Second
+	// neighbourStartsMax bounds how often a neighbour's worker process is started again in a case.
+	neighbourStartsMax = 1000
+	neighbourReady     = "ready"
+)
+
+// isolationFlags are the flags of the benchmark of isolation.
+type isolationFlags struct {
+	bench.Config
+
+	data           string
+	cases          []string
+	neighbourTasks int
+	neighbourSlots int
+}
+
+func (a *app) benchIsolationCommand() *cobra.Command {
+	b := isolationFlags{Config: bench.Config{Kind: bench.Steady, Rate: 200, Duration: 20 * time.Second, Slots: 100, PayloadBytes: 100, Batch: 1000, Keep: true}}
+	var names []string
+	for _, c := range bench.Cases() {
+		names = append(names, c.Name)
+	}
+	c := &cobra.Command{
+		Use:   "isolation",
+		Short: "Run R tasks a second beside neighbours that misbehave",
+		Long: `Measures the lateness of a lambda alone, and then beside another lambda on the same server that misbehaves: a million tasks due at
+once, tasks that all fail, no workers, payloads of 250 KB, workers that hang, tasks that kill their worker. Each case has a server
+of its own in a process of its own, and the neighbour's workers are in another process. The bound is 1.2 times the p99 of the
+lambda alone and 5 ms. The exit code does not depend on it.`,
+		Args: cobra.NoArgs,
+	}
+	f := c.Flags()
+	f.IntVarP(&b.neighbourTasks, "tasks", "n", 1_000_000, "tasks of the neighbour at most; some cases have fewer")
+	f.IntVar(&b.neighbourSlots, "neighbour-workers", 100, "how many of the neighbour's tasks run at a time")
+	f.Float64Var(&b.Rate, "rate", b.Rate, "tasks per second of the lambda that is measured")
+	f.Var(durationValue{d: &b.Duration, min: time.Second}, "duration", "time from its first due time to the last")
+	f.IntVar(&b.Slots, "workers", b.Slots, "how many of its tasks run at a time")
+	f.StringSliceVar(&b.cases, "cases", nil, "`CASES` beside "+bench.Solo+", of "+strings.Join(names[1:], ",")+"; all when not set")
+	f.StringVar(&b.data, "data", "", "`DIR` that gets a directory of data for each case; they are kept")
+	return a.acting(c, func(ctx context.Context, _ []string) error {
+		for _, name := range b.cases {
+			if !slices.Contains(names, name) {
+				return usagef("--cases %s: want any of %s", name, strings.Join(names, ", "))
+			}
+		}
+		if b.neighbourTasks < 1 || b.neighbourTasks > bench.TasksMax {
+			return usagef("--tasks %d: want 1 to %d", b.neighbourTasks, bench.TasksMax)
+		}
+		if err := b.Validate(); err != nil {
+			return usagef("%v", err)
+		}
+		return a.benchIsolation(ctx, &b)
+	})
+}
+
+func (a *app) benchIsolation(ctx context.Context, b *isolationFlags) error {
+	ctx, stop := untilSignal(ctx)
+	defer stop()
+	var rows []bench.Isolation
+	var solo bench.Report
+	for _, c := range bench.Cases() {
+		if c.Name != bench.Solo && len(b.cases) > 0 && !slices.Contains(b.cases, c.Name) {
+			continue
+		}
+		tasks := 0
+		if c.Tasks != nil {
+			tasks = c.Tasks(b.neighbourTasks)
+		}
+		r, err := a.benchCase(ctx, b, c, tasks)
+		if err != nil {
+			return fmt.Errorf("case %s: %w", c.Name, err)
+		}
+		if c.Name == bench.Solo {
+			solo = r
+		}
+		rows = append(rows, bench.IsolationOf(c, tasks, &r, &solo))
+		a.note("%s: p50 %.1f ms, p99 %.1f ms", c.Name, r.LatenessP50, r.LatenessP99)
+	}
+	if a.json() {
+		return printJSON(a.Stdout, rows)
+	}
+	return bench.PrintIsolation(a.Stdout, rows)
+}
+
+// benchCase measures one case on a new server.
+func (a *app) benchCase(ctx context.Context, b *isolationFlags, c bench.Case, tasks int) (r bench.Report, err error) {
+	data := b.data
+	if data != "" {
+		data = filepath.Join(data, c.Name)
+	}
+	s, err := a.startServer(ctx, data)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	a.server = s.url
+	config := b.Config
+	config.Lambda, config.Ahead = "measured", measureBefore-measuredBefore
+	if c.Tasks != nil {
+		each := neighbourAheadPerTask + time.Duration(c.PayloadBytes)*neighbourAheadPerByte
+		due := time.Now().Add(neighbourAhead + measureBefore + time.Duration(tasks)*each).Truncate(time.Millisecond)
+		end, err := a.startNeighbour(ctx, s.url, b, c, tasks, due)
+		if err != nil {
+			return r, err
+		}
+		defer end()
+		if err := sleepUntil(ctx, due.Add(-measureBefore)); err != nil {
+			return r, err
+		}
+	}
+	err = a.withClient(func(k *sdk.Client) error {
+		metrics, err := a.connections()
+		if err != nil {
+			return err
+		}
+		defer metrics.CloseIdle()
+		config.Client, config.ServerCPU = k, bench.ServerCPU(metrics.Calls, metrics.Base)
+		r, err = bench.Run(ctx, config)
+		return err
+	})
+	return r, err
+}
+
+// startNeighbour schedules the neighbour's tasks and starts its workers, in a process of their own that is
+// started again when a task has ended it. The function that it returns ends them.
+func (a *app) startNeighbour(ctx context.Context, server string, b *isolationFlags, c bench.Case, tasks int, due time.Time) (end func(), err error) {
+	args := []string{
+		"bench", "neighbour", "--server", server, "--tasks", strconv.Itoa(tasks), "--payload-bytes", strconv.Itoa(c.PayloadBytes),
+		"--workers", strconv.Itoa(b.neighbourSlots), "--behaviour", string(c.Behaviour),
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	first, err := a.neighbourProcess(ctx, append(args, "--due", due.Format(time.RFC3339Nano)))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = first.Wait() // a task has ended it, or end has
+		for range neighbourStartsMax {
+			if ctx.Err() != nil {
+				return
+			}
+			again, err := a.neighbourProcess(ctx, args)
+			if err != nil {
+				return
+			}
+			_ = again.Wait()
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}, nil
+}
+
+// neighbourProcess starts a process, and waits until it has scheduled what it is told to.
+func (a *app) neighbourProcess(ctx context.Context, args []string) (*exec.Cmd, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := exec.CommandContext(ctx, program, args...) //nolint:gosec // this program itself
+	c.Env, c.Stderr, c.SysProcAttr = withoutOurs(a.Env), io.Discard, executor.OwnGroup()
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("start a neighbour: %w", err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || strings.TrimSpace(line) != neighbourReady {
+		return nil, errors.Join(fmt.Errorf("the neighbour ended before it had scheduled its tasks: %q", line), c.Process.Kill(), c.Wait())
+	}
+	return c, nil
+}
+
+// benchNeighbourCommand is the process of a neighbour: it schedules tasks if it is told when they are due,
+// says that it is ready, and works until it is ended.
+func (a *app) benchNeighbourCommand() *cobra.Command {
+	n := bench.Neighbour{Lambda: "neighbour", Die: func() { os.Exit(exitFailed) }}
+	var due, behaviour string
+	c := &cobra.Command{Use: "neighbour", Short: "Misbehave", Args: cobra.NoArgs, Hidden: true}
+	f := c.Flags()
+	f.IntVar(&n.Tasks, "tasks", 0, "tasks")
+	f.IntVar(&n.PayloadBytes, "payload-bytes", 0, "size of a payload")
+	f.IntVar(&n.Slots, "workers", 1, "how many tasks run at a time")
+	f.StringVar(&behaviour, "behaviour", string(bench.Idle), "what workers do")
+	f.StringVar(&due, "due", "", "when the tasks are due; no tasks when not set")
+	a.serverFlag(f)
+	return a.acting(c, func(ctx context.Context, _ []string) error {
+		n.Behaviour = bench.Behaviour(behaviour)
+		return a.withClient(func(k *sdk.Client) error {
+			n.Client = k
+			if due != "" {
+				at, err := time.Parse(time.RFC3339Nano, due)
+				if err != nil {
+					return usagef("--due: %v", err)
+				}
+				n.Due = at
+				if err := n.Schedule(ctx); err != nil {
+					return err
+				}
+			}
+			if _, err := fmt.Fprintln(a.Stdout, neighbourReady); err != nil {
+				return err
+			}
+			return n.Work(ctx)
+		})
+	})
+}
+
+func sleepUntil(ctx context.Context, at time.Time) error {
+	t := time.NewTimer(time.Until(at))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

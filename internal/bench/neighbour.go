@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// Behaviour is what the workers of a neighbour do with its tasks.
+type Behaviour string
+
+// The behaviours.
+const (
+	Idle  Behaviour = "none" // there are no workers
+	Works Behaviour = "work"
+	Fails Behaviour = "fail"
+	Hangs Behaviour = "hang"
+	Dies  Behaviour = "die" // each task ends the process
+)
+
+// Neighbour is the load of a lambda that shares a server with the one that is measured.
+type Neighbour struct {
+	Client       *sdk.Client
+	Lambda       string
+	Tasks        int
+	PayloadBytes int
+	Slots        int
+	Behaviour    Behaviour
+	Die          func()    // ends the process, for Dies
+	Due          time.Time // of all its tasks
+}
+
+// Schedule creates the lambda and its tasks.
+func (n *Neighbour) Schedule(ctx context.Context) error {
+	if _, _, err := n.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: n.Lambda, Priorities: []string{"normal"}}); err != nil {
+		return err
+	}
+	batch := max(1, min(1000, batchBytesMax/max(n.PayloadBytes, 1)))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(callersMax)
+	for from := 0; from < n.Tasks && ctx.Err() == nil; from += batch {
+		g.Go(func() error {
+			items := make([]sdk.Item, min(batch, n.Tasks-from))
+			for i, payload := range payloads(len(items), n.PayloadBytes, func(i int) uint64 { return uint64(from + i) }) {
+				items[i] = sdk.Item{Lambda: n.Lambda, At: n.Due, Payload: payload}
+			}
+			_, err := n.Client.ScheduleMany(ctx, items)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if late := time.Since(n.Due); late > 0 {
+		return fmt.Errorf("scheduling %d tasks took %v longer than there was time before they were due: choose fewer", n.Tasks, late)
+	}
+	return nil
+}
+
+// batchBytesMax bounds the payloads of one call.
+const batchBytesMax = 4 << 20
+
+// Work runs the neighbour's workers until ctx ends.
+func (n *Neighbour) Work(ctx context.Context) error {
+	if n.Behaviour == Idle {
+		<-ctx.Done()
+		return nil
+	}
+	w := sdk.NewWorker(n.Client, sdk.Slots(n.Slots), sdk.Grace(time.Second))
+	sdk.NewLambda[[]byte](n.Lambda).Handle(w, func(ctx context.Context, _ *sdk.Task[[]byte]) error {
+		switch n.Behaviour {
+		case Fails:
+			return errors.New("as it was told to")
+		case Hangs:
+			<-ctx.Done()
+		case Dies:
+			n.Die()
+		case Idle, Works:
+		}
+		return nil
+	})
+	return w.Run(ctx)
+}
