@@ -263,7 +263,8 @@ func TestBench(t *testing.T) {
 	}
 }
 
-// A lambda is measured beside a neighbour whose tasks kill their worker, on servers that the benchmark starts.
+// A lambda is measured beside a neighbour whose tasks kill their worker, on servers that the benchmark
+// starts.
 func TestBenchIsolation(t *testing.T) {
 	t.Parallel()
 	var rows []struct {

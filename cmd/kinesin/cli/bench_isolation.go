@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// The neighbour's tasks are due that long after it begins to schedule them, and so much more for each task
-	// and each byte of its payload.
+	// The neighbour's tasks are due that long after it begins to schedule them, and so much more for each and
+	// for each byte of its payload.
 	neighbourAhead        = 4 * time.Second
 	neighbourAheadPerTask = 30 * time.Microsecond
 	neighbourAheadPerByte = 20 * time.Nanosecond
