@@ -158,9 +158,8 @@ func TestARepeatedRejectIsADuplicate(t *testing.T) {
 	run(t, func(f *fixture) {
 		item := keyedIn(time.Hour, "one", "reject")
 		id := f.accept(item)
-		response, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}, Again: true})
-		if err != nil || response.Results[0].Id != id || !response.Results[0].Duplicate {
-			t.Errorf("%v %v", response, err)
+		if r := f.try(item, true); r.Id != id || !r.Duplicate {
+			t.Error(r)
 		}
 	})
 }
@@ -266,26 +265,44 @@ func TestAKeyOfACollectionOfOthers(t *testing.T) {
 	})
 }
 
-// A call is repeated because its answer was lost, and its task has ended meanwhile in a way that frees the
-// key.
+// A call whose answer was lost is made of several tries. One of them may come when the task of another has
+// ended in a way that frees the key: a later one, or the first, which the caller had given up. Another call
+// makes another task, also one that had to be repeated before it arrived.
 func TestARepeatedCallDoesNotRunItsTaskAgain(t *testing.T) {
-	run(t, func(f *fixture) {
-		item := keyedIn(time.Hour, "one", "")
-		id := f.accept(item)
-		f.endAs(id, task.FatalFailure)
-		again := func() *kinesinv1.ScheduleResult {
-			response, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}, Again: true})
-			if err != nil {
-				t.Fatal(err)
+	of := func(request byte, onConflict string) *item {
+		return with(keyedIn(time.Hour, "one", onConflict), func(i *item) { i.RequestId = uuid7(request) })
+	}
+	for name, first := range map[string]func(f *fixture) string{
+		"made it": func(f *fixture) string { return f.accept(of(2, "")) },
+		"replaced it": func(f *fixture) string {
+			f.accept(of(1, ""))
+			return f.schedule(of(2, "replace"))[0].Id
+		},
+	} {
+		for _, again := range []bool{false, true} {
+			for _, later := range []time.Duration{0, store.CallMax} {
+				run(t, func(f *fixture) {
+					id := first(f)
+					f.cancelled(id)
+					f.time.Advance(later)
+					if r := f.try(of(2, "replace"), again); r.Id != id || !r.Duplicate || r.Replaced || r.State != "cancelled" {
+						t.Errorf("the call that %s, %v later, again %v: %v", name, later, again, r)
+					}
+					if r := f.try(of(3, ""), again); r.Problem != nil || r.Id == id || r.Duplicate {
+						t.Errorf("another call for the same task, %v later, again %v: %v", later, again, r)
+					}
+				})
 			}
-			return response.Results[0]
 		}
-		if r := again(); r.Id != id || !r.Duplicate || r.State != "fatal_failure" {
-			t.Errorf("%v", r)
-		}
-		f.time.Advance(store.CallMax)
-		if r := again(); r.Id == id || r.Duplicate {
-			t.Errorf("much later: %v", r)
-		}
-	})
+	}
+}
+
+// try schedules a task as one try of a call does.
+func (f *fixture) try(i *item, again bool) *kinesinv1.ScheduleResult {
+	f.t.Helper()
+	response, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{i}, Again: again})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return response.Results[0]
 }

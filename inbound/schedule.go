@@ -144,10 +144,11 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 		t.Digest = digest(t, item.Payload)
 	case len(item.RequestId) == 0:
 		t.ID = task.NewID(b.Now, b.Clock.Uint64(), b.Clock.Uint64())
-	case len(item.RequestId) != len(t.ID) || item.RequestId[6]>>4 != 7:
-		return refusal.Invalid("request id: want the 16 bytes of a UUID version 7")
 	default:
-		copy(t.ID[:], item.RequestId)
+		var err error
+		if t.ID, err = intake.RequestID(item); err != nil {
+			return err
+		}
 		if intake.IsAhead(t.ID, b.Now) {
 			return refusal.Invalid("request id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
 		}

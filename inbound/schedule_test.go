@@ -67,6 +67,7 @@ func TestRefusals(t *testing.T) {
 		{name: "request id", change: func(i *item) { i.RequestId = uuid7(1) }},
 		{"request id too short", func(i *item) { i.RequestId = uuid7(1)[:15] }, isInvalid, []string{"16 bytes", "version 7"}},
 		{"request id of another time", func(i *item) { i.RequestId = append([]byte{0x7f}, uuid7(1)[1:]...) }, isInvalid, []string{"more than 5m0s ahead"}},
+		{"request id too short, with a key", func(i *item) { i.Key, i.RequestId = "k", uuid7(1)[:15] }, isInvalid, []string{"16 bytes", "version 7"}},
 		{"request id of another version", func(i *item) { i.RequestId = make([]byte, 16) }, isInvalid, []string{"version 7"}},
 		{name: "most attempts", change: func(i *item) { i.MaxAttempts = task.AttemptsMax }},
 		{"too many attempts", func(i *item) { i.MaxAttempts = task.AttemptsMax + 1 }, isInvalid, []string{"max attempts 1001", "1 to 1000"}},

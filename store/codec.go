@@ -72,6 +72,7 @@ const (
 	fieldFirstDue
 	fieldPayloadRev
 	fieldBlob
+	fieldRequest
 )
 
 // The fields of a tag.
@@ -249,6 +250,10 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	}
 	dst = appendString(dst, fieldTraceparent, t.Traceparent)
 	dst = appendVarint(dst, fieldLife, t.Life)
+	if !t.Request.IsZero() {
+		dst = protowire.AppendTag(dst, fieldRequest, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, t.Request[:])
+	}
 	dst = appendVarint(dst, fieldFirstDue, uint64(t.FirstDue))
 	dst = appendVarint(dst, fieldPayloadRev, t.PayloadRev)
 	if t.Blob != nil {

@@ -47,6 +47,7 @@ func drawTask(rt *rapid.T) task.Task {
 	copy(t.ID[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(rt, "id"))
 	t.ID[15] |= 1
 	copy(t.Digest[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(rt, "digest"))
+	copy(t.Request[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(rt, "request"))
 	if p := rapid.SliceOf(rapid.Byte()).Draw(rt, "payload"); len(p) > 0 {
 		t.Payload = p
 	}

@@ -160,6 +160,8 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.PayloadRev = f.number
 	case fieldLife:
 		t.Life = f.number
+	case fieldRequest:
+		return setArray(&t.Request, f)
 	case fieldStartBefore:
 		t.StartBefore = f.instant()
 	case fieldBlob:

@@ -287,7 +287,7 @@ func birth(t task.Task) task.Task {
 	return task.Task{
 		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: t.Created, Collection: t.Collection, Key: t.Key,
 		Digest: t.Digest, Payload: t.Payload, PayloadSize: t.PayloadSize, Overrides: t.Overrides,
-		Traceparent: t.Traceparent, WakeRow: t.WakeRow, Tags: t.Tags, Life: t.Life, StartBefore: t.StartBefore,
+		Traceparent: t.Traceparent, WakeRow: t.WakeRow, Tags: t.Tags, Life: t.Life, Request: t.Request, StartBefore: t.StartBefore,
 		Blob: t.Blob,
 	}
 }

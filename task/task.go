@@ -42,6 +42,9 @@ type Task struct {
 	// may be used again, and the ids of the earlier task do not name the later one. Zero without a key, and
 	// in rows of versions that did not know it.
 	Life uint64
+	// Request is the request id of the Schedule call that made the task with this key, or replaced it last: a
+	// late try of that call must not make the next one. Zero without a key, and where the caller gave none.
+	Request ID
 	// Digest identifies lambda, priority, collection and payload of a task with a key, so that the same key
 	// with another payload is detected, and of a task whose payload was replaced. Zero for others.
 	Digest [16]byte

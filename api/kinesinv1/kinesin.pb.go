@@ -259,7 +259,8 @@ type ScheduleItem struct {
 	Collection  string `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
 	Key         string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"` // idempotency key: same lambda and key, same task
 	Payload     []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
-	// A 16-byte UUIDv7 chosen by the client makes a repeated call harmless. Empty: the server chooses.
+	// A 16-byte UUIDv7 chosen by the client makes a repeated call harmless, also one with a key that is free again since.
+	// Empty: the server chooses.
 	RequestId        []byte            `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	MaxAttempts      uint32            `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`        // 0: the lambda's
 	TimeoutMicros    int64             `protobuf:"varint,10,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // 0: the lambda's

@@ -3,7 +3,9 @@ package intake
 import (
 	"context"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -11,6 +13,18 @@ import (
 // PartitionOf returns the partition of a new task of a lambda.
 func PartitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
 	return task.Partition{Lambda: l.Ref, Priority: priority, Shard: partition.ShardOf(id, l.ShardsFor(id))}
+}
+
+// RequestID returns the request id of an item; zero: it has none.
+func RequestID(item *kinesinv1.ScheduleItem) (id task.ID, err error) {
+	switch sent := item.RequestId; {
+	case len(sent) == 0:
+		return id, nil
+	case len(sent) != len(id) || sent[6]>>4 != 7:
+		return id, refusal.Invalid("request id: want the 16 bytes of a UUID version 7")
+	default:
+		return task.ID(sent), nil
+	}
 }
 
 // MadeAt returns when an id of version 7 was made, by the clock of its maker.

@@ -57,7 +57,7 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 		case row.ID.IsZero():
 		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)):
 			b.use(c, row)
-		case b.mayBeOwn(c, row):
+		case isOfRequest(row, c.Task.Request):
 			c.Task, c.Exists = row, true
 		case b.MaySchedule != nil && row.Collection != c.Task.Collection && !b.MaySchedule(c.Lambda, row.Collection):
 			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
@@ -69,10 +69,11 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 	})
 }
 
-// mayBeOwn reports whether an ended task is most likely that of an earlier try of this call, whose answer was
-// lost: a call that is repeated must not run its task again because that has failed meanwhile.
-func (b *Batch) mayBeOwn(c *Incoming, ended *task.Task) bool {
-	return b.Again && ended.Digest == c.Task.Digest && b.Now < ended.Created.Add(store.CallMax)
+// isOfRequest reports whether an ended task was made, or replaced last, by another try of the same call. Then
+// that is the task of this try too, which may come first or last: a caller that was not answered tries again,
+// and what it gave up may still be under way when the task has ended.
+func isOfRequest(ended *task.Task, request task.ID) bool {
+	return !request.IsZero() && ended.Request == request
 }
 
 // forgetPayloads deletes the payloads of ended tasks whose rows were replaced.

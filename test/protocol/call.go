@@ -45,7 +45,7 @@ func (m *model) call(w *world, i int, out emit) {
 	case callDone:
 		return
 	case callReads:
-		if c.Next && w.task.state == ended && w.task.life != c.Life {
+		if c.Next && w.task.state == ended && (w.task.life != c.Life || !m.has(KnowsRequest)) {
 			self.pc, self.task = callPuts, w.task
 			self.row.seq = m.draw(&v, w.task.seq)
 			out(&v, step{who: who, what: "sees the ended task row, whose key is free"})

@@ -32,6 +32,7 @@ const (
 	HalfIsUnknown                  // half a success is unknown, never refused
 	SendAfterRow                   // a message is sent after the task row was written
 	KeyReadsFirst                  // a call with a key reads the task row before it puts a wake-up row
+	KnowsRequest                   // an ended row of a key names the request that made it, which makes no second task
 	RowThenTask                    // who looks for a task reads its wake-up row and then its task row
 	InPlaceIfFired                 // a retry stays in place only where this process fires it
 	LostIsReadAgain                // owners read again what a lost process changed last
@@ -64,6 +65,7 @@ var ruleTexts = [RulesEnd]string{
 	SendAfterRow:       "5d a message is sent after the task row was written",
 	KeyReadsFirst:      "5e a call with a key reads the task row before it puts a wake-up row",
 	RowThenTask:        "5f who looks for a task reads its wake-up row and then its task row",
+	KnowsRequest:       "5g an ended row of a key names the request that made it, which makes no second task",
 	InPlaceIfFired:     "6a a retry stays in place only where this process fires it",
 	LostIsReadAgain:    "6b owners read again what a lost process changed last",
 	NamesDispatcher:    "7  an enqueued row names its dispatcher; one that is gone is made good for at once",

@@ -67,6 +67,7 @@ func TestWithoutRule(t *testing.T) {
 		{protocol.HalfIsUnknown, "near", protocol.StartAfterRefusal},
 		{protocol.SendAfterRow, "retry: within moments, hsc where", protocol.Late},
 		{protocol.KeyReadsFirst, "key: a call that was refused", protocol.NoWakeup},
+		{protocol.KnowsRequest, "key: used again as soon", protocol.StartAfterEnd},
 		{protocol.RowThenTask, "cancel", protocol.FalseAnswer},
 		{protocol.InPlaceIfFired, "retry: within moments, hsc where", protocol.Late},
 		{protocol.LostIsReadAgain, "retry: within moments, hsc with", protocol.Late},
