@@ -434,6 +434,29 @@ func TestAClaimOfASilentWorkerStaysUntilItsLeaseIsOver(t *testing.T) {
 	})
 }
 
+// A process that reads a lease late does not know how old its newest heartbeat is. A claim may be younger,
+// and so may have started without a heartbeat that names it.
+func TestAnOldHeartbeatDoesNotTellThatAClaimNeverStarted(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		l := w.openLease(lease.LengthDefault)
+		w.advance(2 * time.Second)
+		claimed := w.awake(high, 0, func(t *task.Task) {
+			t.State, t.Attempt, t.Worker, t.ClaimedAt, t.Wake = task.Claimed, 1, l.Worker, t.Due, t.Due.Add(40*time.Second)
+		})
+		w.advance(25 * time.Second)
+		w.marks = lease.NewBook(w.rows.Store, w.clock) // of another process
+		w.start()
+		w.advance(20 * time.Second)
+		if got := w.read(claimed.ID); got.State != task.Claimed {
+			t.Errorf("%s before the lease was over here: %+v", got.State, got.History)
+		}
+		w.advance(lease.LengthDefault)
+		if got := w.read(claimed.ID); got.State != task.Enqueued || got.Lost != 1 {
+			t.Errorf("%s, lost %d times, want enqueued and once", got.State, got.Lost)
+		}
+	})
+}
+
 func TestAFailingPartitionBacksOffAlone(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.rows.fails = func(p task.Partition) error {
