@@ -18,6 +18,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+const actionReschedule = "reschedule"
+
 // shiftMax bounds by how much a job reschedules tasks.
 const shiftMax = 10 * 365 * 24 * time.Hour
 
@@ -29,11 +31,11 @@ type action struct {
 }
 
 var actions = map[string]action{
-	"cancel":     {access.Cancel, false, 2},
-	"expire":     {access.Cancel, false, 2},
-	"reschedule": {access.Schedule, false, 3},
-	"redrive":    {access.Operate, true, 3},
-	"delete":     {access.Operate, true, 1},
+	"cancel":         {access.Cancel, false, 2},
+	"expire":         {access.Cancel, false, 2},
+	actionReschedule: {access.Schedule, false, 3},
+	"redrive":        {access.Operate, true, 3},
+	"delete":         {access.Operate, true, 1},
 }
 
 // VerbOf returns the verb that an action needs on each task, besides read; false for an unknown action.
@@ -130,9 +132,9 @@ func check(r *kinesinv1.CreateJobRequest) error {
 	}
 	const most = int64(shiftMax / time.Microsecond)
 	switch {
-	case r.Action == "reschedule" && ways != 1:
+	case r.Action == actionReschedule && ways != 1:
 		return refusal.Invalid("reschedule says how in %d ways: want one of by, spread and due", ways)
-	case r.Action != "reschedule" && ways > 0:
+	case r.Action != actionReschedule && ways > 0:
 		return refusal.Invalid("by, spread and due are of reschedule, and the action is %s", r.Action)
 	case r.ByMicros > most || r.ByMicros < -most:
 		return refusal.Invalid("by: want at most %v", shiftMax)
