@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
@@ -108,10 +109,22 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 		j.Plan = &plan{}
 	}
 	of, err := j.selection()
-	if err == nil && of.Filter.IsAll() && !r.All {
-		err = refusal.Invalid("a job without a filter changes all tasks that you may change: set all (--all) if that is meant, or a filter (--where)")
+	if err == nil && !r.All {
+		err = checkNarrow(j, of)
 	}
 	return j, err
+}
+
+// checkNarrow refuses a job that is not shown to leave out any task that it could change.
+func checkNarrow(j *job, of *inbound.Selection) error {
+	switch {
+	case of.Filter.IsAll():
+		return refusal.Invalid("a job without a filter changes all tasks that you may change: set all (--all) if that is meant, or a filter (--where)")
+	case of.Filter.LeavesOut(actions[j.Action].ended, j.Created):
+		return nil
+	}
+	return refusal.Invalid("the filter matches every task that a %s can change, or is too entangled to tell: "+
+		"set all (--all) besides the filter if that is meant, or narrow it", j.Action)
 }
 
 // check checks what does not depend on the filter.

@@ -37,13 +37,16 @@ type setFlags struct {
 // setOnly are the flags that make a command one of a set.
 var setOnly = []string{"where", "all", "dry-run", "pace", "detach", "by", "spread"}
 
+// singleOnly are the flags of a single task that a set cannot have.
+var singleOnly = []string{"if-seq", "payload", "payload-file"}
+
 // withSets lets a complete command that changes tasks by their ids also change those that a filter selects,
 // by a job on the server.
 func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	var s setFlags
 	f := c.Flags()
 	f.StringVar(&s.where, "where", "", whereUsage+"; as a job on the server")
-	f.BoolVar(&s.all, "all", false, "all tasks, without a filter")
+	f.BoolVar(&s.all, "all", false, "all tasks; with --where, also if the filter matches all")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only print how many tasks would be changed, ten of them, and the cost")
 	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "change at most `N` tasks per second; 0 for no limit")
 	f.BoolVar(&s.detach, "detach", false, "print the job and do not wait for its end")
@@ -85,11 +88,14 @@ func anyOf(c *cobra.Command, names ...string) bool {
 }
 
 func (s *setFlags) check(c *cobra.Command) error {
+	for _, name := range singleOnly {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed {
+			return usagef("--%s is for one task, and --where or --all names a set", name)
+		}
+	}
 	switch {
 	case s.where == "" && !s.all:
 		return usagef("--where is missing: it selects the tasks; --all means all of them")
-	case s.where != "" && s.all:
-		return usagef("--where and --all exclude each other")
 	case c.Flags().Lookup("key") != nil && c.Flags().Changed("key"):
 		return usagef("--key names one task, and --where or --all a set: want one of them; a filter has key=…")
 	}
