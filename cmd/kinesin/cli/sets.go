@@ -237,12 +237,12 @@ func (a *app) printJob(j *sdk.Job) error {
 	t := newTable(a.Stdout)
 	for _, fact := range [][2]string{
 		{"job", o.ID},
-		{"action", o.Action},
+		{"action", strings.TrimSpace(o.Action + " " + wayText(&o))},
 		{"filter", o.Where},
 		{"state", string(o.State)},
 		{"created", o.Created},
 		{"ended", o.Ended},
-		{"by", o.CreatedBy},
+		{"made by", o.CreatedBy},
 		{"tasks", matchedText(j)},
 		{"outcomes", outcomesText(j.Outcomes)},
 		{"cost", o.Cost},
@@ -256,6 +256,21 @@ func (a *app) printJob(j *sdk.Job) error {
 	return printJobTasks(a.Stdout, j)
 }
 
+// wayText says how a job changes tasks, as its flags do.
+func wayText(o *jobObject) string {
+	switch {
+	case o.By != "":
+		return "--by " + o.By
+	case o.Spread != "":
+		return "--spread " + o.Spread
+	case o.Due != "":
+		return "--at " + o.Due
+	case o.Force:
+		return "--force"
+	}
+	return ""
+}
+
 func matchedText(j *sdk.Job) string {
 	text := fmt.Sprint(j.Matched)
 	if j.State == sdk.JobCounted && !j.Exact {
@@ -267,7 +282,7 @@ func matchedText(j *sdk.Job) string {
 func printJobTasks(w io.Writer, j *sdk.Job) error {
 	if len(j.Sample) > 0 {
 		fmt.Fprintln(w, "\nSome of them:")
-		row := listTable(w)
+		row := listTable(w, true)
 		for i := range j.Sample {
 			if err := row(&j.Sample[i]); err != nil {
 				return err
