@@ -17,8 +17,8 @@ import (
 const (
 	// endedExaminedMax bounds the rows that a list of the newest ended tasks reads.
 	endedExaminedMax = 2_000_000
-	// endedKeptMax is how many of the newest tasks are kept for the next pages of a list, of 24 bytes each, and
-	// endedListsMax for how many lists.
+	// endedKeptMax is how many of the newest tasks are kept for the next pages of a list, of 24 bytes each,
+	// and endedListsMax for how many lists.
 	endedKeptMax  = 50_000
 	endedListsMax = 8
 )

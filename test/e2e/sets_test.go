@@ -13,8 +13,7 @@ import (
 
 const (
 	setTasks = 6000
-	// jobPace is such that a job of all takes some seconds, and sweptWithin how long rows that are given up may
-	// stay.
+	// jobPace is such that a job of all takes some seconds. Rows that are given up may stay for sweptWithin.
 	jobPace     = "1500"
 	sweptWithin = time.Minute
 )
