@@ -177,6 +177,12 @@ func TestSetsByHand(t *testing.T) {
 	s.Run("cancel", "--where", "state=ded").Refused(t, 1, "at character 7", "want a state")
 	s.Run("cancel", "--where", "x=1").Refused(t, 1, "unknown field")
 	s.Run("cancel", "--where", " ").Refused(t, 1, "without a filter")
+	s.Run("cancel", "--where", "attempts>=0").Refused(t, 1, "matches every task")
+	s.Run("cancel", "--lambda", "nosuch", "--all").Refused(t, 1, "unknown lambda")
+	s.Run("count", "--lambda", "nosuch").Refused(t, 1, "unknown lambda")
+	if all := s.Run("cancel", "--where", "attempts>=0", "--all", "--dry-run").Must(t); !strings.Contains(all, "counted") {
+		t.Error(all)
+	}
 	s.Run("job", "show", "nope").Refused(t, 1, "no such job")
 	if jobs := s.Run("job", "list").Must(t); strings.Count(jobs, "done") != 3 {
 		t.Error(jobs)

@@ -77,7 +77,13 @@ func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withClient(func(k *sdk.Client) error { return a.changeSet(ctx, k, spec, &s) }, sdk.WithTries(triesInteractive))
+			return a.withClient(func(k *sdk.Client) error {
+				lambda, _ := cmd.Flags().GetString("lambda")
+				if err := wantLambda(ctx, k, lambda); err != nil {
+					return err
+				}
+				return a.changeSet(ctx, k, spec, &s)
+			}, sdk.WithTries(triesInteractive))
 		})(cmd, ids)
 	}
 	return c
@@ -151,6 +157,16 @@ func ofLambda(lambda, where string) (string, error) {
 		return "lambda=" + lambda, nil
 	}
 	return "lambda=" + lambda + " and (" + where + ")", nil
+}
+
+// wantLambda returns an error if a flag names a lambda that is not there: a filter of its name would select
+// nothing, without a word.
+func wantLambda(ctx context.Context, k *sdk.Client, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := k.GetLambda(ctx, name)
+	return err
 }
 
 // changeSet makes a job, waits for its end unless the flags say otherwise, and prints it. Its error is
@@ -237,7 +253,7 @@ func (a *app) printJob(j *sdk.Job) error {
 	t := newTable(a.Stdout)
 	for _, fact := range [][2]string{
 		{"job", o.ID},
-		{"action", strings.TrimSpace(o.Action + " " + wayText(&o))},
+		{"action", actionText(&o)},
 		{"filter", o.Where},
 		{"state", string(o.State)},
 		{"created", o.Created},
@@ -256,19 +272,19 @@ func (a *app) printJob(j *sdk.Job) error {
 	return printJobTasks(a.Stdout, j)
 }
 
-// wayText says how a job changes tasks, as its flags do.
-func wayText(o *jobObject) string {
+// actionText says what a job does, with the flags that say how.
+func actionText(o *jobObject) string {
 	switch {
 	case o.By != "":
-		return "--by " + o.By
+		return o.Action + " --by " + o.By
 	case o.Spread != "":
-		return "--spread " + o.Spread
+		return o.Action + " --spread " + o.Spread
 	case o.Due != "":
-		return "--at " + o.Due
+		return o.Action + " --at " + o.Due
 	case o.Force:
-		return "--force"
+		return o.Action + " --force"
 	}
-	return ""
+	return o.Action
 }
 
 func matchedText(j *sdk.Job) string {
