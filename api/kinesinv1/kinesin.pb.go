@@ -2539,7 +2539,7 @@ type CreateJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete
 	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
-	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // allows an empty filter
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // allows a filter that is empty or may match all
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Pace          uint32                 `protobuf:"varint,5,opt,name=pace,proto3" json:"pace,omitempty"`                                     // tasks per second; 0: as fast as the store allows
 	ByMicros      int64                  `protobuf:"varint,6,opt,name=by_micros,json=byMicros,proto3" json:"by_micros,omitempty"`             // of reschedule: added to each due time; may be negative

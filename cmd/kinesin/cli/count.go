@@ -35,6 +35,9 @@ is an estimate unless --exact asks for more; the text begins with "about" then. 
 		if err != nil {
 			return err
 		}
+		if err := wantLambda(ctx, k, lambda); err != nil {
+			return err
+		}
 		r, err := k.Count(ctx, filter, exact)
 		if err != nil {
 			return err

@@ -60,7 +60,7 @@ With -o json, an array of the objects that get prints.`, task.States()),
 // list prints while it reads, so that its memory is bounded whatever the number of tasks.
 func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 	out := bufio.NewWriter(a.Stdout)
-	row, end := listTable(out), func() error { return nil }
+	row, end := listTable(out, q.Lambda == ""), func() error { return nil }
 	if a.json() {
 		array := arrayWriter{w: out}
 		row, end = func(t *sdk.TaskInfo) error { return array.add(objectOf(t)) }, array.end
@@ -79,20 +79,27 @@ func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 // listTime prints milliseconds in UTC.
 const listTime = "2006-01-02T15:04:05.000Z07:00"
 
-// listTable returns a function that prints a task in a line, below a heading.
-func listTable(w io.Writer) func(*sdk.TaskInfo) error {
-	const columns = "%-17s %-8s %-24s %-24s %13s %3s  %s\n"
+// listTable returns a function that prints a task in a line, below a heading; with its lambda, if that is not
+// the same for all.
+func listTable(w io.Writer, withLambda bool) func(*sdk.TaskInfo) error {
+	const columns = "%s%-17s %-8s %-24s %-24s %13s %3s  %s\n"
+	lambda := func(name string) string {
+		if !withLambda {
+			return ""
+		}
+		return fmt.Sprintf("%-15s ", name)
+	}
 	begun := false
 	return func(t *sdk.TaskInfo) error {
 		if !begun {
 			begun = true
-			fmt.Fprintf(w, columns, "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "ID")
+			fmt.Fprintf(w, columns, lambda("LAMBDA"), "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "ID")
 		}
 		started, late := "-", "-"
 		if !t.Started.IsZero() {
 			started, late = t.Started.Format(listTime), latenessText(t.Lateness())
 		}
-		_, err := fmt.Fprintf(w, columns, t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
+		_, err := fmt.Fprintf(w, columns, lambda(t.Lambda), t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
 		return err
 	}
 }
