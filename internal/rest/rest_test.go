@@ -35,7 +35,9 @@ type fake struct {
 	internal error
 }
 
-func (f *fake) services() Services { return Services{Tasks: f, Jobs: f, Lambdas: f, DeadLetters: f, Workers: f} }
+func (f *fake) services() Services {
+	return Services{Tasks: f, Jobs: f, Lambdas: f, DeadLetters: f, Workers: f}
+}
 
 // reply keeps a request and returns the answer that the test has set.
 func reply[A any](f *fake, r proto.Message) (*A, error) {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// deadLetterWait is how long a poll of a dead-letter queue waits. A poll that does not wait asks only some
-	// of SQS's machines.
+	// deadLetterWait is how long a poll of a dead-letter queue waits. A poll that does not wait asks only
+	// some of SQS's machines.
 	deadLetterWait = time.Second
 	// stepPollsMax bounds the polls of one ChangeDeadLetters.
 	stepPollsMax = 1000
