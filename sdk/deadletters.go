@@ -13,8 +13,8 @@ import (
 // moveLookEvery is how often a move of SQS that somebody waits for is looked at.
 const moveLookEvery = time.Second
 
-// DeadLetter is a message of a deliver lambda that its consumers received too often and never deleted, so that
-// SQS put it on a dead-letter queue. It is no task any more.
+// DeadLetter is a message of a deliver lambda that its consumers received too often and never deleted, so
+// that SQS put it on a dead-letter queue. It is no task any more.
 type DeadLetter struct {
 	ID           ID     // of its task; MessageID if it is not of a task of this lambda
 	MessageID    string // of SQS
@@ -58,8 +58,8 @@ type DeadLetterQuery struct {
 
 // DeadLetters returns dead letters of a deliver lambda, and leaves them where they are; more says that there
 // may be others. SQS hides them from others for as long as the call takes, and counts a receive. It returns
-// ErrNotFound when the lambda's queue has no dead-letter queue, and ErrInvalid for a managed lambda, whose dead
-// letters are tasks.
+// ErrNotFound when the lambda's queue has no dead-letter queue, and ErrInvalid for a managed lambda, whose
+// dead letters are tasks.
 func (c *Client) DeadLetters(ctx context.Context, lambda string, q DeadLetterQuery) (letters []DeadLetter, more bool, err error) {
 	r, err := callSet(ctx, c, "dead letters", c.backend.dead.ListDeadLetters, &kinesinv1.ListDeadLettersRequest{
 		Lambda: lambda, Priority: q.Priority, Limit: uint32(max(0, q.Limit)), Payload: q.Payload,
@@ -177,8 +177,8 @@ func (c *Client) DeleteDeadLetters(ctx context.Context, lambda string, d DeadLet
 	return outcomes, err
 }
 
-// changeDeadLetters calls until the server has changed all that it changes itself, and returns the queues that
-// SQS moves.
+// changeDeadLetters calls until the server has changed all that it changes itself, and returns the queues
+// that SQS moves.
 func (c *Client) changeDeadLetters(ctx context.Context, action, lambda string, d DeadLetterChange) (map[string]int64, []DeadLetterQueue, error) {
 	request := &kinesinv1.ChangeDeadLettersRequest{Action: action, Lambda: lambda, Priority: d.Priority, Pace: uint32(max(0, d.Pace)), Purge: d.Purge}
 	outcomes := map[string]int64{}

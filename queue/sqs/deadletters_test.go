@@ -26,20 +26,20 @@ const (
 )
 
 // within runs f while time passes.
-func within[R any](b *bubble, f func(ctx context.Context) R) R {
+func within[R any](b *bubble, f func(ctx context.Context) R) (r R) {
 	b.Helper()
 	result := make(chan R, 1)
 	go func() { result <- f(b.Context()) }()
 	for range 120 {
 		b.advance(time.Second)
 		select {
-		case r := <-result:
+		case r = <-result:
 			return r
 		default:
 		}
 	}
 	b.Fatal("it does not come back")
-	panic("not reached")
+	return r
 }
 
 // deadLetters finds the dead-letter queue of the bubble's deliver lambda.
@@ -169,6 +169,7 @@ func TestRedriveByHand(t *testing.T) {
 
 // TestRedriveLosesNothing: a message is deleted only when it is on the lambda's queue.
 func TestRedriveLosesNothing(t *testing.T) {
+	t.Parallel()
 	for fault, want := range map[awsfake.Fault]int{awsfake.Partial: 10, awsfake.LostAnswer: 0, awsfake.Refused: 0} {
 		t.Run(string(fault), func(t *testing.T) {
 			inBubble(t, func(b *bubble) {

@@ -289,4 +289,3 @@ func (a *app) dryRunDeadLetters(ctx context.Context, k *sdk.Client, d *deadLette
 	}
 	return a.deadLetterTable(sample)
 }
-
