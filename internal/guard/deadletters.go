@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -9,12 +10,15 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on dead letters, as they are in the audit log; the last has the action of the call after it.
+// Actions on dead letters, as they are in the audit log.
 const (
 	actReadDeadLetters    = "deadletter.read"
 	actPayloadDeadLetters = "deadletter.read_payload"
-	actChangeDeadLetters  = "deadletter."
+	actChangeDeadLetters  = "deadletter.change" // of a call with an action that there is not
 )
+
+// deadLetterChanges are the actions of ChangeDeadLetters.
+var deadLetterChanges = map[string]string{"redrive": "deadletter.redrive", "delete": "deadletter.delete"} //nolint:gochecknoglobals // a table
 
 type deadLetters struct {
 	*Guard
@@ -57,15 +61,13 @@ func (s deadLetters) CountDeadLetters(ctx context.Context, r *kinesinv1.CountDea
 // ChangeDeadLetters needs operate on the lambda. Each call is recorded that began a change, changed something
 // or failed.
 func (s deadLetters) ChangeDeadLetters(ctx context.Context, r *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error) {
-	if err := s.allow(ctx, actChangeDeadLetters+"change", access.Operate, r.GetLambda()); err != nil {
+	action := cmp.Or(deadLetterChanges[r.GetAction()], actChangeDeadLetters)
+	if err := s.allow(ctx, action, access.Operate, r.GetLambda()); err != nil {
 		return nil, err
 	}
 	response, err := s.next.ChangeDeadLetters(ctx, r)
-	if err != nil && r.GetAction() != "redrive" && r.GetAction() != "delete" {
-		return nil, err // nothing that the log has a name for
-	}
 	if n := count(response.GetOutcomes()); err != nil || n > 0 || r.GetBeganMicros() == 0 {
-		s.note(ctx, audit.Record{Action: actChangeDeadLetters + r.GetAction(), Target: r.GetLambda(), Count: uint32(n), After: s.settings(response)}, err)
+		s.note(ctx, audit.Record{Action: action, Target: r.GetLambda(), Count: uint32(n), After: s.settings(response)}, err)
 	}
 	return response, err
 }
