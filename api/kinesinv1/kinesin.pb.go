@@ -2959,6 +2959,645 @@ func (x *ControlJobResponse) GetJob() *Job {
 	return nil
 }
 
+// DeadLetter is a message of a dead-letter queue.
+type DeadLetter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                // public id of its task; the message id of SQS if it is not of a task of this lambda
+	MessageId     string                 `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"` // of SQS
+	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	DueMicros     int64                  `protobuf:"varint,4,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`    // of its task
+	SentMicros    int64                  `protobuf:"varint,5,opt,name=sent_micros,json=sentMicros,proto3" json:"sent_micros,omitempty"` // when it was put on the queue of the lambda
+	Receives      uint32                 `protobuf:"varint,6,opt,name=receives,proto3" json:"receives,omitempty"`                       // by consumers and by lists such as this one
+	PayloadBytes  uint32                 `protobuf:"varint,7,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
+	Payload       []byte                 `protobuf:"bytes,8,opt,name=payload,proto3" json:"payload,omitempty"` // if asked for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetter) Reset() {
+	*x = DeadLetter{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetter) ProtoMessage() {}
+
+func (x *DeadLetter) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
+func (*DeadLetter) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *DeadLetter) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetSentMicros() int64 {
+	if x != nil {
+		return x.SentMicros
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetReceives() uint32 {
+	if x != nil {
+		return x.Receives
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetPayloadBytes() uint32 {
+	if x != nil {
+		return x.PayloadBytes
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+// DeadLetterQueue is the dead-letter queue of one priority of a lambda.
+type DeadLetterQueue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Priority      string                 `protobuf:"bytes,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`                               // SQS queue of the lambda
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                                   // SQS queue with its dead letters
+	ReceivesMax   uint32                 `protobuf:"varint,4,opt,name=receives_max,json=receivesMax,proto3" json:"receives_max,omitempty"` // how often a message is received before it goes there
+	Count         int64                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`                                // of messages, about; those that somebody has received just now included
+	Move          *DeadLetterMove        `protobuf:"bytes,6,opt,name=move,proto3" json:"move,omitempty"`                                   // the latest that SQS knows; unset: none, or SQS has no moves here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterQueue) Reset() {
+	*x = DeadLetterQueue{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterQueue) ProtoMessage() {}
+
+func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
+func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *DeadLetterQueue) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetReceivesMax() uint32 {
+	if x != nil {
+		return x.ReceivesMax
+	}
+	return 0
+}
+
+func (x *DeadLetterQueue) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DeadLetterQueue) GetMove() *DeadLetterMove {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+// DeadLetterMove is a job of SQS that moves messages back to the queue that they came from.
+type DeadLetterMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`  // running, completed, cancelling, cancelled or failed; unknown: SQS does not say, see problem
+	Moved         int64                  `protobuf:"varint,2,opt,name=moved,proto3" json:"moved,omitempty"` // messages, about
+	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // messages when it began, about
+	StartedMicros int64                  `protobuf:"varint,4,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"`
+	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // why it failed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterMove) Reset() {
+	*x = DeadLetterMove{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterMove) ProtoMessage() {}
+
+func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
+func (*DeadLetterMove) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *DeadLetterMove) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *DeadLetterMove) GetMoved() int64 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *DeadLetterMove) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *DeadLetterMove) GetStartedMicros() int64 {
+	if x != nil {
+		return x.StartedMicros
+	}
+	return 0
+}
+
+func (x *DeadLetterMove) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type ListDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`      // 0: 100; at most 1,000
+	Payload       bool                   `protobuf:"varint,4,opt,name=payload,proto3" json:"payload,omitempty"`  // also payloads; the list then ends at 4 MiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersRequest) Reset() {
+	*x = ListDeadLettersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersRequest) ProtoMessage() {}
+
+func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ListDeadLettersRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListDeadLettersRequest) GetPayload() bool {
+	if x != nil {
+		return x.Payload
+	}
+	return false
+}
+
+type ListDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Messages      []*DeadLetter          `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // there may be more than these
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersResponse) Reset() {
+	*x = ListDeadLettersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersResponse) ProtoMessage() {}
+
+func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *ListDeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type CountDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountDeadLettersRequest) Reset() {
+	*x = CountDeadLettersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountDeadLettersRequest) ProtoMessage() {}
+
+func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *CountDeadLettersRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *CountDeadLettersRequest) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+type CountDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"` // about
+	Queues        []*DeadLetterQueue     `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountDeadLettersResponse) Reset() {
+	*x = CountDeadLettersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountDeadLettersResponse) ProtoMessage() {}
+
+func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *CountDeadLettersResponse) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CountDeadLettersResponse) GetQueues() []*DeadLetterQueue {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+type ChangeDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // redrive or delete
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`                           // empty: all
+	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                                  // messages a second; 0: as fast as SQS; at most 500
+	BeganMicros   int64                  `protobuf:"varint,5,opt,name=began_micros,json=beganMicros,proto3" json:"began_micros,omitempty"` // of the answer before; 0 begins
+	Purge         bool                   `protobuf:"varint,6,opt,name=purge,proto3" json:"purge,omitempty"`                                // of delete: have SQS empty the queues, also of what somebody has received just now; not with pace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeDeadLettersRequest) Reset() {
+	*x = ChangeDeadLettersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeDeadLettersRequest) ProtoMessage() {}
+
+func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ChangeDeadLettersRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ChangeDeadLettersRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *ChangeDeadLettersRequest) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *ChangeDeadLettersRequest) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+func (x *ChangeDeadLettersRequest) GetBeganMicros() int64 {
+	if x != nil {
+		return x.BeganMicros
+	}
+	return 0
+}
+
+func (x *ChangeDeadLettersRequest) GetPurge() bool {
+	if x != nil {
+		return x.Purge
+	}
+	return false
+}
+
+type ChangeDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcomes      map[string]int64       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // messages that this call changed: redriven or deleted; about, of a purge
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                                                                                   // call again, with began_micros: the server changed some, and there may be others from before then
+	BeganMicros   int64                  `protobuf:"varint,3,opt,name=began_micros,json=beganMicros,proto3" json:"began_micros,omitempty"`
+	Queues        []*DeadLetterQueue     `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"` // whose move SQS has begun, of redrive
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeDeadLettersResponse) Reset() {
+	*x = ChangeDeadLettersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeDeadLettersResponse) ProtoMessage() {}
+
+func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *ChangeDeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ChangeDeadLettersResponse) GetBeganMicros() int64 {
+	if x != nil {
+		return x.BeganMicros
+	}
+	return 0
+}
+
+func (x *ChangeDeadLettersResponse) GetQueues() []*DeadLetterQueue {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
 type Lambda struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2986,7 +3625,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3637,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3650,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Lambda) GetName() string {
@@ -3156,7 +3795,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3168,7 +3807,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3181,7 +3820,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -3201,7 +3840,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3852,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3226,7 +3865,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -3252,7 +3891,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3903,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3916,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -3296,7 +3935,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3308,7 +3947,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3321,7 +3960,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -3339,7 +3978,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3990,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +4003,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 type ListLambdasResponse struct {
@@ -3376,7 +4015,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +4027,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +4040,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -3420,7 +4059,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +4071,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3445,7 +4084,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -3464,7 +4103,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3476,7 +4115,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3489,7 +4128,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -3510,7 +4149,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3522,7 +4161,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3535,7 +4174,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -3569,7 +4208,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +4220,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +4233,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -3622,7 +4261,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3634,7 +4273,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3647,7 +4286,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -3676,7 +4315,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3688,7 +4327,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3701,7 +4340,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -3744,7 +4383,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3756,7 +4395,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3769,7 +4408,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -3806,7 +4445,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4457,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4470,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -3880,7 +4519,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +4531,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4544,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Held) GetTask() []byte {
@@ -3934,7 +4573,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3946,7 +4585,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3959,7 +4598,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Hello) GetWorker() string {
@@ -4002,7 +4641,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4014,7 +4653,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4027,7 +4666,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -4066,7 +4705,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4717,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4730,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Result) GetTask() []byte {
@@ -4154,7 +4793,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4805,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4818,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Started) GetTask() []byte {
@@ -4215,7 +4854,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4227,7 +4866,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4240,7 +4879,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -4299,7 +4938,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +4950,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +4963,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -4464,7 +5103,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4476,7 +5115,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4489,7 +5128,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -4528,7 +5167,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4540,7 +5179,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +5192,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -4603,7 +5242,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4615,7 +5254,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4628,7 +5267,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -4668,7 +5307,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4680,7 +5319,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4693,7 +5332,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -4713,7 +5352,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +5364,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +5377,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -4764,7 +5403,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +5415,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +5428,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -4809,7 +5448,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4821,7 +5460,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4834,7 +5473,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -4862,7 +5501,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4874,7 +5513,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4887,7 +5526,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -4920,7 +5559,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +5571,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +5584,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -4963,7 +5602,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4975,7 +5614,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4988,7 +5627,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -5003,7 +5642,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5015,7 +5654,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5667,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -5064,7 +5703,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5076,7 +5715,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5089,7 +5728,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -5133,7 +5772,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5145,7 +5784,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5158,7 +5797,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Rejected) GetName() string {
@@ -5248,7 +5887,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5899,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5273,7 +5912,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -5300,7 +5939,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5312,7 +5951,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5325,7 +5964,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -5351,7 +5990,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +6002,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +6015,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -5395,7 +6034,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +6046,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +6059,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -5439,7 +6078,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5451,7 +6090,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5464,7 +6103,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -5484,7 +6123,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5496,7 +6135,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5509,7 +6148,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -5535,7 +6174,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5547,7 +6186,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5560,7 +6199,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -5579,7 +6218,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5591,7 +6230,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5604,7 +6243,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -5623,7 +6262,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +6274,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +6287,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -5667,7 +6306,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +6318,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +6331,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -5710,7 +6349,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5722,7 +6361,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5735,7 +6374,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 type KeyResponse struct {
@@ -5747,7 +6386,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5759,7 +6398,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5772,7 +6411,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -5794,7 +6433,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5806,7 +6445,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5819,7 +6458,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *BackupFile) GetName() string {
@@ -5852,7 +6491,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5864,7 +6503,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5877,7 +6516,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -5897,7 +6536,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5909,7 +6548,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5922,7 +6561,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -5952,7 +6591,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6603,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6616,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -6030,7 +6669,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6042,7 +6681,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6055,7 +6694,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Token) GetName() string {
@@ -6111,7 +6750,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6123,7 +6762,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6136,7 +6775,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -6170,7 +6809,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6182,7 +6821,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6195,7 +6834,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -6220,7 +6859,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6232,7 +6871,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6245,7 +6884,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 type ListTokensResponse struct {
@@ -6257,7 +6896,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6269,7 +6908,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6282,7 +6921,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -6301,7 +6940,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6313,7 +6952,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6326,7 +6965,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -6345,7 +6984,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6357,7 +6996,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6370,7 +7009,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -6400,7 +7039,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6412,7 +7051,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6425,7 +7064,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -6517,7 +7156,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6529,7 +7168,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6542,7 +7181,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -6583,7 +7222,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6595,7 +7234,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6608,7 +7247,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -6633,7 +7272,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6645,7 +7284,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6658,7 +7297,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 type VerifyAuditResponse struct {
@@ -6674,7 +7313,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6686,7 +7325,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6699,7 +7338,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -6753,7 +7392,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6765,7 +7404,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6778,7 +7417,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -6838,7 +7477,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6850,7 +7489,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6863,7 +7502,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 type RotateKeysResponse struct {
@@ -6876,7 +7515,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6888,7 +7527,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6901,7 +7540,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -6926,7 +7565,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6938,7 +7577,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6951,7 +7590,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 type ListKeysResponse struct {
@@ -6963,7 +7602,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6975,7 +7614,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6988,7 +7627,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -7010,7 +7649,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7022,7 +7661,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7035,7 +7674,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *InboundSender) GetName() string {
@@ -7076,7 +7715,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7727,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7740,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -7128,7 +7767,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7140,7 +7779,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7153,7 +7792,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -7178,7 +7817,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7190,7 +7829,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7203,7 +7842,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 type ListSendersResponse struct {
@@ -7215,7 +7854,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7227,7 +7866,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7240,7 +7879,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -7259,7 +7898,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7271,7 +7910,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7284,7 +7923,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -7303,7 +7942,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7315,7 +7954,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7328,7 +7967,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -7604,7 +8243,62 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\"7\n" +
 	"\x12ControlJobResponse\x12!\n" +
-	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"\xba\x05\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"\xf2\x01\n" +
+	"\n" +
+	"DeadLetter\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\x04 \x01(\x03R\tdueMicros\x12\x1f\n" +
+	"\vsent_micros\x18\x05 \x01(\x03R\n" +
+	"sentMicros\x12\x1a\n" +
+	"\breceives\x18\x06 \x01(\rR\breceives\x12#\n" +
+	"\rpayload_bytes\x18\a \x01(\rR\fpayloadBytes\x12\x18\n" +
+	"\apayload\x18\b \x01(\fR\apayload\"\xc2\x01\n" +
+	"\x0fDeadLetterQueue\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\tR\bpriority\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
+	"\freceives_max\x18\x04 \x01(\rR\vreceivesMax\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\x12.\n" +
+	"\x04move\x18\x06 \x01(\v2\x1a.kinesin.v1.DeadLetterMoveR\x04move\"\x93\x01\n" +
+	"\x0eDeadLetterMove\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
+	"\x05moved\x18\x02 \x01(\x03R\x05moved\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12%\n" +
+	"\x0estarted_micros\x18\x04 \x01(\x03R\rstartedMicros\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"|\n" +
+	"\x16ListDeadLettersRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\bR\apayload\"a\n" +
+	"\x17ListDeadLettersResponse\x122\n" +
+	"\bmessages\x18\x01 \x03(\v2\x16.kinesin.v1.DeadLetterR\bmessages\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"M\n" +
+	"\x17CountDeadLettersRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\tR\bpriority\"e\n" +
+	"\x18CountDeadLettersResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x123\n" +
+	"\x06queues\x18\x02 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\"\xb3\x01\n" +
+	"\x18ChangeDeadLettersRequest\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
+	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x12\n" +
+	"\x04pace\x18\x04 \x01(\rR\x04pace\x12!\n" +
+	"\fbegan_micros\x18\x05 \x01(\x03R\vbeganMicros\x12\x14\n" +
+	"\x05purge\x18\x06 \x01(\bR\x05purge\"\x95\x02\n" +
+	"\x19ChangeDeadLettersResponse\x12O\n" +
+	"\boutcomes\x18\x01 \x03(\v23.kinesin.v1.ChangeDeadLettersResponse.OutcomesEntryR\boutcomes\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12!\n" +
+	"\fbegan_micros\x18\x03 \x01(\x03R\vbeganMicros\x123\n" +
+	"\x06queues\x18\x04 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\x1a;\n" +
+	"\rOutcomesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xba\x05\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -7953,7 +8647,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06GetJob\x12\x19.kinesin.v1.GetJobRequest\x1a\x1a.kinesin.v1.GetJobResponse\"\x03\x90\x02\x01\x12J\n" +
 	"\bListJobs\x12\x1b.kinesin.v1.ListJobsRequest\x1a\x1c.kinesin.v1.ListJobsResponse\"\x03\x90\x02\x01\x12K\n" +
 	"\n" +
-	"ControlJob\x12\x1d.kinesin.v1.ControlJobRequest\x1a\x1e.kinesin.v1.ControlJobResponse2\xac\x03\n" +
+	"ControlJob\x12\x1d.kinesin.v1.ControlJobRequest\x1a\x1e.kinesin.v1.ControlJobResponse2\xb5\x02\n" +
+	"\x11DeadLetterService\x12Z\n" +
+	"\x0fListDeadLetters\x12\".kinesin.v1.ListDeadLettersRequest\x1a#.kinesin.v1.ListDeadLettersResponse\x12b\n" +
+	"\x10CountDeadLetters\x12#.kinesin.v1.CountDeadLettersRequest\x1a$.kinesin.v1.CountDeadLettersResponse\"\x03\x90\x02\x01\x12`\n" +
+	"\x11ChangeDeadLetters\x12$.kinesin.v1.ChangeDeadLettersRequest\x1a%.kinesin.v1.ChangeDeadLettersResponse2\xac\x03\n" +
 	"\rLambdaService\x12Q\n" +
 	"\fCreateLambda\x12\x1f.kinesin.v1.CreateLambdaRequest\x1a .kinesin.v1.CreateLambdaResponse\x12M\n" +
 	"\tGetLambda\x12\x1c.kinesin.v1.GetLambdaRequest\x1a\x1d.kinesin.v1.GetLambdaResponse\"\x03\x90\x02\x01\x12S\n" +
@@ -8004,138 +8702,148 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 129)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
-	(Reason)(0),                    // 0: kinesin.v1.Reason
-	(*Problem)(nil),                // 1: kinesin.v1.Problem
-	(*Blob)(nil),                   // 2: kinesin.v1.Blob
-	(*ScheduleItem)(nil),           // 3: kinesin.v1.ScheduleItem
-	(*ScheduleRequest)(nil),        // 4: kinesin.v1.ScheduleRequest
-	(*ScheduleResult)(nil),         // 5: kinesin.v1.ScheduleResult
-	(*ScheduleResponse)(nil),       // 6: kinesin.v1.ScheduleResponse
-	(*Attempt)(nil),                // 7: kinesin.v1.Attempt
-	(*Task)(nil),                   // 8: kinesin.v1.Task
-	(*TaskKey)(nil),                // 9: kinesin.v1.TaskKey
-	(*GetRequest)(nil),             // 10: kinesin.v1.GetRequest
-	(*GetResult)(nil),              // 11: kinesin.v1.GetResult
-	(*GetResponse)(nil),            // 12: kinesin.v1.GetResponse
-	(*ListRequest)(nil),            // 13: kinesin.v1.ListRequest
-	(*ListResponse)(nil),           // 14: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),          // 15: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),           // 16: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),         // 17: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),            // 18: kinesin.v1.WaitRequest
-	(*RescheduleRequest)(nil),      // 19: kinesin.v1.RescheduleRequest
-	(*TaskUpdate)(nil),             // 20: kinesin.v1.TaskUpdate
-	(*UpdateRequest)(nil),          // 21: kinesin.v1.UpdateRequest
-	(*RedriveRequest)(nil),         // 22: kinesin.v1.RedriveRequest
-	(*ChangeResult)(nil),           // 23: kinesin.v1.ChangeResult
-	(*ChangeResponse)(nil),         // 24: kinesin.v1.ChangeResponse
-	(*CountRequest)(nil),           // 25: kinesin.v1.CountRequest
-	(*CountResponse)(nil),          // 26: kinesin.v1.CountResponse
-	(*StatsRequest)(nil),           // 27: kinesin.v1.StatsRequest
-	(*LambdaStats)(nil),            // 28: kinesin.v1.LambdaStats
-	(*StatsResponse)(nil),          // 29: kinesin.v1.StatsResponse
-	(*Job)(nil),                    // 30: kinesin.v1.Job
-	(*JobRefusal)(nil),             // 31: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),       // 32: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),      // 33: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),          // 34: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 35: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 36: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 37: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),      // 38: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),     // 39: kinesin.v1.ControlJobResponse
-	(*Lambda)(nil),                 // 40: kinesin.v1.Lambda
-	(*CreateLambdaRequest)(nil),    // 41: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),   // 42: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),       // 43: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),      // 44: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),     // 45: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),    // 46: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),    // 47: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),   // 48: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),    // 49: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),   // 50: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),              // 51: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),        // 52: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),          // 53: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),       // 54: kinesin.v1.RegisterResponse
-	(*Held)(nil),                   // 55: kinesin.v1.Held
-	(*Hello)(nil),                  // 56: kinesin.v1.Hello
-	(*Process)(nil),                // 57: kinesin.v1.Process
-	(*Result)(nil),                 // 58: kinesin.v1.Result
-	(*Started)(nil),                // 59: kinesin.v1.Started
-	(*WorkRequest)(nil),            // 60: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                // 61: kinesin.v1.Claimed
-	(*ResultAck)(nil),              // 62: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),           // 63: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),           // 64: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),          // 65: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),      // 66: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),     // 67: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),       // 68: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 69: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),           // 70: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 71: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),           // 72: kinesin.v1.BufferedTask
-	(*Envelope)(nil),               // 73: kinesin.v1.Envelope
-	(*Rejected)(nil),               // 74: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),    // 75: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),   // 76: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),     // 77: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),    // 78: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),   // 79: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),    // 80: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),  // 81: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),  // 82: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),   // 83: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil), // 84: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),             // 85: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),            // 86: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),             // 87: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),          // 88: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),            // 89: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),         // 90: kinesin.v1.BackupResponse
-	(*Token)(nil),                  // 91: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),     // 92: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),    // 93: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),      // 94: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),     // 95: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),     // 96: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),    // 97: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),            // 98: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),       // 99: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 100: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),     // 101: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),    // 102: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),             // 103: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),      // 104: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),     // 105: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),        // 106: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),       // 107: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),          // 108: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),       // 109: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),      // 110: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),     // 111: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),    // 112: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),    // 113: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),   // 114: kinesin.v1.RevokeSenderResponse
-	nil,                            // 115: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                            // 116: kinesin.v1.Task.TagsEntry
-	nil,                            // 117: kinesin.v1.LambdaStats.TasksEntry
-	nil,                            // 118: kinesin.v1.Job.OutcomesEntry
-	nil,                            // 119: kinesin.v1.Claimed.TagsEntry
+	(Reason)(0),                       // 0: kinesin.v1.Reason
+	(*Problem)(nil),                   // 1: kinesin.v1.Problem
+	(*Blob)(nil),                      // 2: kinesin.v1.Blob
+	(*ScheduleItem)(nil),              // 3: kinesin.v1.ScheduleItem
+	(*ScheduleRequest)(nil),           // 4: kinesin.v1.ScheduleRequest
+	(*ScheduleResult)(nil),            // 5: kinesin.v1.ScheduleResult
+	(*ScheduleResponse)(nil),          // 6: kinesin.v1.ScheduleResponse
+	(*Attempt)(nil),                   // 7: kinesin.v1.Attempt
+	(*Task)(nil),                      // 8: kinesin.v1.Task
+	(*TaskKey)(nil),                   // 9: kinesin.v1.TaskKey
+	(*GetRequest)(nil),                // 10: kinesin.v1.GetRequest
+	(*GetResult)(nil),                 // 11: kinesin.v1.GetResult
+	(*GetResponse)(nil),               // 12: kinesin.v1.GetResponse
+	(*ListRequest)(nil),               // 13: kinesin.v1.ListRequest
+	(*ListResponse)(nil),              // 14: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),             // 15: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),              // 16: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),            // 17: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),               // 18: kinesin.v1.WaitRequest
+	(*RescheduleRequest)(nil),         // 19: kinesin.v1.RescheduleRequest
+	(*TaskUpdate)(nil),                // 20: kinesin.v1.TaskUpdate
+	(*UpdateRequest)(nil),             // 21: kinesin.v1.UpdateRequest
+	(*RedriveRequest)(nil),            // 22: kinesin.v1.RedriveRequest
+	(*ChangeResult)(nil),              // 23: kinesin.v1.ChangeResult
+	(*ChangeResponse)(nil),            // 24: kinesin.v1.ChangeResponse
+	(*CountRequest)(nil),              // 25: kinesin.v1.CountRequest
+	(*CountResponse)(nil),             // 26: kinesin.v1.CountResponse
+	(*StatsRequest)(nil),              // 27: kinesin.v1.StatsRequest
+	(*LambdaStats)(nil),               // 28: kinesin.v1.LambdaStats
+	(*StatsResponse)(nil),             // 29: kinesin.v1.StatsResponse
+	(*Job)(nil),                       // 30: kinesin.v1.Job
+	(*JobRefusal)(nil),                // 31: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),          // 32: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),         // 33: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),             // 34: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 35: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 36: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 37: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),         // 38: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),        // 39: kinesin.v1.ControlJobResponse
+	(*DeadLetter)(nil),                // 40: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 41: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 42: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 43: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 44: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 45: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 46: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 47: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 48: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 49: kinesin.v1.Lambda
+	(*CreateLambdaRequest)(nil),       // 50: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 51: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 52: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 53: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 54: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 55: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 56: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 57: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 58: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 59: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 60: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 61: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 62: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 63: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 64: kinesin.v1.Held
+	(*Hello)(nil),                     // 65: kinesin.v1.Hello
+	(*Process)(nil),                   // 66: kinesin.v1.Process
+	(*Result)(nil),                    // 67: kinesin.v1.Result
+	(*Started)(nil),                   // 68: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 69: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 70: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 71: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 72: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 73: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 74: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 75: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 76: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 77: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 78: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 79: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 80: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 81: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 82: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 83: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 84: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 85: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 86: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 87: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 88: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 89: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 90: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 91: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 92: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 93: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 94: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 95: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 96: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 97: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 98: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 99: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 100: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 101: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 102: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 103: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 104: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 105: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 106: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 107: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 108: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 109: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 110: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 111: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 112: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 113: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 114: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 115: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 116: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 117: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 118: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 119: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 120: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 121: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 122: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 123: kinesin.v1.RevokeSenderResponse
+	nil,                               // 124: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 125: kinesin.v1.Task.TagsEntry
+	nil,                               // 126: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 127: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 128: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 129: kinesin.v1.Claimed.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	115, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	124, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
 	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	116, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	125, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	9,   // 9: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
 	8,   // 10: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
@@ -8154,152 +8862,163 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	2,   // 23: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
 	1,   // 24: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
 	23,  // 25: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	117, // 26: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	126, // 26: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
 	28,  // 27: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	118, // 28: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	127, // 28: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
 	31,  // 29: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
 	8,   // 30: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
 	30,  // 31: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
 	30,  // 32: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
 	30,  // 33: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
 	30,  // 34: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	40,  // 35: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 36: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 37: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 38: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	40,  // 39: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	40,  // 40: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	51,  // 41: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	53,  // 42: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	58,  // 43: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	62,  // 44: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	51,  // 45: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	55,  // 46: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	57,  // 47: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	56,  // 48: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	58,  // 49: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	59,  // 50: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	119, // 51: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 52: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	1,   // 53: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	61,  // 54: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	62,  // 55: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	55,  // 56: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	61,  // 57: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	58,  // 58: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	62,  // 59: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	55,  // 60: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	55,  // 61: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	55,  // 62: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 63: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	72,  // 64: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 65: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	74,  // 66: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	74,  // 67: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 68: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	80,  // 69: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 70: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	83,  // 71: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	87,  // 72: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	87,  // 73: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	89,  // 74: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	87,  // 75: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	91,  // 76: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	91,  // 77: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	91,  // 78: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	98,  // 79: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	103, // 80: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	103, // 81: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	108, // 82: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	108, // 83: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	108, // 84: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	4,   // 85: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	10,  // 86: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	13,  // 87: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	15,  // 88: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	18,  // 89: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	19,  // 90: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	21,  // 91: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	22,  // 92: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	25,  // 93: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	27,  // 94: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	32,  // 95: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	34,  // 96: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	36,  // 97: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	38,  // 98: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	41,  // 99: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	43,  // 100: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	45,  // 101: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	47,  // 102: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	49,  // 103: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	52,  // 104: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	60,  // 105: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	64,  // 106: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	66,  // 107: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	68,  // 108: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	70,  // 109: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	75,  // 110: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	77,  // 111: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	79,  // 112: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	82,  // 113: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	85,  // 114: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	88,  // 115: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	92,  // 116: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	94,  // 117: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	96,  // 118: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	99,  // 119: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	101, // 120: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	104, // 121: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	106, // 122: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	109, // 123: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	111, // 124: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	113, // 125: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	6,   // 126: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	12,  // 127: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	14,  // 128: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	17,  // 129: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	12,  // 130: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	24,  // 131: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	24,  // 132: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	24,  // 133: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	26,  // 134: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	29,  // 135: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	33,  // 136: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	35,  // 137: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	37,  // 138: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	39,  // 139: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	42,  // 140: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	44,  // 141: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	46,  // 142: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	48,  // 143: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	50,  // 144: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	54,  // 145: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	63,  // 146: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	65,  // 147: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	67,  // 148: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	69,  // 149: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	71,  // 150: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	76,  // 151: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	78,  // 152: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	81,  // 153: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	84,  // 154: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	86,  // 155: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	90,  // 156: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	93,  // 157: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	95,  // 158: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	97,  // 159: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	100, // 160: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	102, // 161: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	105, // 162: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	107, // 163: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	110, // 164: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	112, // 165: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	114, // 166: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	126, // [126:167] is the sub-list for method output_type
-	85,  // [85:126] is the sub-list for method input_type
-	85,  // [85:85] is the sub-list for extension type_name
-	85,  // [85:85] is the sub-list for extension extendee
-	0,   // [0:85] is the sub-list for field type_name
+	42,  // 35: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	40,  // 36: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	41,  // 37: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	128, // 38: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	41,  // 39: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	49,  // 40: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	49,  // 41: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	49,  // 42: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	49,  // 43: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	49,  // 44: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	49,  // 45: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	60,  // 46: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	62,  // 47: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	67,  // 48: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	71,  // 49: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	60,  // 50: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	64,  // 51: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	66,  // 52: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	65,  // 53: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	67,  // 54: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	68,  // 55: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	129, // 56: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 57: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	1,   // 58: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	70,  // 59: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	71,  // 60: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	64,  // 61: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	70,  // 62: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	67,  // 63: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	71,  // 64: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	64,  // 65: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	64,  // 66: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	64,  // 67: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 68: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	81,  // 69: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 70: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	83,  // 71: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	83,  // 72: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 73: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	89,  // 74: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 75: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	92,  // 76: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	96,  // 77: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	96,  // 78: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	98,  // 79: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	96,  // 80: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	100, // 81: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	100, // 82: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	100, // 83: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	107, // 84: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	112, // 85: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	112, // 86: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	117, // 87: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	117, // 88: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	117, // 89: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	4,   // 90: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	10,  // 91: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	13,  // 92: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	15,  // 93: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	18,  // 94: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	19,  // 95: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	21,  // 96: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	22,  // 97: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	25,  // 98: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	27,  // 99: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	32,  // 100: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	34,  // 101: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	36,  // 102: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	38,  // 103: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	43,  // 104: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	45,  // 105: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	47,  // 106: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	50,  // 107: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	52,  // 108: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	54,  // 109: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	56,  // 110: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	58,  // 111: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	61,  // 112: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	69,  // 113: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	73,  // 114: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	75,  // 115: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	77,  // 116: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	79,  // 117: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	84,  // 118: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	86,  // 119: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	88,  // 120: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	91,  // 121: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	94,  // 122: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	97,  // 123: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	101, // 124: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	103, // 125: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	105, // 126: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	108, // 127: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	110, // 128: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	113, // 129: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	115, // 130: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	118, // 131: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	120, // 132: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	122, // 133: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	6,   // 134: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	12,  // 135: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	14,  // 136: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	17,  // 137: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	12,  // 138: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	24,  // 139: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	24,  // 140: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	24,  // 141: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	26,  // 142: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	29,  // 143: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	33,  // 144: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	35,  // 145: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	37,  // 146: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	39,  // 147: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	44,  // 148: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	46,  // 149: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	48,  // 150: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	51,  // 151: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	53,  // 152: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	55,  // 153: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	57,  // 154: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	59,  // 155: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	63,  // 156: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	72,  // 157: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	74,  // 158: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	76,  // 159: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	78,  // 160: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	80,  // 161: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	85,  // 162: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	87,  // 163: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	90,  // 164: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	93,  // 165: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	95,  // 166: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	99,  // 167: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	102, // 168: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	104, // 169: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	106, // 170: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	109, // 171: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	111, // 172: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	114, // 173: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	116, // 174: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	119, // 175: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	121, // 176: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	123, // 177: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	134, // [134:178] is the sub-list for method output_type
+	90,  // [90:134] is the sub-list for method input_type
+	90,  // [90:90] is the sub-list for extension type_name
+	90,  // [90:90] is the sub-list for extension extendee
+	0,   // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -8315,9 +9034,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   119,
+			NumMessages:   129,
 			NumExtensions: 0,
-			NumServices:   8,
+			NumServices:   9,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,
