@@ -203,6 +203,29 @@ func (in *Inbound) retention(l *catalog.Entry) time.Duration {
 	return l.Retention
 }
 
+// RowsOf reads tasks by their public ids, for the calls that change them. A row has a zero ID where there is
+// no such task.
+func (in *Inbound) RowsOf(ctx context.Context, ids []string) ([]Row, error) {
+	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
+	for i, id := range ids {
+		if token, err := in.open(ctx, id); err == nil {
+			tokens, at = append(tokens, token), append(at, i)
+		}
+	}
+	some, err := in.rows(ctx, tokens)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]Row, len(ids))
+	for k, i := range at {
+		rows[i] = some[k]
+	}
+	return rows, nil
+}
+
+// NoSuchTask is why a task that is not there cannot be changed.
+func NoSuchTask() error { return api.ErrorOf(noSuchTask()) }
+
 // PublicID returns the id of a task of a set as users know it.
 func (in *Inbound) PublicID(row *Row) string { return in.Sealer.SealTask(&row.Task) }
 

@@ -117,6 +117,32 @@ func TestTasksOfASetThatMove(t *testing.T) {
 	})
 }
 
+func TestASetIsMovedInOneWrite(t *testing.T) {
+	run(t, func(f *fixture) {
+		for i := range 300 {
+			item := named("mail", fmt.Sprintf("k%03d", i), time.Hour)
+			if i%2 == 0 {
+				item.Key = ""
+			}
+			f.schedule(item)
+		}
+		rows, due := f.set("state=scheduled"), f.clock.Now().Add(2*time.Hour)
+		writes := 0
+		f.rows.set(func([]store.Op) { writes++ }, nil, nil)
+		to := func(*task.Task) (task.Instant, error) { return due, nil }
+		f.wantOutcomes("first", f.RescheduleRows(f.ctx, rows, to), "map[rescheduled:300]")
+		f.rows.set(nil, nil, nil)
+		if writes != 1 {
+			t.Errorf("%d writes", writes)
+		}
+		f.wantOutcomes("the same again", f.RescheduleRows(f.ctx, rows, to), "map[rescheduled:300]")
+		f.wantOutcomes("as they are", f.RescheduleRows(f.ctx, f.set("state=scheduled"), to), "map[unchanged:300]")
+		if n := len(f.set("due<=+2h and due>+119m")); n != 300 {
+			t.Errorf("%d tasks were moved", n)
+		}
+	})
+}
+
 // Calls with several ids write together too, and answer for each as before.
 func TestACancelOfSeveralAnswersForEach(t *testing.T) {
 	run(t, func(f *fixture) {

@@ -242,6 +242,7 @@ type watched struct {
 	reads       int
 	scans       int              // of wake-up rows
 	asked       int              // rows that these asked for at most
+	endedScans  int              // of ended rows
 	written     map[task.ID]bool // tasks that may have a task row
 	unreadable  map[string]error // registrations that cannot be read
 }
@@ -282,6 +283,9 @@ func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after stor
 
 // ScanEnded has no cursor after the last row, as soon as that was read: a store may know.
 func (w *watched) ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error) {
+	w.mu.Lock()
+	w.endedScans++
+	w.mu.Unlock()
 	rows, next, err := w.Store.ScanEnded(ctx, p, s, cursor, limit)
 	if err == nil && len(next) > 0 {
 		if more, _, err := w.Store.ScanEnded(ctx, p, s, next, 1); err == nil && len(more) == 0 {

@@ -8,9 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"slices"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/refusal"
@@ -26,8 +24,6 @@ const (
 )
 
 const (
-	// endedExaminedMax bounds the rows that a list of the newest ended tasks reads.
-	endedExaminedMax = 2_000_000
 	// dueAheadMin is how many rows of each partition are read at a time for a list in order of due times.
 	dueAheadMin = 16
 	// dueRowsMax bounds the rows that such a list reads ahead of all partitions together, of which there may
@@ -86,7 +82,7 @@ func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit 
 	case orderDue:
 		page, err = in.byDue(ctx, of, at.Place, limit)
 	case orderEnded:
-		page, err = in.newestEnded(ctx, of, at.Place, limit)
+		page, err = in.newestEnded(ctx, of, endedList{name: name, began: at.Now}, at.Place, limit)
 	default:
 		return nil, refusal.Invalid("order %q: want due, -ended, or none", r.Order)
 	}
@@ -258,56 +254,4 @@ func (m *merge) take(ctx context.Context, n int) (rows []task.Task, err error) {
 		}
 	}
 	return rows, nil
-}
-
-// newestEnded lists ended tasks, the newest end first. No store has an index of all ends by time, so each
-// page reads all ended tasks of the set, and keeps the newest: its memory is that of two pages.
-func (in *Inbound) newestEnded(ctx context.Context, of *Selection, position []byte, limit int) (page Page, err error) {
-	leave, err := in.enterWholeSet()
-	if err != nil {
-		return page, err
-	}
-	defer leave()
-	var at place
-	if len(position) > 0 && json.Unmarshal(position, &at) != nil {
-		return page, errCursor
-	}
-	after := found{Task: task.Task{Ended: task.Instant(at.After), ID: at.ID}}
-	ended := *of
-	ended.Live = false
-	var newest []Row
-	keep := func() {
-		slices.SortFunc(newest, compareEnded)
-		newest = newest[:min(len(newest), limit+1)]
-	}
-	for more := true; more; {
-		part, err := in.Page(ctx, &ended, page.Next, setRowsRead)
-		if err != nil {
-			return page, err
-		}
-		if page.Examined += part.Examined; page.Examined > endedExaminedMax {
-			return page, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-				"more than %d ended tasks would have to be read to find the newest: ask for state=dead of a lambda, or leave out the order", endedExaminedMax)
-		}
-		for _, row := range part.Rows {
-			if at.After == 0 || compareEnded(row, after) > 0 {
-				newest = append(newest, row)
-			}
-		}
-		if page.Next, more = part.Next, len(part.Next) > 0; len(newest) > 2*limit {
-			keep()
-		}
-	}
-	keep()
-	page.Next = nil
-	if page.Rows = newest; len(newest) > limit {
-		page.Rows = newest[:limit]
-		last := &newest[limit-1]
-		page.Next, err = json.Marshal(place{After: int64(last.Ended), ID: last.ID})
-	}
-	return page, err
-}
-
-func compareEnded(a, b found) int {
-	return cmp.Or(cmp.Compare(b.Ended, a.Ended), bytes.Compare(a.ID[:], b.ID[:]))
 }

@@ -221,6 +221,48 @@ func TestTheNewestEndComesFirst(t *testing.T) {
 	})
 }
 
+// The next pages of a list of the newest ended tasks do not read all ended tasks again. They leave out what
+// has changed since the list began.
+func TestPagesOfTheNewestEndReadOnce(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		var ids []string
+		for i := range 20 {
+			ids = append(ids, f.accept(named("mail", fmt.Sprintf("k%02d", i), time.Hour)))
+			f.cancelled(ids[i])
+		}
+		page := func(cursor []byte, limit int32) (string, []byte) {
+			r, err := f.List(f.ctx, &kinesinv1.ListRequest{Order: "-ended", Limit: limit, Cursor: cursor})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return fmt.Sprint(keysOf(r.Tasks)), r.NextCursor
+		}
+		first, cursor := page(nil, 5)
+		scans := f.rows.endedScans
+		f.redrive(&kinesinv1.RedriveRequest{Ids: ids[12:13]})
+		f.redrive(&kinesinv1.RedriveRequest{Ids: ids[11:12]})
+		f.time.Advance(time.Second)
+		f.cancelled(ids[11])
+		second, cursor2 := page(cursor, 5)
+		third, cursor3 := page(cursor2, 100)
+		if first != "[k19 k18 k17 k16 k15]" || second != "[k14 k13 k10 k09 k08]" || third != "[k07 k06 k05 k04 k03 k02 k01 k00]" || len(cursor3) > 0 {
+			t.Error(first, second, third, cursor3)
+		}
+		if n := f.rows.endedScans - scans; n != 0 {
+			t.Errorf("%d scans for the next pages", n)
+		}
+		for range 8 { // other lists
+			f.time.Advance(time.Second)
+			page(nil, 5)
+		}
+		others := f.rows.endedScans
+		if again, _ := page(cursor, 5); again != second || f.rows.endedScans == others {
+			t.Errorf("when it is read again: %s, after %d scans", again, f.rows.endedScans-others)
+		}
+	})
+}
+
 // A list shows what its caller may read, whatever the filter.
 func TestAListShowsWhatMayBeRead(t *testing.T) {
 	run(t, func(f *fixture) {

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
@@ -45,6 +46,40 @@ func (in *Inbound) rescheduled(t *task.Task, l *catalog.Entry, due task.Instant)
 	}
 	return next, nil
 }
+
+// RescheduleRows moves tasks of a set that no worker has, in one write, each to the time that to returns. It
+// asks again for a task that moved between the read and the write. An error of to refuses the task. A time in
+// the past means now, and a task that is due then already stays as it is.
+func (in *Inbound) RescheduleRows(ctx context.Context, rows []Row, to func(t *task.Task) (task.Instant, error)) []Changed {
+	b, end := in.Begin(0)
+	defer end()
+	now := task.FromMillis(b.Now.Millis())
+	changed := in.changeRows(ctx, rows, "rescheduled", func(t *task.Task, l *catalog.Entry) (next task.Task, _ []byte, err error) {
+		due, err := to(t)
+		switch {
+		case err != nil:
+			return next, nil, err
+		case due == t.Due || max(due, t.Due, t.WakeRow.At) <= now:
+			return next, nil, errAsItIs
+		}
+		if err := b.CheckHorizon(due); err != nil {
+			return next, nil, err
+		}
+		next, err = in.rescheduled(t, l, max(due, now))
+		return next, nil, err
+	})
+	for i := range changed {
+		if errors.Is(changed[i].Err, errAsItIs) {
+			changed[i] = Changed{Outcome: Unchanged}
+		}
+	}
+	return changed
+}
+
+// Unchanged is the outcome of a task that was as the job wants it already.
+const Unchanged = "unchanged"
+
+var errAsItIs = errors.New("the task is due then already")
 
 // timeForm is RFC 3339 with milliseconds.
 const timeForm = "2006-01-02T15:04:05.000Z07:00"

@@ -16,8 +16,8 @@ import (
 // heard and to confirm their claims. Less is a small part of any timeout that counts from a stamp.
 const graceStepMin = 2 * time.Second
 
-// loopClock is the wall clock as one loop sees it. It is read once in a round, so that all of the round
-// counts by the same clock.
+// loopClock is the wall clock as one loop sees it. It is read before a round reads and again before it
+// dispatches, so that each half counts by one clock, and no row that was read is from a later clock.
 type loopClock struct {
 	start   task.Instant  // of the scheduler, by clock.Steady: no heartbeat before it is missed
 	offset  time.Duration // from clock.Steady to the wall clock
@@ -45,7 +45,7 @@ func (k *loopClock) read(c clock.Clock) (wall task.Instant, step time.Duration) 
 	return wall, step
 }
 
-// wasSet reports whether the wall clock was set since the round began.
+// wasSet reports whether the wall clock was set since read.
 func (k *loopClock) wasSet(c clock.Clock) bool {
 	wall, steady := clock.Both(c)
 	return (wall.Sub(steady) - k.offset).Abs() >= clock.StepMin

@@ -45,7 +45,8 @@ func TestNoCallLooksOldAfterAStep(t *testing.T) {
 type heardLeases struct{ clock clock.Clock }
 
 func (h heardLeases) Look(_ context.Context, worker string) (lease.Lease, error) {
-	return lease.Lease{Worker: worker, Version: 1, Length: 15 * time.Second, Heard: clock.Steady(h.clock).Add(-time.Second)}, nil
+	heard := clock.Steady(h.clock).Add(-time.Second)
+	return lease.Lease{Worker: worker, Version: 1, Length: 15 * time.Second, Heard: heard, Came: heard}, nil
 }
 
 func (heardLeases) MarkLost(context.Context, lease.Lease) error { return nil }

@@ -108,6 +108,7 @@ func (l *loop) round(ctx context.Context) (busy bool, err error) {
 	}
 	l.readInbox()
 	l.read(ctx)
+	l.readClock() // a read may take long: what it brought is judged by no clock of before it was set
 	l.publish()
 	l.stats.progress.mark(l.Clock)
 	busy, err = l.mode.dispatchDue(ctx)
@@ -120,8 +121,8 @@ func (l *loop) publish() {
 	l.stats.inFlight.Store(int64(len(l.inFlight.byID)))
 }
 
-// readClock begins a round. If the wall clock was set since the last round, what was planned is planned anew.
-// A suspension of the machine looks the same and needs the same.
+// readClock begins a round, or its second half, which dispatches. If the wall clock was set since it was last
+// read here, what was planned is planned anew. A suspension of the machine looks the same and needs the same.
 func (l *loop) readClock() {
 	now, step := l.wall.read(l.Clock)
 	if step.Abs() < clock.StepMin {

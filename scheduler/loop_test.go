@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -432,6 +434,29 @@ func TestAClaimOfASilentWorkerStaysUntilItsLeaseIsOver(t *testing.T) {
 	})
 }
 
+// A process that reads a lease late does not know how old its newest heartbeat is. A claim may be younger,
+// and so may have started without a heartbeat that names it.
+func TestAnOldHeartbeatDoesNotTellThatAClaimNeverStarted(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		l := w.openLease(lease.LengthDefault)
+		w.advance(2 * time.Second)
+		claimed := w.awake(high, 0, func(t *task.Task) {
+			t.State, t.Attempt, t.Worker, t.ClaimedAt, t.Wake = task.Claimed, 1, l.Worker, t.Due, t.Due.Add(40*time.Second)
+		})
+		w.advance(25 * time.Second)
+		w.marks = lease.NewBook(w.rows.Store, w.clock) // of another process
+		w.start()
+		w.advance(20 * time.Second)
+		if got := w.read(claimed.ID); got.State != task.Claimed {
+			t.Errorf("%s before the lease was over here: %+v", got.State, got.History)
+		}
+		w.advance(lease.LengthDefault)
+		if got := w.read(claimed.ID); got.State != task.Enqueued || got.Lost != 1 {
+			t.Errorf("%s, lost %d times, want enqueued and once", got.State, got.Lost)
+		}
+	})
+}
+
 func TestAFailingPartitionBacksOffAlone(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.rows.fails = func(p task.Partition) error {
@@ -628,6 +653,35 @@ func TestAClockThatIsSetStopsNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhatAReadBringsIsJudgedByTheClockOfThen sets the clock back while a partition is read, and then stores
+// a task for later, and the first row of a call with a key that is under way.
+func TestWhatAReadBringsIsJudgedByTheClockOfThen(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		wall := &clocktest.Settable{Clock: w.clock}
+		w.wall, w.parts.all = wall, []task.Partition{high}
+		var set sync.Once
+		w.rows.slow = func() {
+			set.Do(func() {
+				wall.Step(-time.Hour)
+				for _, key := range []string{"", "k"} {
+					stored := w.next(high, -time.Hour+10*time.Second)
+					stored.Key, stored.Created = key, wall.Now()
+					w.apply(store.First(stored)[0])
+				}
+			})
+		}
+		w.start()
+		w.advance(5 * time.Second)
+		if rows, fired := w.schedule(high), w.sent.fired(); len(rows) != 2 || len(fired) != 0 {
+			t.Errorf("%d of 2 rows are there, and %d tasks were dispatched before they were due", len(rows), len(fired))
+		}
+		w.advance(5*time.Second + scheduler.LeadDefault)
+		if fired := w.sent.fired(); len(fired) != 2 {
+			t.Errorf("%d of 2 tasks were dispatched in time", len(fired))
+		}
+	})
 }
 
 // fullScansMax is how many full scans of a partition are begun in ten minutes at most.

@@ -341,7 +341,7 @@ func (r *recheck) facts(ctx context.Context, t *task.Task) (f facts, err error) 
 		f.stored, err = r.lease(ctx, t.Worker)
 		r.health.checkPause(r.Clock)
 		f.lease = f.stored
-		f.lease.Receipt = r.wall.local(f.stored.Heard)
+		f.lease.Receipt, f.lease.Came = r.wall.local(f.stored.Heard), r.wall.local(f.stored.Came)
 		if from := r.health.leaseCountsFrom(&f.lease); !from.IsZero() {
 			f.since = max(f.since, r.wall.local(from))
 		}

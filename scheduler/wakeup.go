@@ -36,7 +36,7 @@ type facts struct {
 	since     task.Instant  // since when heartbeats could be received here
 	firstSeen task.Instant  // when the claim was first seen here, if it was stamped in the future; else zero
 	queueAge  time.Duration // of the oldest due message in the task's queue
-	lease     lease.Lease   // of the task's worker, with a receipt by the clock of now
+	lease     lease.Lease   // of the task's worker, with Receipt and Came by the clock of now
 	stored    lease.Lease   // the same as it was read
 }
 
@@ -93,8 +93,8 @@ func holdsUntil(l *lease.Lease, since task.Instant) task.Instant {
 
 // unconfirmedAt returns when to check a claim again; not after now if the claim got lost on its way. Time
 // alone does not tell: a process that was stopped says nothing, and goes on with the attempt when it is
-// continued within its lease. So a heartbeat must have come since, and the worker must have had the time to
-// report that the attempt runs.
+// continued within its lease. So a heartbeat must have come since, also if it is older than it looks, and the
+// worker must have had the time to report that the attempt runs.
 func unconfirmedAt(t *task.Task, f facts) task.Instant {
 	begun := max(t.ClaimedAt, t.HeldUntil())
 	if !f.firstSeen.IsZero() { // the clock was set back since
@@ -104,7 +104,7 @@ func unconfirmedAt(t *task.Task, f facts) task.Instant {
 	switch {
 	case f.now < confirmBy:
 		return confirmBy
-	case f.lease.Receipt < confirmBy:
+	case f.lease.Came < confirmBy:
 		return f.now.Add(f.lease.HeartbeatEvery())
 	default:
 		return f.lease.Receipt.Add(reportTime)

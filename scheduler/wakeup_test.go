@@ -14,7 +14,7 @@ const at = task.Instant(1_700_000_000_000_000)
 
 func TestDecide(t *testing.T) {
 	const length = 15 * time.Second
-	good := lease.Lease{Worker: "w", Version: 3, Length: length, Receipt: at}
+	good := lease.Lease{Worker: "w", Version: 3, Length: length, Receipt: at, Came: at}
 	end := at.Add(length + task.ClockBound)
 	lost := good
 	lost.Lost = true
@@ -41,7 +41,7 @@ func TestDecide(t *testing.T) {
 	unconfirmed := task.Event{Kind: task.Unconfirmed, Worker: "w", Attempt: 2}
 	heard := func(receipt task.Instant) lease.Lease {
 		l := good
-		l.Receipt = receipt
+		l.Receipt, l.Came = receipt, receipt
 		return l
 	}
 	act := func(kind task.EventKind) decision { return decision{action: apply, event: task.Event{Kind: kind}} }
@@ -86,6 +86,7 @@ func TestDecide(t *testing.T) {
 		{"claimed, and nothing heard since", claimed, facts{now: confirmBy, lease: good}, again(confirmBy.Add(length / lease.BeatsPerLease))},
 		{"claimed, nothing heard since, lease nearly over", claimed, facts{now: end - 1, lease: good}, again(end)},
 		{"claimed, heard just before the timeout", claimed, facts{now: confirmBy, lease: heard(confirmBy - 1)}, again(confirmBy.Add(length / lease.BeatsPerLease))},
+		{"claimed, heard of an old heartbeat", claimed, facts{now: confirmBy.Add(reportTime), lease: lease.Lease{Length: length, Receipt: confirmBy, Came: confirmBy - 1}}, again(confirmBy.Add(reportTime + length/lease.BeatsPerLease))},
 		{"claimed, heard a moment ago", claimed, facts{now: confirmBy + 1, lease: heard(confirmBy)}, again(confirmBy.Add(reportTime))},
 		{"claimed and never confirmed", claimed, facts{now: confirmBy.Add(reportTime), lease: heard(confirmBy)}, do(unconfirmed)},
 		{"claimed ahead of its due time", func() task.Task { c := claimed; c.Due = at.Add(time.Second); return c }(), facts{now: confirmBy, lease: good}, again(confirmBy.Add(time.Second))},

@@ -24,6 +24,7 @@ type server struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedWorkerServiceHandler
+	kinesinv1connect.UnimplementedDeadLetterServiceHandler
 
 	url string
 
@@ -33,6 +34,8 @@ type server struct {
 	cancel   func(*kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	wait     func(*kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
 	remove   func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
+	count    func(*kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error)
+	change   func(*kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error)
 	work     func(ctx context.Context, s *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error
 
 	mu         sync.Mutex
@@ -63,6 +66,7 @@ func (s *server) handler() http.Handler {
 	options := api.HandlerOptions(api.Hooks{})
 	mux.Handle(kinesinv1connect.NewTaskServiceHandler(s, options...))
 	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(s, options...))
+	mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(s, options...))
 	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(s, options...))
 	return mux
 }

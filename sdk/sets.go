@@ -85,7 +85,7 @@ const (
 type JobSpec struct {
 	Action JobAction
 	Where  string // filter; docs/sets.md
-	All    bool   // all tasks that the caller may change
+	All    bool   // allows an empty Where, and one that may match all tasks
 	Pace   int    // tasks a second; 0: as fast as the store allows
 
 	// Of JobReschedule, one of them.

@@ -108,45 +108,48 @@ type need struct {
 
 // needs has a line for each procedure. A procedure that is missing here fails the test.
 var needs = map[string]need{
-	"TaskService/Schedule":          {[]access.Verb{access.Schedule}, false, `{"items":[{"lambda":"L"}]}`},
-	"TaskService/Get":               {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
-	"TaskService/List":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
-	"TaskService/Cancel":            {[]access.Verb{access.Cancel}, false, `{"ids":["I"]}`},
-	"TaskService/Reschedule":        {[]access.Verb{access.Schedule}, false, `{"ids":["I"],"delayMicros":3600000000}`},
-	"TaskService/Update":            {[]access.Verb{access.Schedule}, false, `{"updates":[{"id":"I","maxAttempts":7}]}`},
-	"TaskService/Redrive":           {[]access.Verb{access.Operate}, false, `{"ids":["I"]}`},
-	"TaskService/Wait":              {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
-	"TaskService/Count":             {[]access.Verb{access.Read}, false, `{"where":"lambda=L"}`},
-	"TaskService/Stats":             {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
-	"JobService/CreateJob":          {[]access.Verb{access.Read, access.Cancel}, false, `{"action":"cancel","where":"lambda=L","dryRun":true}`},
-	"JobService/GetJob":             {nil, false, `{"id":"x"}`}, // these are for whoever made the job, and for admin on all lambdas
-	"JobService/ListJobs":           {nil, false, `{}`},
-	"JobService/ControlJob":         {nil, false, `{"id":"x","action":"stop"}`},
-	"LambdaService/CreateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L"}}`},
-	"LambdaService/GetLambda":       {[]access.Verb{access.Read}, false, `{"name":"L"}`},
-	"LambdaService/ListLambdas":     {nil, false, `{}`}, // it leaves out what may not be read
-	"LambdaService/UpdateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L","maxAttempts":7}}`},
-	"LambdaService/DeleteLambda":    {[]access.Verb{access.Admin}, false, `{"name":"L"}`}, // it has a task, so it stays
-	"WorkerService/Register":        {[]access.Verb{access.Execute}, false, `{"groups":[{"lambdas":["L"],"slots":1}]}`},
-	"WorkerService/Claim":           {[]access.Verb{access.Execute}, false, `{"worker":"nobody","lambdas":["L"]}`},
-	"WorkerService/SetResults":      {nil, false, `{"worker":"nobody"}`}, // these three are for the owner of the lease
-	"WorkerService/Heartbeat":       {nil, false, `{"worker":"nobody"}`},
-	"WorkerService/Leave":           {nil, false, `{"worker":"nobody"}`},
-	"InboundService/ListRejected":   {[]access.Verb{access.Operate}, true, `{}`},
-	"InboundService/GetRejected":    {[]access.Verb{access.Operate, access.ReadPayload}, true, `{"name":"x"}`},
-	"InboundService/RetryRejected":  {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
-	"InboundService/DeleteRejected": {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
-	"InboundService/Key":            {[]access.Verb{access.Keyring}, true, `{}`},
-	"KeyringService/RotateKeys":     {[]access.Verb{access.Keyring}, true, `{}`},
-	"KeyringService/ListKeys":       {[]access.Verb{access.Keyring}, true, `{}`},
-	"KeyringService/AddSender":      {[]access.Verb{access.Keyring}, true, `{"name":"x","lambdas":["*"]}`},
-	"KeyringService/ListSenders":    {[]access.Verb{access.Keyring}, true, `{}`},
-	"KeyringService/RevokeSender":   {[]access.Verb{access.Keyring}, true, `{"name":"x"}`},
-	"AccessService/CreateToken":     {[]access.Verb{access.Admin}, true, `{"name":"x","grants":["keyring","admin:nothing"]}`}, // of which no identity has both
-	"AccessService/ListTokens":      {[]access.Verb{access.Admin}, true, `{}`},
-	"AccessService/RevokeToken":     {[]access.Verb{access.Admin}, true, `{"name":"x"}`},
-	"AccessService/ListAudit":       {[]access.Verb{access.Admin}, true, `{}`},
-	"AccessService/VerifyAudit":     {[]access.Verb{access.Admin}, true, `{}`},
+	"TaskService/Schedule":                {[]access.Verb{access.Schedule}, false, `{"items":[{"lambda":"L"}]}`},
+	"TaskService/Get":                     {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
+	"TaskService/List":                    {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"TaskService/Cancel":                  {[]access.Verb{access.Cancel}, false, `{"ids":["I"]}`},
+	"TaskService/Reschedule":              {[]access.Verb{access.Schedule}, false, `{"ids":["I"],"delayMicros":3600000000}`},
+	"TaskService/Update":                  {[]access.Verb{access.Schedule}, false, `{"updates":[{"id":"I","maxAttempts":7}]}`},
+	"TaskService/Redrive":                 {[]access.Verb{access.Operate}, false, `{"ids":["I"]}`},
+	"TaskService/Wait":                    {[]access.Verb{access.Read}, false, `{"ids":["I"]}`},
+	"TaskService/Count":                   {[]access.Verb{access.Read}, false, `{"where":"lambda=L"}`},
+	"TaskService/Stats":                   {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"JobService/CreateJob":                {[]access.Verb{access.Read, access.Cancel}, false, `{"action":"cancel","where":"lambda=L","dryRun":true}`},
+	"JobService/GetJob":                   {nil, false, `{"id":"x"}`}, // these are for whoever made the job, and for admin on all lambdas
+	"JobService/ListJobs":                 {nil, false, `{}`},
+	"JobService/ControlJob":               {nil, false, `{"id":"x","action":"stop"}`},
+	"DeadLetterService/ListDeadLetters":   {[]access.Verb{access.Read, access.ReadPayload}, false, `{"lambda":"L","payload":true}`},
+	"DeadLetterService/CountDeadLetters":  {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"DeadLetterService/ChangeDeadLetters": {[]access.Verb{access.Operate}, false, `{"action":"delete","lambda":"L"}`},
+	"LambdaService/CreateLambda":          {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L"}}`},
+	"LambdaService/GetLambda":             {[]access.Verb{access.Read}, false, `{"name":"L"}`},
+	"LambdaService/ListLambdas":           {nil, false, `{}`}, // it leaves out what may not be read
+	"LambdaService/UpdateLambda":          {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L","maxAttempts":7}}`},
+	"LambdaService/DeleteLambda":          {[]access.Verb{access.Admin}, false, `{"name":"L"}`}, // it has a task, so it stays
+	"WorkerService/Register":              {[]access.Verb{access.Execute}, false, `{"groups":[{"lambdas":["L"],"slots":1}]}`},
+	"WorkerService/Claim":                 {[]access.Verb{access.Execute}, false, `{"worker":"nobody","lambdas":["L"]}`},
+	"WorkerService/SetResults":            {nil, false, `{"worker":"nobody"}`}, // these three are for the owner of the lease
+	"WorkerService/Heartbeat":             {nil, false, `{"worker":"nobody"}`},
+	"WorkerService/Leave":                 {nil, false, `{"worker":"nobody"}`},
+	"InboundService/ListRejected":         {[]access.Verb{access.Operate}, true, `{}`},
+	"InboundService/GetRejected":          {[]access.Verb{access.Operate, access.ReadPayload}, true, `{"name":"x"}`},
+	"InboundService/RetryRejected":        {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
+	"InboundService/DeleteRejected":       {[]access.Verb{access.Operate}, true, `{"names":["x"]}`},
+	"InboundService/Key":                  {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/RotateKeys":           {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/ListKeys":             {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/AddSender":            {[]access.Verb{access.Keyring}, true, `{"name":"x","lambdas":["*"]}`},
+	"KeyringService/ListSenders":          {[]access.Verb{access.Keyring}, true, `{}`},
+	"KeyringService/RevokeSender":         {[]access.Verb{access.Keyring}, true, `{"name":"x"}`},
+	"AccessService/CreateToken":           {[]access.Verb{access.Admin}, true, `{"name":"x","grants":["keyring","admin:nothing"]}`}, // of which no identity has both
+	"AccessService/ListTokens":            {[]access.Verb{access.Admin}, true, `{}`},
+	"AccessService/RevokeToken":           {[]access.Verb{access.Admin}, true, `{"name":"x"}`},
+	"AccessService/ListAudit":             {[]access.Verb{access.Admin}, true, `{}`},
+	"AccessService/VerifyAudit":           {[]access.Verb{access.Admin}, true, `{}`},
 }
 
 // variants are calls of procedures that need more.

@@ -2616,7 +2616,7 @@ type CreateJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete
 	Where         string                 `protobuf:"bytes,2,opt,name=where,proto3" json:"where,omitempty"`
-	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // allows an empty filter
+	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"` // allows a filter that is empty or may match all
 	DryRun        bool                   `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	Pace          uint32                 `protobuf:"varint,5,opt,name=pace,proto3" json:"pace,omitempty"`                                     // tasks per second; 0: as fast as the store allows
 	ByMicros      int64                  `protobuf:"varint,6,opt,name=by_micros,json=byMicros,proto3" json:"by_micros,omitempty"`             // of reschedule: added to each due time; may be negative
@@ -3971,6 +3971,645 @@ func (x *GetQuotasResponse) GetQuotas() []*Quota {
 	return nil
 }
 
+// DeadLetter is a message of a dead-letter queue.
+type DeadLetter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                // public id of its task; the message id of SQS if it is not of a task of this lambda
+	MessageId     string                 `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"` // of SQS
+	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	DueMicros     int64                  `protobuf:"varint,4,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`    // of its task
+	SentMicros    int64                  `protobuf:"varint,5,opt,name=sent_micros,json=sentMicros,proto3" json:"sent_micros,omitempty"` // when it was put on the queue of the lambda
+	Receives      uint32                 `protobuf:"varint,6,opt,name=receives,proto3" json:"receives,omitempty"`                       // by consumers and by lists such as this one
+	PayloadBytes  uint32                 `protobuf:"varint,7,opt,name=payload_bytes,json=payloadBytes,proto3" json:"payload_bytes,omitempty"`
+	Payload       []byte                 `protobuf:"bytes,8,opt,name=payload,proto3" json:"payload,omitempty"` // if asked for
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetter) Reset() {
+	*x = DeadLetter{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetter) ProtoMessage() {}
+
+func (x *DeadLetter) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
+func (*DeadLetter) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *DeadLetter) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *DeadLetter) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetSentMicros() int64 {
+	if x != nil {
+		return x.SentMicros
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetReceives() uint32 {
+	if x != nil {
+		return x.Receives
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetPayloadBytes() uint32 {
+	if x != nil {
+		return x.PayloadBytes
+	}
+	return 0
+}
+
+func (x *DeadLetter) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+// DeadLetterQueue is the dead-letter queue of one priority of a lambda.
+type DeadLetterQueue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Priority      string                 `protobuf:"bytes,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	Source        string                 `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`                               // SQS queue of the lambda
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`                                   // SQS queue with its dead letters
+	ReceivesMax   uint32                 `protobuf:"varint,4,opt,name=receives_max,json=receivesMax,proto3" json:"receives_max,omitempty"` // how often a message is received before it goes there
+	Count         int64                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`                                // of messages, about; those that somebody has received just now included
+	Move          *DeadLetterMove        `protobuf:"bytes,6,opt,name=move,proto3" json:"move,omitempty"`                                   // the latest that SQS knows; unset: none, or SQS has no moves here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterQueue) Reset() {
+	*x = DeadLetterQueue{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterQueue) ProtoMessage() {}
+
+func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
+func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *DeadLetterQueue) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeadLetterQueue) GetReceivesMax() uint32 {
+	if x != nil {
+		return x.ReceivesMax
+	}
+	return 0
+}
+
+func (x *DeadLetterQueue) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *DeadLetterQueue) GetMove() *DeadLetterMove {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
+// DeadLetterMove is a job of SQS that moves messages back to the queue that they came from.
+type DeadLetterMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         string                 `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`  // running, completed, cancelling, cancelled or failed; unknown: SQS does not say, see problem
+	Moved         int64                  `protobuf:"varint,2,opt,name=moved,proto3" json:"moved,omitempty"` // messages, about
+	Total         int64                  `protobuf:"varint,3,opt,name=total,proto3" json:"total,omitempty"` // messages when it began, about
+	StartedMicros int64                  `protobuf:"varint,4,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"`
+	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // why it failed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeadLetterMove) Reset() {
+	*x = DeadLetterMove{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeadLetterMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeadLetterMove) ProtoMessage() {}
+
+func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
+func (*DeadLetterMove) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *DeadLetterMove) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *DeadLetterMove) GetMoved() int64 {
+	if x != nil {
+		return x.Moved
+	}
+	return 0
+}
+
+func (x *DeadLetterMove) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *DeadLetterMove) GetStartedMicros() int64 {
+	if x != nil {
+		return x.StartedMicros
+	}
+	return 0
+}
+
+func (x *DeadLetterMove) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type ListDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`      // 0: 100; at most 1,000
+	Payload       bool                   `protobuf:"varint,4,opt,name=payload,proto3" json:"payload,omitempty"`  // also payloads; the list then ends at 4 MiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersRequest) Reset() {
+	*x = ListDeadLettersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersRequest) ProtoMessage() {}
+
+func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListDeadLettersRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *ListDeadLettersRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListDeadLettersRequest) GetPayload() bool {
+	if x != nil {
+		return x.Payload
+	}
+	return false
+}
+
+type ListDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Messages      []*DeadLetter          `protobuf:"bytes,1,rep,name=messages,proto3" json:"messages,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // there may be more than these
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeadLettersResponse) Reset() {
+	*x = ListDeadLettersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeadLettersResponse) ProtoMessage() {}
+
+func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
+	if x != nil {
+		return x.Messages
+	}
+	return nil
+}
+
+func (x *ListDeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type CountDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,2,opt,name=priority,proto3" json:"priority,omitempty"` // empty: all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountDeadLettersRequest) Reset() {
+	*x = CountDeadLettersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountDeadLettersRequest) ProtoMessage() {}
+
+func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *CountDeadLettersRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *CountDeadLettersRequest) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+type CountDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"` // about
+	Queues        []*DeadLetterQueue     `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountDeadLettersResponse) Reset() {
+	*x = CountDeadLettersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountDeadLettersResponse) ProtoMessage() {}
+
+func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *CountDeadLettersResponse) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CountDeadLettersResponse) GetQueues() []*DeadLetterQueue {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+type ChangeDeadLettersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Action        string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // redrive or delete
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Priority      string                 `protobuf:"bytes,3,opt,name=priority,proto3" json:"priority,omitempty"`                           // empty: all
+	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                                  // messages a second; 0: as fast as SQS; at most 500
+	BeganMicros   int64                  `protobuf:"varint,5,opt,name=began_micros,json=beganMicros,proto3" json:"began_micros,omitempty"` // of the answer before; 0 begins
+	Purge         bool                   `protobuf:"varint,6,opt,name=purge,proto3" json:"purge,omitempty"`                                // of delete: have SQS empty the queues, also of what somebody has received just now; not with pace
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeDeadLettersRequest) Reset() {
+	*x = ChangeDeadLettersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeDeadLettersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeDeadLettersRequest) ProtoMessage() {}
+
+func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
+func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ChangeDeadLettersRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ChangeDeadLettersRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *ChangeDeadLettersRequest) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *ChangeDeadLettersRequest) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+func (x *ChangeDeadLettersRequest) GetBeganMicros() int64 {
+	if x != nil {
+		return x.BeganMicros
+	}
+	return 0
+}
+
+func (x *ChangeDeadLettersRequest) GetPurge() bool {
+	if x != nil {
+		return x.Purge
+	}
+	return false
+}
+
+type ChangeDeadLettersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcomes      map[string]int64       `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // messages that this call changed: redriven or deleted; about, of a purge
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`                                                                                   // call again, with began_micros: the server changed some, and there may be others from before then
+	BeganMicros   int64                  `protobuf:"varint,3,opt,name=began_micros,json=beganMicros,proto3" json:"began_micros,omitempty"`
+	Queues        []*DeadLetterQueue     `protobuf:"bytes,4,rep,name=queues,proto3" json:"queues,omitempty"` // whose move SQS has begun, of redrive
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeDeadLettersResponse) Reset() {
+	*x = ChangeDeadLettersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeDeadLettersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeDeadLettersResponse) ProtoMessage() {}
+
+func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
+func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
+	if x != nil {
+		return x.Outcomes
+	}
+	return nil
+}
+
+func (x *ChangeDeadLettersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *ChangeDeadLettersResponse) GetBeganMicros() int64 {
+	if x != nil {
+		return x.BeganMicros
+	}
+	return 0
+}
+
+func (x *ChangeDeadLettersResponse) GetQueues() []*DeadLetterQueue {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
 type Lambda struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -4001,7 +4640,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4013,7 +4652,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4026,7 +4665,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Lambda) GetName() string {
@@ -4178,7 +4817,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4190,7 +4829,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4203,7 +4842,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -4223,7 +4862,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4235,7 +4874,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4248,7 +4887,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -4274,7 +4913,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +4925,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4938,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -4318,7 +4957,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4969,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4982,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -4361,7 +5000,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +5012,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +5025,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 type ListLambdasResponse struct {
@@ -4398,7 +5037,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +5049,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +5062,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -4442,7 +5081,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4454,7 +5093,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +5106,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -4486,7 +5125,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4498,7 +5137,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4511,7 +5150,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -4532,7 +5171,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +5183,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4557,7 +5196,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -4591,7 +5230,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4603,7 +5242,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4616,7 +5255,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -4644,7 +5283,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4656,7 +5295,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4669,7 +5308,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -4698,7 +5337,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +5349,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +5362,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -4766,7 +5405,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4778,7 +5417,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4791,7 +5430,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -4828,7 +5467,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4840,7 +5479,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4853,7 +5492,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -4902,7 +5541,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4914,7 +5553,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5566,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Held) GetTask() []byte {
@@ -4956,7 +5595,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4968,7 +5607,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4981,7 +5620,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Hello) GetWorker() string {
@@ -5024,7 +5663,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5036,7 +5675,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5049,7 +5688,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -5088,7 +5727,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5100,7 +5739,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5113,7 +5752,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Result) GetTask() []byte {
@@ -5176,7 +5815,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5827,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5840,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Started) GetTask() []byte {
@@ -5237,7 +5876,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5249,7 +5888,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5262,7 +5901,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -5321,7 +5960,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5333,7 +5972,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5346,7 +5985,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -5486,7 +6125,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5498,7 +6137,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5511,7 +6150,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -5550,7 +6189,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5562,7 +6201,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5575,7 +6214,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -5625,7 +6264,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5637,7 +6276,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5650,7 +6289,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -5690,7 +6329,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +6341,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5715,7 +6354,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -5735,7 +6374,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5747,7 +6386,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5760,7 +6399,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -5786,7 +6425,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5798,7 +6437,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5811,7 +6450,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -5831,7 +6470,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5843,7 +6482,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5856,7 +6495,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -5884,7 +6523,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5896,7 +6535,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5909,7 +6548,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -5942,7 +6581,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5954,7 +6593,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5967,7 +6606,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -5985,7 +6624,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5997,7 +6636,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6010,7 +6649,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -6025,7 +6664,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6037,7 +6676,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6050,7 +6689,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -6086,7 +6725,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6098,7 +6737,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6111,7 +6750,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -6155,7 +6794,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6167,7 +6806,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6180,7 +6819,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Rejected) GetName() string {
@@ -6270,7 +6909,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6282,7 +6921,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6295,7 +6934,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -6322,7 +6961,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6334,7 +6973,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6347,7 +6986,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -6373,7 +7012,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6385,7 +7024,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6398,7 +7037,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -6417,7 +7056,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6429,7 +7068,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6442,7 +7081,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -6461,7 +7100,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6473,7 +7112,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6486,7 +7125,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -6506,7 +7145,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6518,7 +7157,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6531,7 +7170,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -6557,7 +7196,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6569,7 +7208,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6582,7 +7221,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -6601,7 +7240,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6613,7 +7252,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6626,7 +7265,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -6645,7 +7284,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6657,7 +7296,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6670,7 +7309,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -6689,7 +7328,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6701,7 +7340,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6714,7 +7353,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -6732,7 +7371,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6744,7 +7383,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6757,7 +7396,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 type KeyResponse struct {
@@ -6769,7 +7408,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6781,7 +7420,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6794,7 +7433,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -6816,7 +7455,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6828,7 +7467,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6841,7 +7480,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *BackupFile) GetName() string {
@@ -6874,7 +7513,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6886,7 +7525,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6899,7 +7538,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -6919,7 +7558,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6931,7 +7570,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6944,7 +7583,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -6974,7 +7613,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6986,7 +7625,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6999,7 +7638,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -7052,7 +7691,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7064,7 +7703,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7077,7 +7716,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *Token) GetName() string {
@@ -7133,7 +7772,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7145,7 +7784,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7158,7 +7797,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -7192,7 +7831,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7204,7 +7843,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7217,7 +7856,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -7242,7 +7881,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7254,7 +7893,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7267,7 +7906,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 type ListTokensResponse struct {
@@ -7279,7 +7918,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7291,7 +7930,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7304,7 +7943,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -7323,7 +7962,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7335,7 +7974,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7348,7 +7987,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -7367,7 +8006,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7379,7 +8018,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7392,7 +8031,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -7422,7 +8061,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7434,7 +8073,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7447,7 +8086,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -7539,7 +8178,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7551,7 +8190,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7564,7 +8203,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -7605,7 +8244,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7617,7 +8256,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7630,7 +8269,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -7655,7 +8294,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7667,7 +8306,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7680,7 +8319,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 type VerifyAuditResponse struct {
@@ -7696,7 +8335,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7708,7 +8347,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7721,7 +8360,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -7775,7 +8414,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7787,7 +8426,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7800,7 +8439,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -7860,7 +8499,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7872,7 +8511,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7885,7 +8524,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 type RotateKeysResponse struct {
@@ -7898,7 +8537,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7910,7 +8549,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7923,7 +8562,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -7948,7 +8587,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7960,7 +8599,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7973,7 +8612,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
 }
 
 type ListKeysResponse struct {
@@ -7985,7 +8624,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7997,7 +8636,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8010,7 +8649,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -8032,7 +8671,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8044,7 +8683,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8057,7 +8696,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *InboundSender) GetName() string {
@@ -8098,7 +8737,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8110,7 +8749,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8123,7 +8762,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -8150,7 +8789,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8162,7 +8801,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8175,7 +8814,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -8200,7 +8839,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8212,7 +8851,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8225,7 +8864,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
 }
 
 type ListSendersResponse struct {
@@ -8237,7 +8876,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8249,7 +8888,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8262,7 +8901,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -8281,7 +8920,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8293,7 +8932,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8306,7 +8945,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -8325,7 +8964,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8337,7 +8976,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8350,7 +8989,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -8705,7 +9344,62 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x10GetQuotasRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\">\n" +
 	"\x11GetQuotasResponse\x12)\n" +
-	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xd2\x06\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xf2\x01\n" +
+	"\n" +
+	"DeadLetter\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x02 \x01(\tR\tmessageId\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\x04 \x01(\x03R\tdueMicros\x12\x1f\n" +
+	"\vsent_micros\x18\x05 \x01(\x03R\n" +
+	"sentMicros\x12\x1a\n" +
+	"\breceives\x18\x06 \x01(\rR\breceives\x12#\n" +
+	"\rpayload_bytes\x18\a \x01(\rR\fpayloadBytes\x12\x18\n" +
+	"\apayload\x18\b \x01(\fR\apayload\"\xc2\x01\n" +
+	"\x0fDeadLetterQueue\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\tR\bpriority\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12!\n" +
+	"\freceives_max\x18\x04 \x01(\rR\vreceivesMax\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x03R\x05count\x12.\n" +
+	"\x04move\x18\x06 \x01(\v2\x1a.kinesin.v1.DeadLetterMoveR\x04move\"\x93\x01\n" +
+	"\x0eDeadLetterMove\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x14\n" +
+	"\x05moved\x18\x02 \x01(\x03R\x05moved\x12\x14\n" +
+	"\x05total\x18\x03 \x01(\x03R\x05total\x12%\n" +
+	"\x0estarted_micros\x18\x04 \x01(\x03R\rstartedMicros\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"|\n" +
+	"\x16ListDeadLettersRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x18\n" +
+	"\apayload\x18\x04 \x01(\bR\apayload\"a\n" +
+	"\x17ListDeadLettersResponse\x122\n" +
+	"\bmessages\x18\x01 \x03(\v2\x16.kinesin.v1.DeadLetterR\bmessages\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"M\n" +
+	"\x17CountDeadLettersRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x02 \x01(\tR\bpriority\"e\n" +
+	"\x18CountDeadLettersResponse\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x123\n" +
+	"\x06queues\x18\x02 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\"\xb3\x01\n" +
+	"\x18ChangeDeadLettersRequest\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
+	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bpriority\x18\x03 \x01(\tR\bpriority\x12\x12\n" +
+	"\x04pace\x18\x04 \x01(\rR\x04pace\x12!\n" +
+	"\fbegan_micros\x18\x05 \x01(\x03R\vbeganMicros\x12\x14\n" +
+	"\x05purge\x18\x06 \x01(\bR\x05purge\"\x95\x02\n" +
+	"\x19ChangeDeadLettersResponse\x12O\n" +
+	"\boutcomes\x18\x01 \x03(\v23.kinesin.v1.ChangeDeadLettersResponse.OutcomesEntryR\boutcomes\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12!\n" +
+	"\fbegan_micros\x18\x03 \x01(\x03R\vbeganMicros\x123\n" +
+	"\x06queues\x18\x04 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\x1a;\n" +
+	"\rOutcomesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd2\x06\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -9067,7 +9761,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tListGates\x12\x1c.kinesin.v1.ListGatesRequest\x1a\x1d.kinesin.v1.ListGatesResponse\"\x03\x90\x02\x012\xa4\x01\n" +
 	"\fQuotaService\x12E\n" +
 	"\bSetQuota\x12\x1b.kinesin.v1.SetQuotaRequest\x1a\x1c.kinesin.v1.SetQuotaResponse\x12M\n" +
-	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\xac\x03\n" +
+	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\xb5\x02\n" +
+	"\x11DeadLetterService\x12Z\n" +
+	"\x0fListDeadLetters\x12\".kinesin.v1.ListDeadLettersRequest\x1a#.kinesin.v1.ListDeadLettersResponse\x12b\n" +
+	"\x10CountDeadLetters\x12#.kinesin.v1.CountDeadLettersRequest\x1a$.kinesin.v1.CountDeadLettersResponse\"\x03\x90\x02\x01\x12`\n" +
+	"\x11ChangeDeadLetters\x12$.kinesin.v1.ChangeDeadLettersRequest\x1a%.kinesin.v1.ChangeDeadLettersResponse2\xac\x03\n" +
 	"\rLambdaService\x12Q\n" +
 	"\fCreateLambda\x12\x1f.kinesin.v1.CreateLambdaRequest\x1a .kinesin.v1.CreateLambdaResponse\x12M\n" +
 	"\tGetLambda\x12\x1c.kinesin.v1.GetLambdaRequest\x1a\x1d.kinesin.v1.GetLambdaResponse\"\x03\x90\x02\x01\x12S\n" +
@@ -9118,155 +9816,165 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 146)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
-	(Reason)(0),                    // 0: kinesin.v1.Reason
-	(*Problem)(nil),                // 1: kinesin.v1.Problem
-	(*Blob)(nil),                   // 2: kinesin.v1.Blob
-	(*ScheduleItem)(nil),           // 3: kinesin.v1.ScheduleItem
-	(*ScheduleRequest)(nil),        // 4: kinesin.v1.ScheduleRequest
-	(*ScheduleResult)(nil),         // 5: kinesin.v1.ScheduleResult
-	(*ScheduleResponse)(nil),       // 6: kinesin.v1.ScheduleResponse
-	(*Attempt)(nil),                // 7: kinesin.v1.Attempt
-	(*Task)(nil),                   // 8: kinesin.v1.Task
-	(*WaitsFor)(nil),               // 9: kinesin.v1.WaitsFor
-	(*TaskKey)(nil),                // 10: kinesin.v1.TaskKey
-	(*GetRequest)(nil),             // 11: kinesin.v1.GetRequest
-	(*GetResult)(nil),              // 12: kinesin.v1.GetResult
-	(*GetResponse)(nil),            // 13: kinesin.v1.GetResponse
-	(*ListRequest)(nil),            // 14: kinesin.v1.ListRequest
-	(*ListResponse)(nil),           // 15: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),          // 16: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),           // 17: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),         // 18: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),            // 19: kinesin.v1.WaitRequest
-	(*RescheduleRequest)(nil),      // 20: kinesin.v1.RescheduleRequest
-	(*TaskUpdate)(nil),             // 21: kinesin.v1.TaskUpdate
-	(*UpdateRequest)(nil),          // 22: kinesin.v1.UpdateRequest
-	(*RedriveRequest)(nil),         // 23: kinesin.v1.RedriveRequest
-	(*ChangeResult)(nil),           // 24: kinesin.v1.ChangeResult
-	(*ChangeResponse)(nil),         // 25: kinesin.v1.ChangeResponse
-	(*CountRequest)(nil),           // 26: kinesin.v1.CountRequest
-	(*CountResponse)(nil),          // 27: kinesin.v1.CountResponse
-	(*StatsRequest)(nil),           // 28: kinesin.v1.StatsRequest
-	(*LambdaStats)(nil),            // 29: kinesin.v1.LambdaStats
-	(*StatsResponse)(nil),          // 30: kinesin.v1.StatsResponse
-	(*Job)(nil),                    // 31: kinesin.v1.Job
-	(*JobRefusal)(nil),             // 32: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),       // 33: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),      // 34: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),          // 35: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),         // 36: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),        // 37: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),       // 38: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),      // 39: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),     // 40: kinesin.v1.ControlJobResponse
-	(*Gate)(nil),                   // 41: kinesin.v1.Gate
-	(*GateCounts)(nil),             // 42: kinesin.v1.GateCounts
-	(*SetGateRequest)(nil),         // 43: kinesin.v1.SetGateRequest
-	(*SetGateResponse)(nil),        // 44: kinesin.v1.SetGateResponse
-	(*ResumeGateRequest)(nil),      // 45: kinesin.v1.ResumeGateRequest
-	(*ResumeGateResponse)(nil),     // 46: kinesin.v1.ResumeGateResponse
-	(*GetGateRequest)(nil),         // 47: kinesin.v1.GetGateRequest
-	(*GetGateResponse)(nil),        // 48: kinesin.v1.GetGateResponse
-	(*ListGatesRequest)(nil),       // 49: kinesin.v1.ListGatesRequest
-	(*ListGatesResponse)(nil),      // 50: kinesin.v1.ListGatesResponse
-	(*Quota)(nil),                  // 51: kinesin.v1.Quota
-	(*SetQuotaRequest)(nil),        // 52: kinesin.v1.SetQuotaRequest
-	(*SetQuotaResponse)(nil),       // 53: kinesin.v1.SetQuotaResponse
-	(*GetQuotasRequest)(nil),       // 54: kinesin.v1.GetQuotasRequest
-	(*GetQuotasResponse)(nil),      // 55: kinesin.v1.GetQuotasResponse
-	(*Lambda)(nil),                 // 56: kinesin.v1.Lambda
-	(*CreateLambdaRequest)(nil),    // 57: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),   // 58: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),       // 59: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),      // 60: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),     // 61: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),    // 62: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),    // 63: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),   // 64: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),    // 65: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),   // 66: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),              // 67: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),        // 68: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),          // 69: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),       // 70: kinesin.v1.RegisterResponse
-	(*Held)(nil),                   // 71: kinesin.v1.Held
-	(*Hello)(nil),                  // 72: kinesin.v1.Hello
-	(*Process)(nil),                // 73: kinesin.v1.Process
-	(*Result)(nil),                 // 74: kinesin.v1.Result
-	(*Started)(nil),                // 75: kinesin.v1.Started
-	(*WorkRequest)(nil),            // 76: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                // 77: kinesin.v1.Claimed
-	(*ResultAck)(nil),              // 78: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),           // 79: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),           // 80: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),          // 81: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),      // 82: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),     // 83: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),       // 84: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 85: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),           // 86: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 87: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),           // 88: kinesin.v1.BufferedTask
-	(*Envelope)(nil),               // 89: kinesin.v1.Envelope
-	(*Rejected)(nil),               // 90: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),    // 91: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),   // 92: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),     // 93: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),    // 94: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),   // 95: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),    // 96: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),  // 97: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),  // 98: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),   // 99: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil), // 100: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),             // 101: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),            // 102: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),             // 103: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),          // 104: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),            // 105: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),         // 106: kinesin.v1.BackupResponse
-	(*Token)(nil),                  // 107: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),     // 108: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),    // 109: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),      // 110: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),     // 111: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),     // 112: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),    // 113: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),            // 114: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),       // 115: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),      // 116: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),     // 117: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),    // 118: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),             // 119: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),      // 120: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),     // 121: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),        // 122: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),       // 123: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),          // 124: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),       // 125: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),      // 126: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),     // 127: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),    // 128: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),    // 129: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),   // 130: kinesin.v1.RevokeSenderResponse
-	nil,                            // 131: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                            // 132: kinesin.v1.Task.TagsEntry
-	nil,                            // 133: kinesin.v1.LambdaStats.TasksEntry
-	nil,                            // 134: kinesin.v1.Job.OutcomesEntry
-	nil,                            // 135: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                            // 136: kinesin.v1.Claimed.TagsEntry
+	(Reason)(0),                       // 0: kinesin.v1.Reason
+	(*Problem)(nil),                   // 1: kinesin.v1.Problem
+	(*Blob)(nil),                      // 2: kinesin.v1.Blob
+	(*ScheduleItem)(nil),              // 3: kinesin.v1.ScheduleItem
+	(*ScheduleRequest)(nil),           // 4: kinesin.v1.ScheduleRequest
+	(*ScheduleResult)(nil),            // 5: kinesin.v1.ScheduleResult
+	(*ScheduleResponse)(nil),          // 6: kinesin.v1.ScheduleResponse
+	(*Attempt)(nil),                   // 7: kinesin.v1.Attempt
+	(*Task)(nil),                      // 8: kinesin.v1.Task
+	(*WaitsFor)(nil),                  // 9: kinesin.v1.WaitsFor
+	(*TaskKey)(nil),                   // 10: kinesin.v1.TaskKey
+	(*GetRequest)(nil),                // 11: kinesin.v1.GetRequest
+	(*GetResult)(nil),                 // 12: kinesin.v1.GetResult
+	(*GetResponse)(nil),               // 13: kinesin.v1.GetResponse
+	(*ListRequest)(nil),               // 14: kinesin.v1.ListRequest
+	(*ListResponse)(nil),              // 15: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),             // 16: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),              // 17: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),            // 18: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),               // 19: kinesin.v1.WaitRequest
+	(*RescheduleRequest)(nil),         // 20: kinesin.v1.RescheduleRequest
+	(*TaskUpdate)(nil),                // 21: kinesin.v1.TaskUpdate
+	(*UpdateRequest)(nil),             // 22: kinesin.v1.UpdateRequest
+	(*RedriveRequest)(nil),            // 23: kinesin.v1.RedriveRequest
+	(*ChangeResult)(nil),              // 24: kinesin.v1.ChangeResult
+	(*ChangeResponse)(nil),            // 25: kinesin.v1.ChangeResponse
+	(*CountRequest)(nil),              // 26: kinesin.v1.CountRequest
+	(*CountResponse)(nil),             // 27: kinesin.v1.CountResponse
+	(*StatsRequest)(nil),              // 28: kinesin.v1.StatsRequest
+	(*LambdaStats)(nil),               // 29: kinesin.v1.LambdaStats
+	(*StatsResponse)(nil),             // 30: kinesin.v1.StatsResponse
+	(*Job)(nil),                       // 31: kinesin.v1.Job
+	(*JobRefusal)(nil),                // 32: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),          // 33: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),         // 34: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),             // 35: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 36: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 37: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 38: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),         // 39: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),        // 40: kinesin.v1.ControlJobResponse
+	(*Gate)(nil),                      // 41: kinesin.v1.Gate
+	(*GateCounts)(nil),                // 42: kinesin.v1.GateCounts
+	(*SetGateRequest)(nil),            // 43: kinesin.v1.SetGateRequest
+	(*SetGateResponse)(nil),           // 44: kinesin.v1.SetGateResponse
+	(*ResumeGateRequest)(nil),         // 45: kinesin.v1.ResumeGateRequest
+	(*ResumeGateResponse)(nil),        // 46: kinesin.v1.ResumeGateResponse
+	(*GetGateRequest)(nil),            // 47: kinesin.v1.GetGateRequest
+	(*GetGateResponse)(nil),           // 48: kinesin.v1.GetGateResponse
+	(*ListGatesRequest)(nil),          // 49: kinesin.v1.ListGatesRequest
+	(*ListGatesResponse)(nil),         // 50: kinesin.v1.ListGatesResponse
+	(*Quota)(nil),                     // 51: kinesin.v1.Quota
+	(*SetQuotaRequest)(nil),           // 52: kinesin.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),          // 53: kinesin.v1.SetQuotaResponse
+	(*GetQuotasRequest)(nil),          // 54: kinesin.v1.GetQuotasRequest
+	(*GetQuotasResponse)(nil),         // 55: kinesin.v1.GetQuotasResponse
+	(*DeadLetter)(nil),                // 56: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 57: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 58: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 59: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 60: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 61: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 62: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 63: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 64: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 65: kinesin.v1.Lambda
+	(*CreateLambdaRequest)(nil),       // 66: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 67: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 68: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 69: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 70: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 71: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 72: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 73: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 74: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 75: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 76: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 77: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 78: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 79: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 80: kinesin.v1.Held
+	(*Hello)(nil),                     // 81: kinesin.v1.Hello
+	(*Process)(nil),                   // 82: kinesin.v1.Process
+	(*Result)(nil),                    // 83: kinesin.v1.Result
+	(*Started)(nil),                   // 84: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 85: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 86: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 87: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 88: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 89: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 90: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 91: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 92: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 93: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 94: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 95: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 96: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 97: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 98: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 99: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 100: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 101: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 102: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 103: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 104: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 105: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 106: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 107: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 108: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 109: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 110: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 111: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 112: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 113: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 114: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 115: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 116: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 117: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 118: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 119: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 120: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 121: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 122: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 123: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 124: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 125: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 126: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 127: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 128: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 129: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 130: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 131: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 132: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 133: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 134: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 135: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 136: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 137: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 138: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 139: kinesin.v1.RevokeSenderResponse
+	nil,                               // 140: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 141: kinesin.v1.Task.TagsEntry
+	nil,                               // 142: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 143: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 144: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 145: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 146: kinesin.v1.Claimed.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	131, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	140, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
 	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	132, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	141, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	9,   // 9: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
 	10,  // 10: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
@@ -9286,9 +9994,9 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	2,   // 24: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
 	1,   // 25: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
 	24,  // 26: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	133, // 27: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	142, // 27: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
 	29,  // 28: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	134, // 29: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	143, // 29: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
 	32,  // 30: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
 	8,   // 31: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
 	31,  // 32: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
@@ -9303,156 +10011,167 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	41,  // 41: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
 	51,  // 42: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
 	51,  // 43: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	135, // 44: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	56,  // 45: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	56,  // 46: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	56,  // 47: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	56,  // 48: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	56,  // 49: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	56,  // 50: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	67,  // 51: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	69,  // 52: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	74,  // 53: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	78,  // 54: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	67,  // 55: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	71,  // 56: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	73,  // 57: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	72,  // 58: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	74,  // 59: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	75,  // 60: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	136, // 61: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 62: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	1,   // 63: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	77,  // 64: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	78,  // 65: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	71,  // 66: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	77,  // 67: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	74,  // 68: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	78,  // 69: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	71,  // 70: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	71,  // 71: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	71,  // 72: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 73: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	88,  // 74: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 75: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	90,  // 76: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	90,  // 77: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 78: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	96,  // 79: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 80: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	99,  // 81: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	103, // 82: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	103, // 83: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	105, // 84: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	103, // 85: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	107, // 86: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	107, // 87: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	107, // 88: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	114, // 89: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	119, // 90: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	119, // 91: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	124, // 92: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	124, // 93: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	124, // 94: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	4,   // 95: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	11,  // 96: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	14,  // 97: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	16,  // 98: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	19,  // 99: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	20,  // 100: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	22,  // 101: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	23,  // 102: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	26,  // 103: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	28,  // 104: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	33,  // 105: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	35,  // 106: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	37,  // 107: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	39,  // 108: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	43,  // 109: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	45,  // 110: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	47,  // 111: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	49,  // 112: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	52,  // 113: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	54,  // 114: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	57,  // 115: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	59,  // 116: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	61,  // 117: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	63,  // 118: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	65,  // 119: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	68,  // 120: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	76,  // 121: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	80,  // 122: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	82,  // 123: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	84,  // 124: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	86,  // 125: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	91,  // 126: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	93,  // 127: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	95,  // 128: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	98,  // 129: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	101, // 130: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	104, // 131: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	108, // 132: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	110, // 133: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	112, // 134: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	115, // 135: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	117, // 136: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	120, // 137: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	122, // 138: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	125, // 139: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	127, // 140: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	129, // 141: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	6,   // 142: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	13,  // 143: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	15,  // 144: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	18,  // 145: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	13,  // 146: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	25,  // 147: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	25,  // 148: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	25,  // 149: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	27,  // 150: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	30,  // 151: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	34,  // 152: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	36,  // 153: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	38,  // 154: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	40,  // 155: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	44,  // 156: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	46,  // 157: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	48,  // 158: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	50,  // 159: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	53,  // 160: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	55,  // 161: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	58,  // 162: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	60,  // 163: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	62,  // 164: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	64,  // 165: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	66,  // 166: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	70,  // 167: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	79,  // 168: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	81,  // 169: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	83,  // 170: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	85,  // 171: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	87,  // 172: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	92,  // 173: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	94,  // 174: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	97,  // 175: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	100, // 176: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	102, // 177: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	106, // 178: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	109, // 179: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	111, // 180: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	113, // 181: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	116, // 182: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	118, // 183: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	121, // 184: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	123, // 185: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	126, // 186: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	128, // 187: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	130, // 188: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	142, // [142:189] is the sub-list for method output_type
-	95,  // [95:142] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	58,  // 44: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	56,  // 45: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	57,  // 46: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	144, // 47: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	57,  // 48: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	145, // 49: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	65,  // 50: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	65,  // 51: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	65,  // 52: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	65,  // 53: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	65,  // 54: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	65,  // 55: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	76,  // 56: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	78,  // 57: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	83,  // 58: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	87,  // 59: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	76,  // 60: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	80,  // 61: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	82,  // 62: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	81,  // 63: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	83,  // 64: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	84,  // 65: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	146, // 66: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 67: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	1,   // 68: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	86,  // 69: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	87,  // 70: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	80,  // 71: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	86,  // 72: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	83,  // 73: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	87,  // 74: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	80,  // 75: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	80,  // 76: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	80,  // 77: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 78: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	97,  // 79: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 80: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	99,  // 81: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	99,  // 82: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 83: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	105, // 84: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 85: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	108, // 86: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	112, // 87: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	112, // 88: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	114, // 89: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	112, // 90: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	116, // 91: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	116, // 92: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	116, // 93: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	123, // 94: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	128, // 95: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	128, // 96: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	133, // 97: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	133, // 98: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	133, // 99: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	4,   // 100: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	11,  // 101: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	14,  // 102: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	16,  // 103: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	19,  // 104: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	20,  // 105: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	22,  // 106: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	23,  // 107: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	26,  // 108: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	28,  // 109: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	33,  // 110: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	35,  // 111: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	37,  // 112: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	39,  // 113: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	43,  // 114: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	45,  // 115: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	47,  // 116: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	49,  // 117: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	52,  // 118: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	54,  // 119: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	59,  // 120: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	61,  // 121: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	63,  // 122: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	66,  // 123: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	68,  // 124: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	70,  // 125: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	72,  // 126: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	74,  // 127: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	77,  // 128: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	85,  // 129: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	89,  // 130: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	91,  // 131: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	93,  // 132: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	95,  // 133: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	100, // 134: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	102, // 135: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	104, // 136: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	107, // 137: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	110, // 138: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	113, // 139: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	117, // 140: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	119, // 141: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	121, // 142: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	124, // 143: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	126, // 144: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	129, // 145: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	131, // 146: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	134, // 147: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	136, // 148: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	138, // 149: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	6,   // 150: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	13,  // 151: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	15,  // 152: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	18,  // 153: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	13,  // 154: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	25,  // 155: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	25,  // 156: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	25,  // 157: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	27,  // 158: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	30,  // 159: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	34,  // 160: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	36,  // 161: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	38,  // 162: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	40,  // 163: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	44,  // 164: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	46,  // 165: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	48,  // 166: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	50,  // 167: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	53,  // 168: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	55,  // 169: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	60,  // 170: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	62,  // 171: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	64,  // 172: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	67,  // 173: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	69,  // 174: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	71,  // 175: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	73,  // 176: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	75,  // 177: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	79,  // 178: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	88,  // 179: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	90,  // 180: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	92,  // 181: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	94,  // 182: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	96,  // 183: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	101, // 184: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	103, // 185: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	106, // 186: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	109, // 187: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	111, // 188: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	115, // 189: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	118, // 190: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	120, // 191: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	122, // 192: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	125, // 193: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	127, // 194: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	130, // 195: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	132, // 196: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	135, // 197: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	137, // 198: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	139, // 199: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	150, // [150:200] is the sub-list for method output_type
+	100, // [100:150] is the sub-list for method input_type
+	100, // [100:100] is the sub-list for extension type_name
+	100, // [100:100] is the sub-list for extension extendee
+	0,   // [0:100] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -9469,9 +10188,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   136,
+			NumMessages:   146,
 			NumExtensions: 0,
-			NumServices:   10,
+			NumServices:   11,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

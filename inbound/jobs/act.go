@@ -3,10 +3,7 @@ package jobs
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math/bits"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -15,14 +12,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// changesAtOnce bounds the calls under way for tasks that are changed one by one.
-const changesAtOnce = 64
+// target returns when a task is to be due, or why it stays as it is. A reschedule has one.
+type target func(t *task.Task) (task.Instant, error)
 
-// outcomeAsIs is counted for tasks that were as the job wants them already.
-const outcomeAsIs = "unchanged"
-
-// act changes the tasks of a page, with an outcome for each. The error is about all of them.
-func (s *Service) act(ctx context.Context, j *job, rows []inbound.Row) ([]inbound.Changed, error) {
+// act changes tasks, with an outcome for each. The error is about all of them.
+func (s *Service) act(ctx context.Context, j *job, rows []inbound.Row, to target) ([]inbound.Changed, error) {
 	changed, at, err := s.permit(j, rows)
 	if err != nil || len(at) == 0 {
 		return changed, err
@@ -31,11 +25,10 @@ func (s *Service) act(ctx context.Context, j *job, rows []inbound.Row) ([]inboun
 	for k, i := range at {
 		some[k] = rows[i]
 	}
-	results, err := s.change(ctx, j, some)
-	for k := range results {
-		changed[at[k]] = results[k]
+	for k, c := range s.change(ctx, j, some, to) {
+		changed[at[k]] = c
 	}
-	return changed, err
+	return changed, nil
 }
 
 // permit refuses the tasks that the maker of a job may not change, and returns the places of the others.
@@ -56,22 +49,31 @@ func (s *Service) permit(j *job, rows []inbound.Row) (changed []inbound.Changed,
 	return changed, at, nil
 }
 
-func (s *Service) change(ctx context.Context, j *job, rows []inbound.Row) ([]inbound.Changed, error) {
+func (s *Service) change(ctx context.Context, j *job, rows []inbound.Row, to target) []inbound.Changed {
 	switch j.Action {
 	case "cancel":
-		return s.Tasks.CancelRows(ctx, rows), nil
+		return s.Tasks.CancelRows(ctx, rows)
 	case "expire":
-		return s.Tasks.ExpireRows(ctx, rows), nil
+		return s.Tasks.ExpireRows(ctx, rows)
 	case "delete":
-		return s.Tasks.DeleteRows(ctx, rows), nil
+		return s.Tasks.DeleteRows(ctx, rows)
 	case "redrive":
-		return s.Tasks.RedriveRows(ctx, rows, j.Force), nil
+		return s.Tasks.RedriveRows(ctx, rows, j.Force)
 	}
-	moves := make([]move, len(rows))
-	for i := range rows {
-		moves[i] = move{ID: s.Tasks.PublicID(&rows[i]), Due: int64(j.dueOf(&rows[i].Task)), was: rows[i].Due}
+	return s.Tasks.RescheduleRows(ctx, rows, to)
+}
+
+// to is the target of a job that needs no list.
+func (j *job) to(t *task.Task) (task.Instant, error) { return j.dueOf(t), nil }
+
+// hasMoved reports whether a job without a list has moved a task before: it meets one that it moved ahead
+// again.
+func (j *job) hasMoved(t *task.Task, now task.Instant) bool {
+	if j.Action != actionReschedule || t.Seq < uint64(j.Created) { // a seq tells when a task was moved
+		return false
 	}
-	return s.reschedule(ctx, moves)
+	due := j.dueOf(t)
+	return t.Due == due || max(due, t.Due) <= now
 }
 
 // dueOf returns when a task of a reschedule is to be due. It is the same each time, so that a task that is
@@ -90,47 +92,9 @@ func (j *job) dueOf(t *task.Task) task.Instant {
 	return (j.Created + task.Instant(offset)).CeilMillis()
 }
 
-// move is a task that is to be due at another time.
-type move struct {
-	ID  string `json:"i"`
-	Due int64  `json:"d"` // microseconds
-
-	was task.Instant // 0: not known
-}
-
-// reschedule moves tasks, each to a time of its own.
-func (s *Service) reschedule(ctx context.Context, moves []move) ([]inbound.Changed, error) {
-	changed := make([]inbound.Changed, len(moves))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(changesAtOnce)
-	for i, m := range moves {
-		if int64(m.was) == m.Due {
-			changed[i].Outcome = outcomeAsIs
-			continue
-		}
-		group.Go(func() error {
-			response, err := s.Changer.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: []string{m.ID}, DueMicros: max(1, m.Due)})
-			switch {
-			case err != nil && !isForNow(err): // such as a time beyond the horizon, which is that of one task
-				changed[i].Err = err
-				return nil
-			case err != nil:
-				return err
-			case len(response.Results) != 1:
-				return fmt.Errorf("%d results for one task", len(response.Results))
-			}
-			if changed[i].Err = api.ErrorOf(response.Results[0].Problem); changed[i].Err == nil {
-				changed[i].Outcome = "rescheduled"
-			}
-			return nil
-		})
-	}
-	return changed, group.Wait()
-}
-
 // actAgain is act, and tries again for a while what could not be changed for now.
-func (s *Service) actAgain(ctx context.Context, j *job, rows []inbound.Row) ([]inbound.Changed, error) {
-	changed, err := s.act(ctx, j, rows)
+func (s *Service) actAgain(ctx context.Context, j *job, rows []inbound.Row, to target) ([]inbound.Changed, error) {
+	changed, err := s.act(ctx, j, rows, to)
 	for tries := 1; err == nil && tries < actTriesMax; tries++ {
 		var some []inbound.Row
 		var at []int
@@ -143,7 +107,7 @@ func (s *Service) actAgain(ctx context.Context, j *job, rows []inbound.Row) ([]i
 			break
 		}
 		var again []inbound.Changed
-		again, err = s.act(ctx, j, some)
+		again, err = s.act(ctx, j, some, to)
 		for k := range again {
 			changed[at[k]] = again[k]
 		}

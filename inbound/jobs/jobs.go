@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Limits of jobs.
@@ -71,23 +72,19 @@ type Tasks interface {
 	ExpireRows(ctx context.Context, rows []inbound.Row) []inbound.Changed
 	DeleteRows(ctx context.Context, rows []inbound.Row) []inbound.Changed
 	RedriveRows(ctx context.Context, rows []inbound.Row, force bool) []inbound.Changed
+	RescheduleRows(ctx context.Context, rows []inbound.Row, to func(t *task.Task) (task.Instant, error)) []inbound.Changed
+	RowsOf(ctx context.Context, ids []string) ([]inbound.Row, error)
 	PublicID(row *inbound.Row) string
 	View(row *inbound.Row) *kinesinv1.Task
 	Names(row *inbound.Row) (lambda, priority string)
 }
 
-// Changer changes single tasks by their public ids.
-type Changer interface {
-	Reschedule(ctx context.Context, r *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error)
-}
-
 // Config is what a Service is made of.
 type Config struct {
-	Store   Store
-	Tasks   Tasks
-	Changer Changer
-	Clock   clock.Clock
-	Log     *slog.Logger
+	Store Store
+	Tasks Tasks
+	Clock clock.Clock
+	Log   *slog.Logger
 	// Shared says that other processes may run jobs of the same store. Otherwise a job whose lease another
 	// process holds is one of a process that is gone.
 	Shared bool

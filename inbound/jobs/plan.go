@@ -5,14 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // plan is how far a job has come that lists its tasks before it changes any. A task that is moved by some
 // time would otherwise be met again where it is now, and moved again. The list has when each task is to be
-// due, so that a part of it may be worked off twice.
+// due, so that a part of it may be worked off twice, and when it was due, so that one which somebody else has
+// moved meanwhile stays where it is.
 type plan struct {
 	Listed bool `json:"listed,omitempty"`
 	Parts  int  `json:"parts,omitempty"` // that are written
@@ -24,8 +30,14 @@ const partsMax = 1000
 
 func partName(id string, number int) string { return fmt.Sprintf("%s/%06d", id, number) }
 
-// list reads the next page of the set into the list. What the maker of the job may not change is refused now,
-// since the list has only ids.
+// move is a task that is to be due at another time.
+type move struct {
+	ID  string       `json:"i"`
+	Due task.Instant `json:"d"`
+	Was task.Instant `json:"w"` // when it was due as it was listed; 0: not known
+}
+
+// list reads the next page of the set into the list.
 func (s *Service) list(ctx context.Context, j *job) (step, error) {
 	of, err := j.selection()
 	if err != nil {
@@ -35,34 +47,22 @@ func (s *Service) list(ctx context.Context, j *job) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
-	answers, at, err := s.permit(j, page.Rows)
-	if err != nil {
-		return step{}, err
-	}
-	done := step{examined: page.Examined, matched: len(page.Rows), position: page.Next}
-	var refused []int
-	for i := range answers {
-		if answers[i].Err != nil {
-			done.changed, refused = append(done.changed, answers[i]), append(refused, i)
-		}
-	}
-	done.idOf = func(i int) string { return s.Tasks.PublicID(&page.Rows[refused[i]]) }
 	next := *j.Plan
-	if next.Listed = len(page.Next) == 0; len(at) > 0 {
+	if next.Listed = len(page.Next) == 0; len(page.Rows) > 0 {
 		if next.Parts == partsMax {
 			return step{}, refusal.Invalid("more than %d tasks or parts of the store to move: narrow the filter, and move the rest with another job", partsMax*batchTasksMax)
 		}
-		moves := make([]move, len(at))
-		for k, i := range at {
-			moves[k] = move{ID: s.Tasks.PublicID(&page.Rows[i]), Due: int64(j.dueOf(&page.Rows[i].Task))}
+		moves := make([]move, len(page.Rows))
+		for i := range page.Rows {
+			t := &page.Rows[i].Task
+			moves[i] = move{ID: s.Tasks.PublicID(&page.Rows[i]), Due: j.dueOf(t), Was: t.Due}
 		}
 		if err := s.putPart(ctx, partName(j.ID, next.Parts), moves); err != nil {
 			return step{}, err
 		}
 		next.Parts++
 	}
-	done.plan = &next
-	return done, nil
+	return step{examined: page.Examined, matched: len(page.Rows), position: page.Next, plan: &next}, nil
 }
 
 // putPart writes a part, in place of one that was written before a crash.
@@ -94,8 +94,48 @@ func (s *Service) workOff(ctx context.Context, j *job) (step, error) {
 	}
 	next.Done++
 	done := step{plan: &next, idOf: func(i int) string { return moves[i].ID }, isLast: next.Done == next.Parts}
-	done.changed, err = s.reschedule(ctx, moves)
+	done.changed, err = s.move(ctx, j, moves)
 	return done, err
+}
+
+// move moves listed tasks.
+func (s *Service) move(ctx context.Context, j *job, moves []move) ([]inbound.Changed, error) {
+	ids := make([]string, len(moves))
+	for i := range moves {
+		ids[i] = moves[i].ID
+	}
+	rows, err := s.Tasks.RowsOf(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	changed := make([]inbound.Changed, len(moves))
+	known := make(map[task.ID]move, len(moves))
+	var some []inbound.Row
+	var at []int
+	for i := range rows {
+		if rows[i].ID.IsZero() {
+			changed[i].Err = inbound.NoSuchTask()
+			continue
+		}
+		some, at, known[rows[i].ID] = append(some, rows[i]), append(at, i), moves[i]
+	}
+	results, err := s.actAgain(ctx, j, some, func(t *task.Task) (task.Instant, error) { return known[t.ID].of(t, s.Clock.Now()) })
+	for k, c := range results {
+		if changed[at[k]] = c; c.Outcome == inbound.Unchanged && moves[at[k]].Due != moves[at[k]].Was {
+			changed[at[k]].Outcome = "rescheduled" // when this part was worked off before
+		}
+	}
+	return changed, err
+}
+
+// of returns when a task is to be due, unless somebody else has moved it since it was listed.
+func (m move) of(t *task.Task, now task.Instant) (task.Instant, error) {
+	isOurs := t.Due == m.Due || max(t.Due, m.Due) <= now // a time in the past means now
+	if m.Was != 0 && t.Due != m.Was && !isOurs {
+		return 0, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "the task was moved since the job listed it: it is due at %s, and stays so",
+			t.Due.Time().UTC().Format(time.RFC3339Nano))
+	}
+	return m.Due, nil
 }
 
 // forgetPlan deletes the list of a job that has ended.

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -151,9 +150,7 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 			failures = 0
 			s.note(ctx, j, &done)
 		default:
-			if failures++; connect.CodeOf(err) == connect.CodeUnimplemented {
-				err = refusal.Invalid("this server cannot %s tasks", j.Action)
-			}
+			failures++
 			j.Problem = refusal.Problem(err).GetText()
 			if !isForNow(err) || failures >= stepTriesMax {
 				j.State, j.Ended = stateFailed, s.Clock.Now()
@@ -187,12 +184,14 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	if err != nil {
 		return done, refusal.Wire(err)
 	}
-	done = step{examined: page.Examined, matched: len(page.Rows), position: page.Next, isLast: len(page.Next) == 0}
-	if len(page.Rows) == 0 {
+	now := s.Clock.Now()
+	rows := slices.DeleteFunc(page.Rows, func(r inbound.Row) bool { return j.hasMoved(&r.Task, now) })
+	done = step{examined: page.Examined, matched: len(rows), position: page.Next, isLast: len(page.Next) == 0}
+	if len(rows) == 0 {
 		return done, nil
 	}
-	done.idOf = func(i int) string { return s.Tasks.PublicID(&page.Rows[i]) }
-	done.changed, err = s.actAgain(ctx, j, page.Rows)
+	done.idOf = func(i int) string { return s.Tasks.PublicID(&rows[i]) }
+	done.changed, err = s.actAgain(ctx, j, rows, j.to)
 	return done, err
 }
 

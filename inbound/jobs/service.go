@@ -12,11 +12,14 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+const actionReschedule = "reschedule"
 
 // shiftMax bounds by how much a job reschedules tasks.
 const shiftMax = 10 * 365 * 24 * time.Hour
@@ -29,11 +32,11 @@ type action struct {
 }
 
 var actions = map[string]action{
-	"cancel":     {access.Cancel, false, 2},
-	"expire":     {access.Cancel, false, 2},
-	"reschedule": {access.Schedule, false, 3},
-	"redrive":    {access.Operate, true, 3},
-	"delete":     {access.Operate, true, 1},
+	"cancel":         {access.Cancel, false, 2},
+	"expire":         {access.Cancel, false, 2},
+	actionReschedule: {access.Schedule, false, 3},
+	"redrive":        {access.Operate, true, 3},
+	"delete":         {access.Operate, true, 1},
 }
 
 // VerbOf returns the verb that an action needs on each task, besides read; false for an unknown action.
@@ -106,10 +109,22 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 		j.Plan = &plan{}
 	}
 	of, err := j.selection()
-	if err == nil && of.Filter.IsAll() && !r.All {
-		err = refusal.Invalid("a job without a filter changes all tasks that you may change: set all (--all) if that is meant, or a filter (--where)")
+	if err == nil && !r.All {
+		err = checkNarrow(j, of)
 	}
 	return j, err
+}
+
+// checkNarrow refuses a job that is not shown to leave out any task that it could change.
+func checkNarrow(j *job, of *inbound.Selection) error {
+	switch {
+	case of.Filter.IsAll():
+		return refusal.Invalid("a job without a filter changes all tasks that you may change: set all (--all) if that is meant, or a filter (--where)")
+	case of.Filter.LeavesOut(actions[j.Action].ended, j.Created):
+		return nil
+	}
+	return refusal.Invalid("the filter matches every task that a %s can change, or is too entangled to tell: "+
+		"set all (--all) besides the filter if that is meant, or narrow it", j.Action)
 }
 
 // check checks what does not depend on the filter.
@@ -130,9 +145,9 @@ func check(r *kinesinv1.CreateJobRequest) error {
 	}
 	const most = int64(shiftMax / time.Microsecond)
 	switch {
-	case r.Action == "reschedule" && ways != 1:
+	case r.Action == actionReschedule && ways != 1:
 		return refusal.Invalid("reschedule says how in %d ways: want one of by, spread and due", ways)
-	case r.Action != "reschedule" && ways > 0:
+	case r.Action != actionReschedule && ways > 0:
 		return refusal.Invalid("by, spread and due are of reschedule, and the action is %s", r.Action)
 	case r.ByMicros > most || r.ByMicros < -most:
 		return refusal.Invalid("by: want at most %v", shiftMax)

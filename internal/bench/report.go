@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -121,7 +122,7 @@ func (o *Report) Print(w io.Writer) error {
 	for _, c := range o.Sets {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "%s: %d tasks in %.3f s, %.0f/s, %d refused, at most %.0f MB in the server's heap\n",
-				c.Action, c.Tasks, c.Seconds, c.Rate, c.Refused, c.HeapMax)
+				strings.TrimSpace(string(c.Action)+" "+c.Way), c.Tasks, c.Seconds, c.Rate, c.Refused, c.HeapMax)
 		}
 	}
 	if err == nil {

@@ -13,10 +13,18 @@ import (
 // jobLookEvery is how often a job is looked at while it runs.
 const jobLookEvery = 200 * time.Millisecond
 
+// spreadOver is over what time a job spreads the tasks, so long that hardly one is due while the benchmark
+// runs, and shiftBy by how much another one moves them.
+const (
+	spreadOver = 5 * 365 * 24 * time.Hour
+	shiftBy    = 24 * time.Hour
+)
+
 // SetChange is how one job changed all tasks of a run.
 type SetChange struct {
 	Action  sdk.JobAction `json:"action"`
-	Tasks   int64         `json:"tasks"` // changed
+	Way     string        `json:"way,omitempty"` // of a reschedule: "spread" or "by"
+	Tasks   int64         `json:"tasks"`         // changed
 	Refused int64         `json:"refused"`
 	Seconds float64       `json:"seconds"`
 	Rate    float64       `json:"rate"` // tasks per second
@@ -28,8 +36,8 @@ func ServerHeap(client *http.Client, server string) func(context.Context) (float
 	return func(ctx context.Context) (float64, error) { return readSeries(ctx, client, server, heapSeries) }
 }
 
-// sets inserts tasks that are due in a day, counts them, cancels them all by a job, and redrives them by
-// another one if the server can.
+// sets inserts tasks that are due in a day, counts them, and changes them all by one job after the other: two
+// that move them, one that cancels them, and one that redrives them.
 func (r *run) sets(ctx context.Context) (Report, error) {
 	report, err := r.insertOnly(ctx)
 	if err != nil {
@@ -46,7 +54,10 @@ func (r *run) sets(ctx context.Context) (Report, error) {
 		return report, fmt.Errorf("counted %d tasks, exactly: %v; want %d", count.Count, count.Exact, r.Tasks)
 	}
 	for _, spec := range []sdk.JobSpec{
-		{Action: sdk.JobCancel, Where: filter}, {Action: sdk.JobRedrive, Where: filter + " and state=cancelled"},
+		{Action: sdk.JobReschedule, Where: filter, Spread: spreadOver},
+		{Action: sdk.JobReschedule, Where: filter, By: shiftBy},
+		{Action: sdk.JobCancel, Where: filter},
+		{Action: sdk.JobRedrive, Where: filter + " and state=cancelled"},
 	} {
 		change, err := r.changeSet(ctx, spec)
 		if err != nil {
@@ -60,6 +71,12 @@ func (r *run) sets(ctx context.Context) (Report, error) {
 // changeSet runs a job to its end.
 func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err error) {
 	c.Action = spec.Action
+	switch {
+	case spec.Spread != 0:
+		c.Way = "spread"
+	case spec.By != 0:
+		c.Way = "by"
+	}
 	j, err := r.Client.CreateJob(ctx, spec)
 	for err == nil && !j.State.IsEnd() {
 		heap, heapErr := r.ServerHeap(ctx)

@@ -79,6 +79,7 @@ func (b *Book) Open(ctx context.Context, name string, length time.Duration, owne
 		l := Lease{
 			Worker: b.newID(name), Name: printable(name), Owner: owner, Lambdas: covered, Version: 1, Length: length, Receipt: b.clock.Now(), Beat: 1, Heard: clock.Steady(b.clock),
 		}
+		l.Came = l.Heard
 		err = b.put(ctx, &l)
 		if !errors.Is(err, store.ErrConflict) {
 			return l, err
@@ -92,7 +93,7 @@ func (b *Book) Open(ctx context.Context, name string, length time.Duration, owne
 func (b *Book) Renew(ctx context.Context, worker string) (Lease, error) {
 	now, heard := b.clock.Now(), clock.Steady(b.clock)
 	return b.change(ctx, worker, func(l *Lease) {
-		l.Receipt, l.Heard = max(l.Receipt, now), heard
+		l.Receipt, l.Heard, l.Came = max(l.Receipt, now), heard, heard
 		l.Beat++ // so that others see the heartbeat although the receipt may lie in the future
 	})
 }

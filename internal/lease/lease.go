@@ -63,7 +63,8 @@ type Lease struct {
 	Length  time.Duration
 	Receipt task.Instant // when the newest heartbeat was received, by the wall clock of its receiver
 	Beat    uint64       // number of the newest heartbeat; 0 if an older version received it
-	Heard   task.Instant // when the newest heartbeat was received, by clock.Steady of this process; not in the row
+	Heard   task.Instant // when the newest heartbeat was received at the latest, by clock.Steady of this process; not in the row
+	Came    task.Instant // when it was received at the earliest, likewise; zero: unknown
 	Suspect task.ID      // the one suspect that the process may run; zero for none
 	Attend  uint64       // changes when the next heartbeat must read the rows of all tasks of the worker
 	Lost    bool         // it was marked lost, or has no row

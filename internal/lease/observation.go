@@ -1,8 +1,6 @@
 package lease
 
 import (
-	"time"
-
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -15,11 +13,12 @@ type observation struct {
 	beat    uint64
 	receipt task.Instant
 	version uint64       // of the row; used only where the heartbeat has no number
-	heard   task.Instant // by clock.Steady
+	heard   task.Instant // at the latest, by clock.Steady
+	came    task.Instant // at the earliest; zero: unknown
 }
 
 func observationOf(l *Lease) observation {
-	s := observation{beat: l.Beat, receipt: l.Receipt, heard: l.Heard}
+	s := observation{beat: l.Beat, receipt: l.Receipt, heard: l.Heard, came: l.Came}
 	if l.Beat == 0 {
 		s.version = l.Version
 	}
@@ -27,48 +26,50 @@ func observationOf(l *Lease) observation {
 }
 
 func (s observation) isSame(o observation) bool {
-	o.heard = s.heard
+	o.heard, o.came = s.heard, s.came
 	return s == o
 }
 
-// read decodes a row that was just read, and sets when its newest heartbeat was heard.
+// read decodes a row that was just read, and sets between which times its newest heartbeat was received.
 func (b *Book) read(row *store.Control) (Lease, error) {
 	l, err := decode(row)
 	if err != nil {
 		return l, err
 	}
 	wall, steady := clock.Both(b.clock)
-	l.Heard = steady.Add(-ageOf(&l, wall))
+	if l.Heard = steady; isPlausible(&l, wall) {
+		age := wall.Sub(l.Receipt)
+		l.Heard, l.Came = steady.Add(-min(age, l.Length/ageShare)), steady.Add(-age)
+	}
 	b.observe(&l)
 	return l, nil
 }
 
-// ageOf returns how old a heartbeat is taken to be that is seen for the first time. A receipt that lies in
-// the future, or is older than the lease is long, comes from a wrong clock: then the heartbeat counts from
-// now.
-func ageOf(l *Lease, now task.Instant) time.Duration {
+// isPlausible reports whether the receipt of a heartbeat that is seen for the first time may be believed. One
+// that lies in the future, or is older than the lease is long, may come from a wrong clock: then the
+// heartbeat counts from now, and may have been received at any time before.
+func isPlausible(l *Lease, now task.Instant) bool {
 	age := now.Sub(l.Receipt)
-	if age < 0 || age > l.Length+task.ClockBound {
-		return 0
-	}
-	return min(age, l.Length/ageShare)
+	return age >= 0 && age <= l.Length+task.ClockBound
 }
 
-// ageShare bounds that age to one part in this many of the lease. A live worker sends two more heartbeats in
-// what is left of the lease, so no wrong clock makes it count as lost. A dead one is noticed later by that
-// much at most, and only by a process that did not see its last heartbeats.
+// ageShare bounds the age of a heartbeat to one part in this many of the lease. A live worker sends two more
+// heartbeats in what is left of the lease, so no wrong clock makes it count as lost. A dead one is noticed
+// later by that much at most, and only by a process that did not see its last heartbeats.
 const ageShare = 2
 
-// observe notes the heartbeat of a lease that was read or written; if it is known, it sets when it was heard.
+// observe notes the heartbeat of a lease that was read or written; if it is known, it sets when it was
+// received.
 func (b *Book) observe(l *Lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s, known := b.seen[l.Worker]
 	if known && s.isSame(observationOf(l)) {
-		l.Heard = s.heard
+		l.Heard, l.Came = s.heard, s.came
 		return
 	}
-	l.Heard = max(l.Heard, s.heard) // it was received later than the one before
+	// It was received later than the one before, of which s.heard is no later than when it was seen here.
+	l.Heard, l.Came = max(l.Heard, s.heard), max(l.Came, s.heard)
 	if l.Lost {
 		delete(b.seen, l.Worker)
 		return

@@ -113,6 +113,58 @@ func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 	wantAge(t, clocks[1], &seen, time.Second)
 }
 
+// TestHowOldAHeartbeatMayBe sees a heartbeat late, by clocks that agree or not, and then the next one, of a
+// receiver whose clock is an hour off. What was received before is not taken for newer.
+func TestHowOldAHeartbeatMayBe(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		age  time.Duration // of the heartbeat when it is seen first
+		by   time.Duration // of the clock of who judges
+		came time.Duration // how long ago it was received at the earliest; 0: unknown
+	}{
+		"young":                     {3 * time.Second, 0, 3 * time.Second},
+		"old":                       {length - 1, 0, length - 1},
+		"older than the lease":      {length + time.Second, 0, 0},
+		"by a clock that is behind": {3 * time.Second, -time.Minute, 0},
+		"by a clock that is ahead":  {3 * time.Second, time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			v, clocks, b := books()
+			l, err := b[0].Open(ctx, "w", length, "", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.Advance(c.age)
+			clocks[1].Step(c.by)
+			look := func(when string, want task.Instant) lease.Lease {
+				t.Helper()
+				seen, err := b[1].Look(ctx, l.Worker)
+				if err != nil || seen.Came != want || seen.Came > seen.Heard {
+					t.Errorf("%s: received between %v and %v, want from %v on (%v)", when, seen.Came, seen.Heard, want, err)
+				}
+				return seen
+			}
+			var want task.Instant
+			if c.came != 0 {
+				want = clock.Steady(clocks[1]).Add(-c.came)
+			}
+			first := look("the first one", want)
+			v.Advance(time.Second)
+			look("the same again", want)
+
+			clocks[0].Step(-time.Hour)
+			second, err := b[0].Renew(ctx, l.Worker)
+			if received := clock.Steady(clocks[0]); err != nil || second.Came != received {
+				t.Errorf("who received the next one says %v, want %v (%v)", second.Came, received, err)
+			}
+			v.Advance(time.Second)
+			look("the next one", first.Heard)
+		})
+	}
+}
+
 // TestAStepForwardSweepsNoWorkerThatLives sets the clock forward by more than leases are kept.
 func TestAStepForwardSweepsNoWorkerThatLives(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/inbound/deadletters"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/rest"
@@ -26,6 +27,8 @@ func (n *Node) Handler() http.Handler {
 	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})
 	if n.inbound != nil {
 		plain.Tasks, plain.Lambdas, plain.Jobs = n.guard.Tasks(n.inbound), n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+		plain.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
+		mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(plain.DeadLetters, options...))
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(plain.Tasks, options...))
 		mux.Handle(kinesinv1connect.NewJobServiceHandler(plain.Jobs, options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(plain.Lambdas, options...))
@@ -52,7 +55,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.JobService/, /kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
+			"/kinesin.v1.JobService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withPlain(rest.New(plain, api.Hooks{Internal: n.internalError}), mux)

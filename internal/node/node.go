@@ -175,7 +175,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 		Rate: c.InboundRate, Concurrency: c.InboundConcurrency,
 	})
 	n.jobs = jobs.New(jobs.Config{
-		Store: n.store, Tasks: n.inbound, Changer: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
+		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
 		Metered: n.store.EndedExpire(), Ended: n.jobEnded,
 	})
 	n.lambdas = lambdas.New(lambdas.Config{

@@ -127,6 +127,19 @@ func (c *call) flag(name string) (bool, error) {
 	}
 }
 
+// number returns a parameter that is a whole number from 1 to most; 0 when it is not there.
+func (c *call) number(name string, most uint64) (uint32, error) {
+	text := c.query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n < 1 || n > most {
+		return 0, invalid("parameter %s: %q is not a whole number from 1 to %d", name, text, most)
+	}
+	return uint32(n), nil
+}
+
 // ifSeq returns the seq that a task must have, which may be in the header If-Match, in the query and in the
 // body; 0: any.
 func (c *call) ifSeq(inBody uint64) (uint64, error) {

@@ -9,7 +9,7 @@ import (
 type jobRequest struct {
 	Action string   `json:"action" jsonschema:"cancel, redrive, reschedule, expire or delete"`
 	Where  string   `json:"where,omitempty" jsonschema:"a filter expression"`
-	All    bool     `json:"all,omitempty" jsonschema:"allows an empty filter"`
+	All    bool     `json:"all,omitempty" jsonschema:"allows a filter that is empty or may match all"`
 	DryRun bool     `json:"dry_run,omitempty" jsonschema:"only count, and show a sample"`
 	Pace   uint32   `json:"pace,omitempty" jsonschema:"tasks per second; 0: as fast as the store allows"`
 	By     shift    `json:"by,omitzero" jsonschema:"of reschedule: added to each due time; may be negative"`

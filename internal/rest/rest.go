@@ -19,7 +19,9 @@ type Services struct {
 	Tasks   kinesinv1connect.TaskServiceHandler
 	Jobs    kinesinv1connect.JobServiceHandler
 	Lambdas kinesinv1connect.LambdaServiceHandler
-	Workers kinesinv1connect.WorkerServiceHandler
+	// DeadLetters are those of deliver lambdas.
+	DeadLetters kinesinv1connect.DeadLetterServiceHandler
+	Workers     kinesinv1connect.WorkerServiceHandler
 }
 
 // withDefaults returns services without nil.
@@ -32,6 +34,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.Lambdas == nil {
 		s.Lambdas = kinesinv1connect.UnimplementedLambdaServiceHandler{}
+	}
+	if s.DeadLetters == nil {
+		s.DeadLetters = kinesinv1connect.UnimplementedDeadLetterServiceHandler{}
 	}
 	if s.Workers == nil {
 		s.Workers = kinesinv1connect.UnimplementedWorkerServiceHandler{}

@@ -26,6 +26,7 @@ type fake struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
 	kinesinv1connect.UnimplementedJobServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
+	kinesinv1connect.UnimplementedDeadLetterServiceHandler
 	kinesinv1connect.UnimplementedWorkerServiceHandler
 
 	got      proto.Message
@@ -34,7 +35,9 @@ type fake struct {
 	internal error
 }
 
-func (f *fake) services() Services { return Services{Tasks: f, Jobs: f, Lambdas: f, Workers: f} }
+func (f *fake) services() Services {
+	return Services{Tasks: f, Jobs: f, Lambdas: f, DeadLetters: f, Workers: f}
+}
 
 // reply keeps a request and returns the answer that the test has set.
 func reply[A any](f *fake, r proto.Message) (*A, error) {
@@ -122,6 +125,18 @@ func (f *fake) UpdateLambda(_ context.Context, r *kinesinv1.UpdateLambdaRequest)
 
 func (f *fake) DeleteLambda(_ context.Context, r *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error) {
 	return reply[kinesinv1.DeleteLambdaResponse](f, r)
+}
+
+func (f *fake) ListDeadLetters(_ context.Context, r *kinesinv1.ListDeadLettersRequest) (*kinesinv1.ListDeadLettersResponse, error) {
+	return reply[kinesinv1.ListDeadLettersResponse](f, r)
+}
+
+func (f *fake) CountDeadLetters(_ context.Context, r *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error) {
+	return reply[kinesinv1.CountDeadLettersResponse](f, r)
+}
+
+func (f *fake) ChangeDeadLetters(_ context.Context, r *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error) {
+	return reply[kinesinv1.ChangeDeadLettersResponse](f, r)
 }
 
 func (f *fake) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
@@ -313,6 +328,28 @@ var exchanges = []exchange{
 	{request: `PATCH /v1/lambdas/mail {"name":"x"}`, status: 400, body: `unknown field \"name\"`},
 	{request: `DELETE /v1/lambdas/mail`, wire: `{"name":"mail"}`, status: 200, body: `{"dropped":0,"more":false}`},
 	{request: `DELETE /v1/lambdas/mail?drop_tasks=true`, wire: `{"name":"mail","dropTasks":true,"goesOn":true}`, answer: &kinesinv1.DeleteLambdaResponse{Dropped: 9, More: true}, status: 202, body: `{"dropped":9,"more":true}`},
+
+	// Dead letters of deliver lambdas.
+	{
+		request: `GET /v1/lambdas/mail/dead-letters?priority=high&limit=5&payload=true`, wire: `{"lambda":"mail","priority":"high","limit":5,"payload":true}`,
+		answer: &kinesinv1.ListDeadLettersResponse{Messages: []*kinesinv1.DeadLetter{{Id: "k1", MessageId: "m", Priority: "high", DueMicros: due, Receives: 11, PayloadBytes: 2, Payload: []byte("hi")}}, More: true},
+		status: 200, body: `{"messages":[{"id":"k1","message_id":"m","priority":"high","due":"2027-01-31T09:00:00.250000Z","receives":11,"payload_bytes":2,"payload_text":"hi"}],"more":true}`,
+	},
+	{request: `GET /v1/lambdas/mail/dead-letters`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.ListDeadLettersResponse{Messages: []*kinesinv1.DeadLetter{{Id: "m"}}}, status: 200, body: `{"messages":[{"id":"m","message_id":"","priority":"","receives":0,"payload_bytes":0}]}`},
+	{request: `GET /v1/lambdas/mail/dead-letters?limit=1001`, status: 400, body: `parameter limit: \"1001\" is not a whole number from 1 to 1000`},
+	{
+		request: `GET /v1/lambdas/mail/dead-letters/count?priority=high`, wire: `{"lambda":"mail","priority":"high"}`,
+		answer: &kinesinv1.CountDeadLettersResponse{Count: 3, Queues: []*kinesinv1.DeadLetterQueue{{Priority: "high", Name: "q-dlq", Count: 3, Move: &kinesinv1.DeadLetterMove{State: "running", Moved: 7}}}},
+		status: 200, body: `{"count":3,"exact":false,"queues":[{"priority":"high","source":"","name":"q-dlq","receives_max":0,"count":3,"move":{"state":"running","moved":7,"total":0}}]}`,
+	},
+	{
+		request: `POST /v1/lambdas/mail/dead-letters/redrive {"priority":"high","pace":5,"began":"2027-01-31T09:00:00.25Z"}`,
+		wire:    `{"action":"redrive","lambda":"mail","priority":"high","pace":5,"beganMicros":"1801386000250000"}`,
+		answer:  &kinesinv1.ChangeDeadLettersResponse{Outcomes: map[string]int64{"redriven": 2}, More: true, BeganMicros: due}, status: 202, body: `{"outcomes":{"redriven":2},"more":true,"began":"2027-01-31T09:00:00.250000Z"}`,
+	},
+	{request: `POST /v1/lambdas/mail/dead-letters/redrive`, answer: &kinesinv1.ChangeDeadLettersResponse{BeganMicros: due, Queues: []*kinesinv1.DeadLetterQueue{{Name: "q"}}}, status: 202, body: `"queues":[{"priority":"","source":"","name":"q","receives_max":0}]`},
+	{request: `POST /v1/lambdas/mail/dead-letters/delete {"purge":true}`, wire: `{"action":"delete","lambda":"mail","purge":true}`, answer: &kinesinv1.ChangeDeadLettersResponse{BeganMicros: due}, status: 200, body: `{"outcomes":{},"began":`},
+	{request: `POST /v1/lambdas/mail/dead-letters/delete`, err: api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no dead-letter queue"), status: 404},
 
 	// Jobs.
 	{

@@ -31,7 +31,7 @@ func routes() []route {
 				takes(where, param{"exact", kindFlag, "count each task, whatever it costs, where the store would estimate"})),
 			op("GET", "/v1/stats", "getStats", "Live counts and rates by lambda", getStats, notFound, takes(param{"lambda", kindText, "only of this lambda"})),
 		},
-		lambdaRoutes(), jobRoutes(), workRoutes(),
+		lambdaRoutes(), deadLetterRoutes(), jobRoutes(), workRoutes(),
 	)
 }
 
@@ -55,6 +55,20 @@ func lambdaRoutes() []route {
 		op("PATCH", "/v1/lambdas/{lambda}", "updateLambda", "Change the settings of a lambda", updateLambda, notFound, conflict),
 		op("DELETE", "/v1/lambdas/{lambda}", "deleteLambda", "Delete a lambda", deleteLambda, success(http.StatusOK, http.StatusAccepted), notFound, conflict,
 			takes(param{"drop_tasks", kindFlag, "drop its live tasks instead of refusing"})),
+	}
+}
+
+func deadLetterRoutes() []route {
+	const path = "/v1/lambdas/{lambda}/dead-letters"
+	priority := param{"priority", kindText, "only of this priority"}
+	return []route{
+		op("GET", path, "listDeadLetters", "Show messages of the dead-letter queues of a deliver lambda", listDeadLetters, notFound, conflict, withPayload,
+			takes(priority, param{"limit", kindNumber, "messages; 100 when not set, at most 1000"})),
+		op("GET", path+"/count", "countDeadLetters", "Count them, and see how far a redrive is", countDeadLetters, notFound, conflict, takes(priority)),
+		op("POST", path+"/redrive", "redriveDeadLetters", "Move them back to the queue of the lambda", changeDeadLetters("redrive"),
+			success(http.StatusOK, http.StatusAccepted), notFound, conflict, optionalBody()),
+		op("POST", path+"/delete", "deleteDeadLetters", "Delete them", changeDeadLetters("delete"),
+			success(http.StatusOK, http.StatusAccepted), notFound, conflict, optionalBody()),
 	}
 }
 

@@ -17,6 +17,8 @@ type Message struct {
 	Body         string
 	DelaySeconds int32
 	Attributes   map[string]string
+	// Typed are attributes as they were received.
+	Typed map[string]types.MessageAttributeValue
 }
 
 const stringType = "String"
@@ -27,6 +29,9 @@ func (m *Message) Bytes() int {
 	for name, value := range m.Attributes {
 		bytes += AttributeBytes(name, value)
 	}
+	for name, value := range m.Typed {
+		bytes += len(name) + len(aws.ToString(value.DataType)) + len(aws.ToString(value.StringValue)) + len(value.BinaryValue)
+	}
 	return bytes
 }
 
@@ -34,7 +39,7 @@ func (m *Message) Bytes() int {
 func AttributeBytes(name, value string) int { return len(name) + len(stringType) + len(value) }
 
 func (m *Message) entry(id *string) types.SendMessageBatchRequestEntry {
-	e := types.SendMessageBatchRequestEntry{Id: id, MessageBody: &m.Body, DelaySeconds: m.DelaySeconds}
+	e := types.SendMessageBatchRequestEntry{Id: id, MessageBody: &m.Body, DelaySeconds: m.DelaySeconds, MessageAttributes: m.Typed}
 	for name, value := range m.Attributes {
 		if e.MessageAttributes == nil {
 			e.MessageAttributes = map[string]types.MessageAttributeValue{}

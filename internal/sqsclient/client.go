@@ -49,6 +49,7 @@ type ReceiveAPI interface {
 type API interface {
 	SendAPI
 	ReceiveAPI
+	DeadLetterAPI
 }
 
 // Config are the settings of a Client. Clock is required.
@@ -106,6 +107,7 @@ func NewSender(api SendAPI, config Config) *Client {
 	return New(struct {
 		SendAPI
 		ReceiveAPI
+		DeadLetterAPI
 	}{SendAPI: api}, config)
 }
 

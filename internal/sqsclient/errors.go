@@ -45,6 +45,27 @@ func IsMissing(err error) bool {
 	return found && refusal.ErrorCode() == "AWS.SimpleQueueService.NonExistentQueue"
 }
 
+// IsDenied reports whether the permissions of this process do not allow a request.
+func IsDenied(err error) bool { return slices.Contains(deniedCodes, codeOf(err)) }
+
+// IsUnsupported reports whether the service does not have what a request asks for, as emulators may.
+func IsUnsupported(err error) bool { return slices.Contains(unsupportedCodes, codeOf(err)) }
+
+var (
+	deniedCodes      = []string{"AccessDenied", "AccessDeniedException", "KMS.AccessDeniedException", "KmsAccessDenied"}
+	unsupportedCodes = []string{"UnsupportedOperation", "AWS.SimpleQueueService.UnsupportedOperation", "InvalidAction", "UnknownOperationException"}
+)
+
+func codeOf(err error) string {
+	if entry, found := errors.AsType[*EntryError](err); found {
+		return entry.Code
+	}
+	if refusal, found := errors.AsType[smithy.APIError](err); found {
+		return refusal.ErrorCode()
+	}
+	return ""
+}
+
 // IsUnknown reports whether a failed request may have been carried out: nothing answered, or the answer says
 // that the service failed.
 func IsUnknown(err error) bool {

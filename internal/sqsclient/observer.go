@@ -13,6 +13,9 @@ const (
 	ActionVisibility Action = "ChangeMessageVisibilityBatch"
 	ActionURL        Action = "GetQueueUrl"
 	ActionAttributes Action = "GetQueueAttributes"
+	ActionStartMove  Action = "StartMessageMoveTask"
+	ActionListMoves  Action = "ListMessageMoveTasks"
+	ActionPurge      Action = "PurgeQueue"
 )
 
 // Request is a request that has ended.

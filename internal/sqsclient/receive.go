@@ -1,6 +1,7 @@
 package sqsclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strconv"
@@ -19,17 +20,19 @@ type Poll struct {
 	Max        int           // messages
 	Visibility time.Duration // how long the messages are hidden from others; whole seconds, rounded up
 	Attributes []string      // names of the message attributes to return
+	Wait       time.Duration // how long to wait for a message, up to PollWait; whole seconds; 0: PollWait
 }
 
-// Receive polls once. It returns at once when there are messages, and after PollWait otherwise. When ctx ends
-// it goes on for Config.PollGrace.
+// Receive polls once. It returns at once when there are messages, and after Poll.Wait otherwise. When ctx
+// ends it goes on for Config.PollGrace.
 func (c *Client) Receive(ctx context.Context, queue string, p Poll) ([]types.Message, error) {
+	wait := cmp.Or(p.Wait, PollWait)
 	for {
 		polling, stop := c.pollContext(ctx)
 		r := Request{Queue: queue, Action: ActionReceive}
-		out, err := request(polling, c, &r, PollWait, func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error) {
+		out, err := request(polling, c, &r, wait, func(ctx context.Context, url *string) (*sqs.ReceiveMessageOutput, error) {
 			out, err := c.api.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-				QueueUrl: url, MaxNumberOfMessages: int32(min(p.Max, BatchMax)), WaitTimeSeconds: int32(PollWait / time.Second),
+				QueueUrl: url, MaxNumberOfMessages: int32(min(p.Max, BatchMax)), WaitTimeSeconds: SecondsUp(wait),
 				VisibilityTimeout: SecondsUp(p.Visibility), MessageAttributeNames: p.Attributes,
 				MessageSystemAttributeNames: []types.MessageSystemAttributeName{
 					types.MessageSystemAttributeNameSentTimestamp, types.MessageSystemAttributeNameApproximateReceiveCount,

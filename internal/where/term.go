@@ -101,7 +101,11 @@ func (t *term) matches(s *Subject) bool {
 		n, has := t.field.number(s.Task)
 		return has && t.compares(n)
 	}
-	values := t.field.text(s)
+	return t.isOf(t.field.text(s))
+}
+
+// isOf compares the values of a text or a state.
+func (t *term) isOf(values []string) bool {
 	switch t.op {
 	case "~":
 		return slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, t.texts[0]) })

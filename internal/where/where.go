@@ -102,6 +102,8 @@ func (f *Filter) DueFrom() task.Instant {
 type node interface {
 	decide(s *Subject) Answer
 	dueFrom() task.Instant
+	visit(f func(*term))
+	holds(of map[string]value) bool // of the fields by their names
 }
 
 type (

@@ -18,13 +18,13 @@ const (
 	changedEach   = 20
 	changeKillMax = 15 * time.Millisecond
 	changeSettle  = 20 * time.Second
+	changedIn     = 30 * time.Second // within a minute, by which killWhileChanging knows that a task was moved
 )
 
 // A task's row has room for the first payload, and not for the second one.
 var oldPayload, newPayload = []byte("old"), bytes.Repeat([]byte("new"), 1000)
 
-// changeCalls are the calls that are cut off, and how their tasks are prepared. Each makes its task start at
-// once.
+// changeCalls are the calls that are cut off, and how their tasks are prepared.
 var changeCalls = map[string]struct {
 	prepare  func(t *testing.T, c *sdk.Client, key string) sdk.ID
 	call     func(ctx context.Context, c *sdk.Client, id sdk.ID, key string) error
@@ -35,6 +35,19 @@ var changeCalls = map[string]struct {
 		prepare: plain, undone: sdk.StateScheduled,
 		call: func(ctx context.Context, c *sdk.Client, id sdk.ID, _ string) error {
 			return only(c.RunNow(ctx, []sdk.ID{id}))
+		},
+	},
+	"reschedule": {
+		prepare: plain, undone: sdk.StateScheduled,
+		call: func(ctx context.Context, c *sdk.Client, id sdk.ID, _ string) error {
+			return only(c.Reschedule(ctx, []sdk.ID{id}, sdk.In(changedIn)))
+		},
+	},
+	"cancel": {
+		prepare: plain, undone: sdk.StateScheduled,
+		call: func(ctx context.Context, c *sdk.Client, id sdk.ID, _ string) error {
+			_, err := c.Cancel(ctx, id)
+			return err
 		},
 	},
 	"update": {

@@ -7,57 +7,148 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// A server is killed in the middle of a job: the next one goes on with it, and every task is changed.
+const (
+	setTasks = 6000
+	// jobPace is such that a job of all takes some seconds. Rows that are given up may stay for sweptWithin.
+	jobPace     = "1500"
+	sweptWithin = time.Minute
+)
+
+// killedJob is a job in the middle of which the server is killed.
+type killedJob struct {
+	args, where, outcome string
+	// left and made are filters: of tasks as they were before the job, and as it makes them.
+	left, made string
+}
+
+// The jobs change the same tasks, one after the other.
+var killedJobs = []killedJob{ //nolint:gochecknoglobals // a table
+	{"reschedule --spread 4h", "lambda=mail", "rescheduled", "lambda=mail and due>+5h", "state in (scheduled, enqueued) and due<=+4h and lambda=mail"},
+	{"reschedule --by 30m", "lambda=mail", "rescheduled", "lambda=mail and due<+20m", "lambda=mail and state=scheduled and due<+5h"},
+	{"expire", "lambda=mail", "expired", "lambda=mail and state=scheduled", "state=expired"},
+	{"redrive", "state=expired", "redriven", "state=expired", "lambda=mail and state in (scheduled, enqueued)"},
+	{"cancel", "lambda=mail", "cancelled", "lambda=mail and state in (scheduled, enqueued)", "state=cancelled"},
+	{"delete", "state=cancelled", "deleted", "", ""},
+}
+
+// A server is killed in the middle of each job: the next one goes on with it, and every task is changed.
 func TestAJobGoesOnAfterAKill(t *testing.T) {
-	const tasks = 20_000
 	s := start(t)
-	s.Run("lambda", "create", "mail").Must(t)
 	s.Run("lambda", "create", "other").Must(t)
 	s.Run("schedule", "other", "--in", "1h").Must(t)
+	scheduleMany(t, s, setTasks)
+	var first []struct{ ID string }
+	s.Run("list", "--lambda", "mail", "--limit", "1", "-o", "json").JSON(t, &first)
+	for _, j := range killedJobs {
+		if j.args == "delete" { // a row is needed for a while after its first due time
+			s.Shutdown()
+			clock := harness.NewClock(t)
+			s = harness.StartServer(t, harness.ServerOptions{Dir: s.Dir, Clock: clock})
+			clock.Set(24 * time.Hour)
+		}
+		before := dues(t, s)
+		j.run(t, s)
+		switch {
+		case j.args == "delete":
+			s.Crash()
+			s.Start() // which deletes rows at once
+			harness.Eventually(t, sweptWithin, "the rows are gone", func() bool {
+				return count(t, s, "state=cancelled") == 0 && s.Run("get", first[0].ID).Code == 1
+			})
+			continue
+		case strings.Contains(j.args, "--by"):
+			wantShift(t, before, dues(t, s), 30*time.Minute)
+		}
+		if left, made := count(t, s, j.left), count(t, s, j.made); left != 0 || made != setTasks {
+			t.Fatalf("%s: %d tasks are as before, %d as the job makes them", j.args, left, made)
+		}
+	}
+	if n := count(t, s, "lambda=other"); n != 1 {
+		t.Errorf("%d tasks of another lambda", n)
+	}
+}
+
+// run makes the job, kills the server twice while it runs, and waits for its end.
+func (j *killedJob) run(t *testing.T, s *harness.Server) {
+	t.Helper()
+	id := s.Run(append(strings.Fields(j.args), "--where", j.where, "--pace", jobPace, "--detach")...).Must(t)
+	var job struct {
+		State    string
+		Outcomes map[string]int
+	}
+	show := func() { s.Run("job", "show", id, "-o", "json").JSON(t, &job) }
+	for kills := range 2 {
+		eventually(t, j.args+": some tasks are changed", func() bool { show(); return job.Outcomes[j.outcome] > 1000*(kills+1) })
+		if job.State != "running" {
+			t.Fatalf("%s: the job is %s before the server is killed", j.args, job.State)
+		}
+		s.Crash()
+		s.Start()
+	}
+	eventually(t, j.args+": the job is done", func() bool { show(); return job.State == "done" })
+	for outcome, n := range job.Outcomes { // what was changed before a kill is not refused
+		if outcome != j.outcome {
+			t.Errorf("%s: %d tasks are %s", j.args, n, outcome)
+		}
+	}
+}
+
+// scheduleMany schedules tasks of the lambda mail, a second apart.
+func scheduleMany(t *testing.T, s *harness.Server, tasks int) {
+	t.Helper()
+	s.Run("lambda", "create", "mail").Must(t)
 	var lines strings.Builder
 	for i := range tasks {
-		fmt.Fprintf(&lines, "{\"lambda\":\"mail\",\"in\":\"%ds\",\"payload\":\"%d\"}\n", 3600+i, i)
+		fmt.Fprintf(&lines, "{\"lambda\":\"mail\",\"in\":\"%ds\",\"payload\":\"%d\"}\n", 36_000+i, i)
 	}
 	file := filepath.Join(t.TempDir(), "batch")
 	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.Run("schedule", "--batch", file).Must(t)
+}
 
-	id := s.Run("cancel", "--where", "lambda=mail and state=scheduled", "--pace", "4000", "--detach").Must(t)
-	type job struct {
-		State    string
-		Matched  int
-		Outcomes map[string]int
-	}
-	show := func() (j job) {
-		s.Run("job", "show", id, "-o", "json").JSON(t, &j)
-		return j
-	}
-	for kills := range 2 {
-		met := 0
-		eventually(t, "some tasks are cancelled", func() bool { met = show().Outcomes["cancelled"]; return met > 4000*(kills+1) })
-		if met == tasks {
-			t.Fatal("the job was over before the server was killed")
-		}
-		s.Crash()
-		s.Start()
-	}
-	eventually(t, "the job is done", func() bool { return show().State == "done" })
-	var left, gone struct {
+func count(t *testing.T, s *harness.Server, filter string) int {
+	t.Helper()
+	var n struct {
 		Count int
 		Exact bool
 	}
-	s.Run("count", "--where", "lambda=mail and state=scheduled", "-o", "json").JSON(t, &left)
-	s.Run("count", "--where", "state=cancelled", "-o", "json").JSON(t, &gone)
-	if left.Count != 0 || gone.Count != tasks || !gone.Exact {
-		t.Errorf("%+v are left, %+v are cancelled", left, gone)
+	if s.Run("count", "--where", filter, "-o", "json").JSON(t, &n); !n.Exact {
+		t.Errorf("%s: %d is an estimate", filter, n.Count)
 	}
-	var other struct{ Count int }
-	if s.Run("count", "--lambda", "other", "-o", "json").JSON(t, &other); other.Count != 1 {
-		t.Errorf("%d tasks of another lambda", other.Count)
+	return n.Count
+}
+
+// dues returns when the tasks of the lambda mail are due.
+func dues(t *testing.T, s *harness.Server) map[string]time.Time {
+	t.Helper()
+	var all []struct {
+		ID  string
+		Due time.Time
+	}
+	s.Run("list", "--lambda", "mail", "--limit", "0", "-o", "json").JSON(t, &all)
+	due := map[string]time.Time{}
+	for _, one := range all {
+		due[one.ID] = one.Due
+	}
+	return due
+}
+
+func wantShift(t *testing.T, before, after map[string]time.Time, by time.Duration) {
+	t.Helper()
+	wrong := 0
+	for id, due := range before {
+		if after[id].Sub(due) != by {
+			wrong++
+		}
+	}
+	if wrong > 0 || len(after) != len(before) {
+		t.Errorf("%d of %d tasks were not moved by %v", wrong, len(after), by)
 	}
 }
 
@@ -86,62 +177,17 @@ func TestSetsByHand(t *testing.T) {
 	s.Run("cancel", "--where", "state=ded").Refused(t, 1, "at character 7", "want a state")
 	s.Run("cancel", "--where", "x=1").Refused(t, 1, "unknown field")
 	s.Run("cancel", "--where", " ").Refused(t, 1, "without a filter")
+	s.Run("cancel", "--where", "attempts>=0").Refused(t, 1, "matches every task")
+	s.Run("cancel", "--lambda", "nosuch", "--all").Refused(t, 1, "unknown lambda")
+	s.Run("count", "--lambda", "nosuch").Refused(t, 1, "unknown lambda")
+	if all := s.Run("cancel", "--where", "attempts>=0", "--all", "--dry-run").Must(t); !strings.Contains(all, "counted") {
+		t.Error(all)
+	}
 	s.Run("job", "show", "nope").Refused(t, 1, "no such job")
 	if jobs := s.Run("job", "list").Must(t); strings.Count(jobs, "done") != 3 {
 		t.Error(jobs)
 	}
 	if stats := s.Run("stats").Must(t); !strings.Contains(stats, "mail") {
 		t.Error(stats)
-	}
-}
-
-// A job that moves tasks by some time is killed twice: each task moves once.
-func TestAShiftGoesOnAfterKills(t *testing.T) {
-	const tasks = 6000
-	s := start(t)
-	s.Run("lambda", "create", "mail").Must(t)
-	var lines strings.Builder
-	for i := range tasks {
-		fmt.Fprintf(&lines, "{\"lambda\":\"mail\",\"in\":\"%ds\",\"payload\":\"%d\"}\n", 7200+i, i)
-	}
-	file := filepath.Join(t.TempDir(), "batch")
-	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.Run("schedule", "--batch", file).Must(t)
-	dues := func() map[string]time.Time {
-		var all []struct {
-			ID  string
-			Due time.Time
-		}
-		s.Run("list", "--limit", "0", "-o", "json").JSON(t, &all)
-		due := map[string]time.Time{}
-		for _, one := range all {
-			due[one.ID] = one.Due
-		}
-		return due
-	}
-	before := dues()
-	id := s.Run("reschedule", "--where", "lambda=mail", "--by", "30m", "--pace", "1000", "--detach").Must(t)
-	var job struct {
-		State    string
-		Outcomes map[string]int
-	}
-	show := func() { s.Run("job", "show", id, "-o", "json").JSON(t, &job) }
-	for kills := range 2 {
-		eventually(t, "some tasks are moved", func() bool { show(); return job.Outcomes["rescheduled"] > 1000*(kills+1) })
-		s.Crash()
-		s.Start()
-	}
-	eventually(t, "the job is done", func() bool { show(); return job.State == "done" })
-	after := dues()
-	wrong := 0
-	for id, due := range before {
-		if after[id].Sub(due) != 30*time.Minute {
-			wrong++
-		}
-	}
-	if wrong > 0 || len(after) != tasks {
-		t.Errorf("%d of %d tasks were not moved by half an hour", wrong, len(after))
 	}
 }

@@ -166,6 +166,21 @@ func (t *cloudQueues) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput,
 	return through(ctx, t.p, Queue, in, options, t.sqs.GetQueueUrl)
 }
 
+// StartMessageMoveTask is a call of the service.
+func (t *cloudQueues) StartMessageMoveTask(ctx context.Context, in *sqs.StartMessageMoveTaskInput, options ...func(*sqs.Options)) (*sqs.StartMessageMoveTaskOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.StartMessageMoveTask)
+}
+
+// ListMessageMoveTasks is a call of the service.
+func (t *cloudQueues) ListMessageMoveTasks(ctx context.Context, in *sqs.ListMessageMoveTasksInput, options ...func(*sqs.Options)) (*sqs.ListMessageMoveTasksOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.ListMessageMoveTasks)
+}
+
+// PurgeQueue is a call of the service.
+func (t *cloudQueues) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, options ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
+	return through(ctx, t.p, Queue, in, options, t.sqs.PurgeQueue)
+}
+
 // ReceiveMessage is a call of the service.
 func (t *cloudQueues) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
 	return through(ctx, t.p, Queue, in, options, t.sqs.ReceiveMessage)

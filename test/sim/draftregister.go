@@ -101,6 +101,7 @@ type draft struct {
 	failures uint32
 	marked   bool   // a cancel was noted while it ran
 	winner   uint32 // whose result ended it; 0: nobody's
+	reuseBy  int64  // before then the key was used again, as a change was told that it met; 0: unknown
 }
 
 // draftJudge says what each operation may do.
@@ -131,6 +132,9 @@ func (d draft) taken() draft {
 // next are the registers that the operation may leave; none: it cannot have been answered so. Before it may
 // have happened what nobody sees: lost workers end a task, and its time runs out.
 func (j draftJudge) next(d draft, o *draftOp) (all []draft) {
+	if d.reuseBy != 0 && o.from > d.reuseBy && o.kind != kindResult && o.refused == "" && !o.unknown {
+		return nil // the next task with the key came later than it was met
+	}
 	for _, now := range j.unseen(d, o) {
 		all = append(all, j.apply(now, o)...)
 	}
@@ -178,18 +182,39 @@ func (j draftJudge) apply(d draft, o *draftOp) []draft {
 	if o.refused == staleSeq && o.ifSeq != 0 {
 		return append(all, d)
 	}
+	if o.refused == notFound && d.keyed && o.kind != kindGet {
+		return append(all, j.doneUnseen(d, o)...)
+	}
+	if o.kind == kindGet {
+		return append(all, j.get(d, o)...)
+	}
+	return append(all, j.change(d, o)...)
+}
+
+// change is what a client does to the task that it names.
+func (j draftJudge) change(d draft, o *draftOp) []draft {
 	switch o.kind {
 	case kindReschedule, kindUpdate:
-		return append(all, j.change(d, o)...)
+		return j.edit(d, o)
 	case kindRedrive:
-		return append(all, d.redrive(o)...)
+		return d.redrive(o)
 	case kindCancel:
-		return append(all, d.cancel(o)...)
-	case kindGet:
-		return append(all, j.get(d, o)...)
+		return d.cancel(o)
 	default:
 		return nil
 	}
+}
+
+// doneUnseen is a change whose write was not answered, and which met the key's next task when it was read
+// back or tried again. That task begins before the call ends.
+func (j draftJudge) doneUnseen(d draft, o *draftOp) (all []draft) {
+	asked := *o
+	asked.refused, asked.unknown = "", true
+	for _, next := range j.change(d, &asked) {
+		next.reuseBy = o.until
+		all = append(all, next)
+	}
+	return all
 }
 
 // named reports whether an operation may name the task that is there, and whether it may name none or an
@@ -282,8 +307,8 @@ func (d draft) result(o *draftOp) (all []draft) {
 	return all
 }
 
-// change reschedules or updates a task that no worker has.
-func (j draftJudge) change(d draft, o *draftOp) []draft {
+// edit reschedules or updates a task that no worker has.
+func (j draftJudge) edit(d draft, o *draftOp) []draft {
 	next := d.taken()
 	if o.kind == kindReschedule {
 		next.due = o.due

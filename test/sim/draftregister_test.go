@@ -18,6 +18,12 @@ func did(at time.Duration, o draftOp) porcupine.Operation {
 	return porcupine.Operation{Input: o, Call: o.from, Return: o.until}
 }
 
+// lasting is a call that took a while.
+func lasting(from, until time.Duration, o draftOp) porcupine.Operation {
+	o.from, o.until = int64(from), int64(until)
+	return porcupine.Operation{Input: o, Call: o.from, Return: o.until}
+}
+
 // undecided is a call that was not answered, or a result, of which nobody is told whether it arrived.
 func undecided(at time.Duration, o draftOp) porcupine.Operation {
 	o.from, o.until = int64(at), unanswered
@@ -73,6 +79,10 @@ func TestDraftRegisterAccepts(t *testing.T) {
 			drafted(second, "old", firstLife), cancelled, drafted(3*second, "new", secondLife), draftStarts(4*second, 1, "new", secondLife),
 			did(5*second, draftOp{kind: kindCancel, life: firstLife, refused: notFound}),
 		},
+		"a cancel that meets the next task with the key when it reads back what it wrote": {
+			drafted(second, "old", firstLife), lasting(2*second, 4*second, draftOp{kind: kindCancel, life: firstLife, refused: notFound}),
+			drafted(3*second, "new", secondLife), draftStarts(5*second, 1, "new", secondLife),
+		},
 		"a key that is used again, by whom nobody knows": {
 			drafted(second, "old", firstLife), cancelled,
 			undecided(3*second, draftOp{kind: kindDraft, keyed: true, payload: "new", unknown: true}), draftStarts(4*second, 1, "new", secondLife),
@@ -116,6 +126,12 @@ func TestDraftRegisterRefuses(t *testing.T) {
 		},
 		"an id of an earlier life that changes a later one": {
 			drafted(second, "old", firstLife), cancelled, drafted(3*second, "new", secondLife), did(4*second, draftOp{kind: kindCancel, life: firstLife, outcome: "cancelled"}),
+		},
+		"a cancel that did not find what was there": {
+			drafted(second, "old", firstLife), did(2*second, draftOp{kind: kindCancel, life: firstLife, refused: notFound}), draftShows(4*second, firstLife, snapshot{state: task.Cancelled}),
+		},
+		"a cancel that did not find what was there, though it freed the key": {
+			drafted(second, "old", firstLife), did(2*second, draftOp{kind: kindCancel, life: firstLife, refused: notFound}), drafted(3*second, "new", secondLife),
 		},
 		"a free key that is refused": {
 			drafted(second, "old", firstLife), cancelled, did(3*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReject, payload: "new", refused: conflict}),

@@ -319,7 +319,8 @@ func (n *installation) noMore(policies map[string]policy) {
 				refused = append(refused, call{"sqs:" + action, queue("inbound")})
 			}
 		case "inbound":
-			refused = append(refused, call{"sqs:ReceiveMessage", queue("work-high")}, call{"dynamodb:DeleteItem", table("tasks")})
+			refused = append(refused, call{"sqs:ReceiveMessage", queue("work-high")}, call{"dynamodb:DeleteItem", table("tasks")},
+				call{"sqs:PurgeQueue", queue("send-normal")}, call{"sqs:StartMessageMoveTask", queue("inbound-dlq")}, call{"sqs:PurgeQueue", queue("inbound-dlq")})
 		}
 		for _, c := range refused {
 			if allows([]policy{p}, c, nil) {
@@ -354,6 +355,7 @@ func (n *installation) live() {
 	worker.Signal(syscall.SIGTERM) // with work in hand, and more on its way to it
 	worker.Wait(harness.ExitMax)
 	consumer.Kill()
+	n.deadLetters()
 	n.replace()
 	for role := range serverRoles {
 		if code := n.servers[role].Shutdown(); code != 0 {
@@ -491,6 +493,49 @@ func (n *installation) send() {
 	}
 	n.client("inbound", "rejected", "retry", "--all") // in vain: there is no such lambda still
 	n.client("inbound", "rejected", "delete", "--all").Must(n.t)
+}
+
+// deadLetters has a message fail at its consumer until it is dead, and does all that there is to do with it.
+func (n *installation) deadLetters() {
+	n.t.Helper()
+	c := sqs.NewFromConfig(n.aws.Config(n.t))
+	name := n.prefix + "-send-normal"
+	queue, err := c.GetQueueUrl(n.t.Context(), &sqs.GetQueueUrlInput{QueueName: &name})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	count := func() string { return n.client("count", "--dead-letters", "--lambda", "send").Must(n.t) }
+	bury := func() {
+		n.t.Helper()
+		for deadline := time.Now().Add(registeredMax); count() == "about 0"; {
+			if time.Now().After(deadline) {
+				n.t.Fatal("no message gets to the dead-letter queue")
+			}
+			got, err := c.ReceiveMessage(n.t.Context(), &sqs.ReceiveMessageInput{QueueUrl: queue.QueueUrl, MaxNumberOfMessages: 10, VisibilityTimeout: 1, WaitTimeSeconds: 2})
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			if len(got.Messages) == 0 { // or the last poll of the consumer that was killed took it
+				n.client("schedule", "send", "--payload", "hopeless").Must(n.t)
+			}
+			for i := range got.Messages {
+				_, _ = c.ChangeMessageVisibility(n.t.Context(), &sqs.ChangeMessageVisibilityInput{QueueUrl: queue.QueueUrl, ReceiptHandle: got.Messages[i].ReceiptHandle})
+			}
+		}
+	}
+	bury()
+	n.client("list", "--dead-letters", "--lambda", "send", "--payload").Must(n.t)
+	if out := n.client("redrive", "--dead-letters", "--lambda", "send").Must(n.t); !strings.Contains(out, "redriven") {
+		n.t.Errorf("redrive says %q", out)
+	}
+	bury()
+	if out := n.client("delete", "--dead-letters", "--lambda", "send").Must(n.t); !strings.Contains(out, "deleted") {
+		n.t.Errorf("delete says %q", out)
+	}
+	n.client("delete", "--dead-letters", "--lambda", "send", "--purge").Must(n.t)
+	if left := count(); left != "about 0" {
+		n.t.Errorf("%s are left", left)
+	}
 }
 
 // consumeMore does what a consumer may, and the example does not.

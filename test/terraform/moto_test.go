@@ -184,6 +184,9 @@ func impatient(t *testing.T, body []byte) []byte {
 	return text
 }
 
+// withoutURL are the calls of SQS that name their queue otherwise than by its URL.
+var withoutURL = []string{"sqs:GetQueueUrl", "sqs:CreateQueue", "sqs:StartMessageMoveTask", "sqs:ListMessageMoveTasks"}
+
 // forMoto is a policy as moto understands it: calls by their own names, in the account that it has. What it
 // cannot tell (the table of a call, the queue of one that names no URL, and conditions) is left to the
 // evaluator of this package.
@@ -205,7 +208,7 @@ func forMoto(t *testing.T, p policy) string {
 			switch {
 			case strings.HasPrefix(action, "dynamodb:"):
 				st.Action, st.Resource = []string{motoAction(action)}, []string{"*"}
-			case action == "sqs:GetQueueUrl" || action == "sqs:CreateQueue":
+			case slices.Contains(withoutURL, action):
 				st.Resource = []string{"*"}
 			case action == "sqs:SendMessage" || action == "sqs:DeleteMessage" || action == "sqs:ChangeMessageVisibility":
 				st.Action = append(st.Action, action+"Batch")
@@ -233,7 +236,7 @@ func expected(p policy, c call) bool {
 	if strings.HasPrefix(c.action, "dynamodb:") {
 		return slices.ContainsFunc(p.grants(), func(g call) bool { return motoAction(g.action) == motoAction(c.action) })
 	}
-	if c.action == "sqs:GetQueueUrl" || c.action == "sqs:CreateQueue" {
+	if slices.Contains(withoutURL, c.action) {
 		return slices.ContainsFunc(p.grants(), func(g call) bool { return g.action == c.action })
 	}
 	return allows([]policy{p}, c, nil)

@@ -101,6 +101,7 @@ type wanted struct {
 	Statements   []statementText
 	QueueURL     string `json:"QueueUrl"`
 	QueueName    string
+	SourceArn    string // of moves
 }
 
 // statementText is a statement of a batch, with the values of its question marks.
@@ -236,7 +237,7 @@ var statementActions = map[string]string{"INSERT": "PartiQLInsert", "UPDATE": "P
 func asked(service, operation string, in *wanted) (calls []call) {
 	switch {
 	case service == "AmazonSQS":
-		name := cmp.Or(in.QueueName, in.QueueURL[strings.LastIndexByte(in.QueueURL, '/')+1:])
+		name := cmp.Or(in.QueueName, in.QueueURL[strings.LastIndexByte(in.QueueURL, '/')+1:], in.SourceArn[strings.LastIndexByte(in.SourceArn, ':')+1:])
 		if name == "" {
 			return nil
 		}

@@ -32,6 +32,8 @@ const (
 	GateServiceName = "kinesin.v1.GateService"
 	// QuotaServiceName is the fully-qualified name of the QuotaService service.
 	QuotaServiceName = "kinesin.v1.QuotaService"
+	// DeadLetterServiceName is the fully-qualified name of the DeadLetterService service.
+	DeadLetterServiceName = "kinesin.v1.DeadLetterService"
 	// LambdaServiceName is the fully-qualified name of the LambdaService service.
 	LambdaServiceName = "kinesin.v1.LambdaService"
 	// WorkerServiceName is the fully-qualified name of the WorkerService service.
@@ -94,6 +96,15 @@ const (
 	QuotaServiceSetQuotaProcedure = "/kinesin.v1.QuotaService/SetQuota"
 	// QuotaServiceGetQuotasProcedure is the fully-qualified name of the QuotaService's GetQuotas RPC.
 	QuotaServiceGetQuotasProcedure = "/kinesin.v1.QuotaService/GetQuotas"
+	// DeadLetterServiceListDeadLettersProcedure is the fully-qualified name of the DeadLetterService's
+	// ListDeadLetters RPC.
+	DeadLetterServiceListDeadLettersProcedure = "/kinesin.v1.DeadLetterService/ListDeadLetters"
+	// DeadLetterServiceCountDeadLettersProcedure is the fully-qualified name of the DeadLetterService's
+	// CountDeadLetters RPC.
+	DeadLetterServiceCountDeadLettersProcedure = "/kinesin.v1.DeadLetterService/CountDeadLetters"
+	// DeadLetterServiceChangeDeadLettersProcedure is the fully-qualified name of the
+	// DeadLetterService's ChangeDeadLetters RPC.
+	DeadLetterServiceChangeDeadLettersProcedure = "/kinesin.v1.DeadLetterService/ChangeDeadLetters"
 	// LambdaServiceCreateLambdaProcedure is the fully-qualified name of the LambdaService's
 	// CreateLambda RPC.
 	LambdaServiceCreateLambdaProcedure = "/kinesin.v1.LambdaService/CreateLambda"
@@ -989,6 +1000,152 @@ func (UnimplementedQuotaServiceHandler) SetQuota(context.Context, *kinesinv1.Set
 
 func (UnimplementedQuotaServiceHandler) GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.QuotaService.GetQuotas is not implemented"))
+}
+
+// DeadLetterServiceClient is a client for the kinesin.v1.DeadLetterService service.
+type DeadLetterServiceClient interface {
+	// ListDeadLetters returns messages and leaves them where they are. SQS hides them from others while it reads, for 30 s at most.
+	ListDeadLetters(context.Context, *kinesinv1.ListDeadLettersRequest) (*kinesinv1.ListDeadLettersResponse, error)
+	// CountDeadLetters returns about how many there are, and how far SQS is with moving them back.
+	CountDeadLetters(context.Context, *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error)
+	// ChangeDeadLetters redrives or deletes messages. A redrive has SQS move them back to the queue that they came from, at least
+	// once each, and returns when SQS has begun; CountDeadLetters says how far it is. Where the service has no such moves, the server
+	// moves some itself, as it deletes some in a call.
+	ChangeDeadLetters(context.Context, *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error)
+}
+
+// NewDeadLetterServiceClient constructs a client for the kinesin.v1.DeadLetterService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewDeadLetterServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) DeadLetterServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	deadLetterServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("DeadLetterService").Methods()
+	return &deadLetterServiceClient{
+		listDeadLetters: connect.NewClient[kinesinv1.ListDeadLettersRequest, kinesinv1.ListDeadLettersResponse](
+			httpClient,
+			baseURL+DeadLetterServiceListDeadLettersProcedure,
+			connect.WithSchema(deadLetterServiceMethods.ByName("ListDeadLetters")),
+			connect.WithClientOptions(opts...),
+		),
+		countDeadLetters: connect.NewClient[kinesinv1.CountDeadLettersRequest, kinesinv1.CountDeadLettersResponse](
+			httpClient,
+			baseURL+DeadLetterServiceCountDeadLettersProcedure,
+			connect.WithSchema(deadLetterServiceMethods.ByName("CountDeadLetters")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		changeDeadLetters: connect.NewClient[kinesinv1.ChangeDeadLettersRequest, kinesinv1.ChangeDeadLettersResponse](
+			httpClient,
+			baseURL+DeadLetterServiceChangeDeadLettersProcedure,
+			connect.WithSchema(deadLetterServiceMethods.ByName("ChangeDeadLetters")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// deadLetterServiceClient implements DeadLetterServiceClient.
+type deadLetterServiceClient struct {
+	listDeadLetters   *connect.Client[kinesinv1.ListDeadLettersRequest, kinesinv1.ListDeadLettersResponse]
+	countDeadLetters  *connect.Client[kinesinv1.CountDeadLettersRequest, kinesinv1.CountDeadLettersResponse]
+	changeDeadLetters *connect.Client[kinesinv1.ChangeDeadLettersRequest, kinesinv1.ChangeDeadLettersResponse]
+}
+
+// ListDeadLetters calls kinesin.v1.DeadLetterService.ListDeadLetters.
+func (c *deadLetterServiceClient) ListDeadLetters(ctx context.Context, req *kinesinv1.ListDeadLettersRequest) (*kinesinv1.ListDeadLettersResponse, error) {
+	response, err := c.listDeadLetters.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CountDeadLetters calls kinesin.v1.DeadLetterService.CountDeadLetters.
+func (c *deadLetterServiceClient) CountDeadLetters(ctx context.Context, req *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error) {
+	response, err := c.countDeadLetters.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ChangeDeadLetters calls kinesin.v1.DeadLetterService.ChangeDeadLetters.
+func (c *deadLetterServiceClient) ChangeDeadLetters(ctx context.Context, req *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error) {
+	response, err := c.changeDeadLetters.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeadLetterServiceHandler is an implementation of the kinesin.v1.DeadLetterService service.
+type DeadLetterServiceHandler interface {
+	// ListDeadLetters returns messages and leaves them where they are. SQS hides them from others while it reads, for 30 s at most.
+	ListDeadLetters(context.Context, *kinesinv1.ListDeadLettersRequest) (*kinesinv1.ListDeadLettersResponse, error)
+	// CountDeadLetters returns about how many there are, and how far SQS is with moving them back.
+	CountDeadLetters(context.Context, *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error)
+	// ChangeDeadLetters redrives or deletes messages. A redrive has SQS move them back to the queue that they came from, at least
+	// once each, and returns when SQS has begun; CountDeadLetters says how far it is. Where the service has no such moves, the server
+	// moves some itself, as it deletes some in a call.
+	ChangeDeadLetters(context.Context, *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error)
+}
+
+// NewDeadLetterServiceHandler builds an HTTP handler from the service implementation. It returns
+// the path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewDeadLetterServiceHandler(svc DeadLetterServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	deadLetterServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("DeadLetterService").Methods()
+	deadLetterServiceListDeadLettersHandler := connect.NewUnaryHandlerSimple(
+		DeadLetterServiceListDeadLettersProcedure,
+		svc.ListDeadLetters,
+		connect.WithSchema(deadLetterServiceMethods.ByName("ListDeadLetters")),
+		connect.WithHandlerOptions(opts...),
+	)
+	deadLetterServiceCountDeadLettersHandler := connect.NewUnaryHandlerSimple(
+		DeadLetterServiceCountDeadLettersProcedure,
+		svc.CountDeadLetters,
+		connect.WithSchema(deadLetterServiceMethods.ByName("CountDeadLetters")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	deadLetterServiceChangeDeadLettersHandler := connect.NewUnaryHandlerSimple(
+		DeadLetterServiceChangeDeadLettersProcedure,
+		svc.ChangeDeadLetters,
+		connect.WithSchema(deadLetterServiceMethods.ByName("ChangeDeadLetters")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.DeadLetterService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case DeadLetterServiceListDeadLettersProcedure:
+			deadLetterServiceListDeadLettersHandler.ServeHTTP(w, r)
+		case DeadLetterServiceCountDeadLettersProcedure:
+			deadLetterServiceCountDeadLettersHandler.ServeHTTP(w, r)
+		case DeadLetterServiceChangeDeadLettersProcedure:
+			deadLetterServiceChangeDeadLettersHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedDeadLetterServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedDeadLetterServiceHandler struct{}
+
+func (UnimplementedDeadLetterServiceHandler) ListDeadLetters(context.Context, *kinesinv1.ListDeadLettersRequest) (*kinesinv1.ListDeadLettersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.DeadLetterService.ListDeadLetters is not implemented"))
+}
+
+func (UnimplementedDeadLetterServiceHandler) CountDeadLetters(context.Context, *kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.DeadLetterService.CountDeadLetters is not implemented"))
+}
+
+func (UnimplementedDeadLetterServiceHandler) ChangeDeadLetters(context.Context, *kinesinv1.ChangeDeadLettersRequest) (*kinesinv1.ChangeDeadLettersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.DeadLetterService.ChangeDeadLetters is not implemented"))
 }
 
 // LambdaServiceClient is a client for the kinesin.v1.LambdaService service.

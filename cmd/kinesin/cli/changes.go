@@ -60,7 +60,8 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 func (a *app) updateCommand() *cobra.Command {
 	var by keyFlags
 	var ifSeq uint64
-	var payload, payloadFile, startBefore string
+	var payload newPayloadFlags
+	var startBefore string
 	u := sdk.Update{}
 	c := &cobra.Command{
 		Use:   "update ID | --lambda L --key K [--payload TEXT | --payload-file FILE] [flags]",
@@ -74,8 +75,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 	by.add(c)
 	ifSeqFlag(c, &ifSeq)
 	f := c.Flags()
-	f.StringVar(&payload, "payload", "", "new payload `TEXT`")
-	f.StringVar(&payloadFile, "payload-file", "", "read the new payload from `FILE`, - for stdin")
+	payload.add(c)
 	f.IntVar(&u.MaxAttempts, "max-attempts", 0, "how many attempts may fail before the task is dead")
 	f.Var(durationValue{d: &u.Timeout}, "timeout", "bound of one attempt, `D`")
 	f.StringVar(&startBefore, "start-before", "", "the task expires if it did not start before this `TIME`, RFC 3339")
@@ -87,18 +87,9 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		if !anyOf(c, "payload", "payload-file", "max-attempts", "timeout", "start-before") {
 			return usagef("nothing to change: want --payload, --payload-file, --max-attempts, --timeout or --start-before")
 		}
-		if f.Changed("payload") && f.Changed("payload-file") {
-			return usagef("--payload and --payload-file exclude each other: a task has one payload")
-		}
-		if f.Changed("payload") {
-			u.Payload = append([]byte{}, payload...)
-		}
-		if f.Changed("payload-file") {
-			data, err := a.readPayload(payloadFile)
-			if err != nil {
-				return err
-			}
-			u.Payload = append([]byte{}, data...)
+		var err error
+		if u.Payload, err = payload.read(a, c); err != nil {
+			return err
 		}
 		if f.Changed("start-before") {
 			at, err := parseTime(startBefore)
@@ -113,6 +104,28 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		}
 		return a.printChanges(ids, []sdk.ChangeResult{r}, nil)
 	})
+}
+
+// newPayloadFlags give a task another payload.
+type newPayloadFlags struct{ text, file string }
+
+func (p *newPayloadFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&p.text, "payload", "", "another payload `TEXT`; of a single task")
+	c.Flags().StringVar(&p.file, "payload-file", "", "read another payload from `FILE`, - for stdin; of a single task")
+}
+
+// read returns the payload; nil if there is no flag for one.
+func (p *newPayloadFlags) read(a *app, c *cobra.Command) ([]byte, error) {
+	switch text, file := c.Flags().Changed("payload"), c.Flags().Changed("payload-file"); {
+	case text && file:
+		return nil, usagef("--payload and --payload-file exclude each other: a task has one payload")
+	case text:
+		return append([]byte{}, p.text...), nil
+	case file:
+		data, err := a.readPayload(p.file)
+		return append([]byte{}, data...), err
+	}
+	return nil, nil
 }
 
 // whenFlags say when a task is to start.

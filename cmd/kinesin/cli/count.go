@@ -18,10 +18,13 @@ func (a *app) countCommand() *cobra.Command {
 	var lambda, where string
 	var exact bool
 	c := &cobra.Command{
-		Use:   "count [--lambda L] [--where FILTER] [--exact]",
+		Use:   "count [--lambda L] [--where FILTER] [--exact] | --dead-letters --lambda L [--priority P]",
 		Short: "Count tasks",
 		Long: `Counts the tasks that a filter selects, of those that you may read. With DynamoDB, where each row that is read costs money, a count
-is an estimate unless --exact asks for more; the text begins with "about" then. docs/sets.md describes filters.`,
+is an estimate unless --exact asks for more; the text begins with "about" then. docs/sets.md describes filters.
+
+With --dead-letters it counts the messages in the SQS dead-letter queues of a deliver lambda, about; and, with -o json, shows how far
+SQS is with a redrive.`,
 		Example: `  kinesin count --where 'state=dead and error~"timeout"'
   kinesin count --lambda greet --where 'due<+1h' -o json`,
 		Args: cobra.NoArgs,
@@ -30,9 +33,12 @@ is an estimate unless --exact asks for more; the text begins with "about" then. 
 	f.StringVar(&lambda, "lambda", "", "only tasks of the lambda with this `NAME`")
 	f.StringVar(&where, "where", "", whereUsage)
 	f.BoolVar(&exact, "exact", false, "count each task, whatever it costs")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+	return a.withDeadLetters(a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		filter, err := ofLambda(lambda, where)
 		if err != nil {
+			return err
+		}
+		if err := wantLambda(ctx, k, lambda); err != nil {
 			return err
 		}
 		r, err := k.Count(ctx, filter, exact)
@@ -44,5 +50,5 @@ is an estimate unless --exact asks for more; the text begins with "about" then. 
 			about = "about "
 		}
 		return a.print(countObject{r.Count, r.Exact}, "%s%d", about, r.Count)
-	})
+	}), nil, a.countDeadLetters)
 }

@@ -171,7 +171,7 @@ func (d *demo) show(ctx context.Context) error {
 func (d *demo) sum(results []sdk.GetResult) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	row := listTable(d.Stdout)
+	row := listTable(d.Stdout, false)
 	fmt.Fprintf(d.Stdout, "\nHow they ended:\n")
 	for i := range results {
 		if results[i].Err != nil {

@@ -44,7 +44,8 @@ func (a *app) jobListCommand() *cobra.Command {
 		}
 		for i := range all {
 			j := &all[i]
-			t.row(j.ID, string(j.Action), string(j.State), timeText(j.Created), outcomesText(j.Outcomes), j.Where)
+			o := jobObjectOf(j)
+			t.row(j.ID, actionText(&o), string(j.State), timeText(j.Created), outcomesText(j.Outcomes), j.Where)
 		}
 		return t.Flush()
 	})

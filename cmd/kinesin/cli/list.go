@@ -21,7 +21,7 @@ func (a *app) listCommand() *cobra.Command {
 	var q sdk.ListQuery
 	var state string
 	c := &cobra.Command{
-		Use:   "list [--lambda L] [--state S] [--where FILTER] [--order due|-ended] [--limit N]",
+		Use:   "list [--lambda L] [--state S] [--where FILTER] [--order due|-ended] [--limit N] | --dead-letters --lambda L [--priority P] [--payload] [--limit N]",
 		Short: "List tasks",
 		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
 over. docs/sets.md describes filters.
@@ -29,11 +29,15 @@ over. docs/sets.md describes filters.
 Orders: due (live tasks, by when they are due next) and -ended (ended tasks, the newest end first: the server reads all ended tasks
 for it, of dead letters only those of the lambdas).
 
+With --dead-letters it shows messages of a deliver lambda instead, which its consumers received too often and never deleted. They
+stay in their SQS dead-letter queues; SQS hides them from others meanwhile, and counts a receive.
+
 States: %v.
 With -o json, an array of the objects that get prints.`, task.States()),
 		Example: `  kinesin list --lambda greet
   kinesin list --where 'error~"timeout"' --order -ended
-  kinesin list --lambda greet --state dead --limit 0 -o json | jq -r '.[].id'`,
+  kinesin list --lambda greet --state dead --limit 0 -o json | jq -r '.[].id'
+  kinesin list --lambda invoices --dead-letters --payload`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
@@ -43,7 +47,7 @@ With -o json, an array of the objects that get prints.`, task.States()),
 	f.StringVar(&state, "state", "", "only tasks in this `STATE`")
 	q.Limit = listLimitDefault
 	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
-	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+	return a.withDeadLetters(a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		if q.Order != "" && q.Order != sdk.OrderDue && q.Order != sdk.OrderNewestEnded {
 			return usagef("--order: %q is unknown: want due or -ended", q.Order)
 		}
@@ -54,13 +58,13 @@ With -o json, an array of the objects that get prints.`, task.States()),
 		}
 		q.State = sdk.State(state)
 		return a.list(ctx, k, q)
-	})
+	}), []string{"limit"}, a.listDeadLetters)
 }
 
 // list prints while it reads, so that its memory is bounded whatever the number of tasks.
 func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 	out := bufio.NewWriter(a.Stdout)
-	row, end := listTable(out), func() error { return nil }
+	row, end := listTable(out, q.Lambda == ""), func() error { return nil }
 	if a.json() {
 		array := arrayWriter{w: out}
 		row, end = func(t *sdk.TaskInfo) error { return array.add(objectOf(t)) }, array.end
@@ -79,20 +83,27 @@ func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 // listTime prints milliseconds in UTC.
 const listTime = "2006-01-02T15:04:05.000Z07:00"
 
-// listTable returns a function that prints a task in a line, below a heading.
-func listTable(w io.Writer) func(*sdk.TaskInfo) error {
-	const columns = "%-17s %-8s %-24s %-24s %13s %3s  %s\n"
+// listTable returns a function that prints a task in a line, below a heading; with its lambda, if that is not
+// the same for all.
+func listTable(w io.Writer, withLambda bool) func(*sdk.TaskInfo) error {
+	const columns = "%s%-17s %-8s %-24s %-24s %13s %3s  %s\n"
+	lambda := func(name string) string {
+		if !withLambda {
+			return ""
+		}
+		return fmt.Sprintf("%-15s ", name)
+	}
 	begun := false
 	return func(t *sdk.TaskInfo) error {
 		if !begun {
 			begun = true
-			fmt.Fprintf(w, columns, "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "ID")
+			fmt.Fprintf(w, columns, lambda("LAMBDA"), "STATE", "PRIORITY", "DUE", "STARTED", "LATENESS", "ATT", "ID")
 		}
 		started, late := "-", "-"
 		if !t.Started.IsZero() {
 			started, late = t.Started.Format(listTime), latenessText(t.Lateness())
 		}
-		_, err := fmt.Fprintf(w, columns, t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
+		_, err := fmt.Fprintf(w, columns, lambda(t.Lambda), t.State, t.Priority, t.Due.Format(listTime), started, late, strconv.Itoa(t.Attempt), strings.TrimRight(string(t.ID)+"  "+tagsText(t.Tags), " "))
 		return err
 	}
 }

@@ -37,13 +37,16 @@ type setFlags struct {
 // setOnly are the flags that make a command one of a set.
 var setOnly = []string{"where", "all", "dry-run", "pace", "detach", "by", "spread"}
 
+// singleOnly are the flags of a single task that a set cannot have.
+var singleOnly = []string{"if-seq", "payload", "payload-file"}
+
 // withSets lets a complete command that changes tasks by their ids also change those that a filter selects,
 // by a job on the server.
 func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	var s setFlags
 	f := c.Flags()
 	f.StringVar(&s.where, "where", "", whereUsage+"; as a job on the server")
-	f.BoolVar(&s.all, "all", false, "all tasks, without a filter")
+	f.BoolVar(&s.all, "all", false, "all tasks; with --where, also if the filter matches all")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only print how many tasks would be changed, ten of them, and the cost")
 	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "change at most `N` tasks per second; 0 for no limit")
 	f.BoolVar(&s.detach, "detach", false, "print the job and do not wait for its end")
@@ -74,7 +77,13 @@ func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withClient(func(k *sdk.Client) error { return a.changeSet(ctx, k, spec, &s) }, sdk.WithTries(triesInteractive))
+			return a.withClient(func(k *sdk.Client) error {
+				lambda, _ := cmd.Flags().GetString("lambda")
+				if err := wantLambda(ctx, k, lambda); err != nil {
+					return err
+				}
+				return a.changeSet(ctx, k, spec, &s)
+			}, sdk.WithTries(triesInteractive))
 		})(cmd, ids)
 	}
 	return c
@@ -85,11 +94,14 @@ func anyOf(c *cobra.Command, names ...string) bool {
 }
 
 func (s *setFlags) check(c *cobra.Command) error {
+	for _, name := range singleOnly {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed {
+			return usagef("--%s is for one task, and --where or --all names a set", name)
+		}
+	}
 	switch {
 	case s.where == "" && !s.all:
 		return usagef("--where is missing: it selects the tasks; --all means all of them")
-	case s.where != "" && s.all:
-		return usagef("--where and --all exclude each other")
 	case c.Flags().Lookup("key") != nil && c.Flags().Changed("key"):
 		return usagef("--key names one task, and --where or --all a set: want one of them; a filter has key=…")
 	}
@@ -145,6 +157,16 @@ func ofLambda(lambda, where string) (string, error) {
 		return "lambda=" + lambda, nil
 	}
 	return "lambda=" + lambda + " and (" + where + ")", nil
+}
+
+// wantLambda returns an error if a flag names a lambda that is not there: a filter of its name would select
+// nothing, without a word.
+func wantLambda(ctx context.Context, k *sdk.Client, name string) error {
+	if name == "" {
+		return nil
+	}
+	_, err := k.GetLambda(ctx, name)
+	return err
 }
 
 // changeSet makes a job, waits for its end unless the flags say otherwise, and prints it. Its error is
@@ -231,12 +253,12 @@ func (a *app) printJob(j *sdk.Job) error {
 	t := newTable(a.Stdout)
 	for _, fact := range [][2]string{
 		{"job", o.ID},
-		{"action", o.Action},
+		{"action", actionText(&o)},
 		{"filter", o.Where},
 		{"state", string(o.State)},
 		{"created", o.Created},
 		{"ended", o.Ended},
-		{"by", o.CreatedBy},
+		{"made by", o.CreatedBy},
 		{"tasks", matchedText(j)},
 		{"outcomes", outcomesText(j.Outcomes)},
 		{"cost", o.Cost},
@@ -250,6 +272,21 @@ func (a *app) printJob(j *sdk.Job) error {
 	return printJobTasks(a.Stdout, j)
 }
 
+// actionText says what a job does, with the flags that say how.
+func actionText(o *jobObject) string {
+	switch {
+	case o.By != "":
+		return o.Action + " --by " + o.By
+	case o.Spread != "":
+		return o.Action + " --spread " + o.Spread
+	case o.Due != "":
+		return o.Action + " --at " + o.Due
+	case o.Force:
+		return o.Action + " --force"
+	}
+	return o.Action
+}
+
 func matchedText(j *sdk.Job) string {
 	text := fmt.Sprint(j.Matched)
 	if j.State == sdk.JobCounted && !j.Exact {
@@ -261,7 +298,7 @@ func matchedText(j *sdk.Job) string {
 func printJobTasks(w io.Writer, j *sdk.Job) error {
 	if len(j.Sample) > 0 {
 		fmt.Fprintln(w, "\nSome of them:")
-		row := listTable(w)
+		row := listTable(w, true)
 		for i := range j.Sample {
 			if err := row(&j.Sample[i]); err != nil {
 				return err
@@ -352,12 +389,14 @@ docs/sets.md describes filters and jobs.`,
 }
 
 func (a *app) deleteCommand() *cobra.Command {
-	return a.setCommand(&cobra.Command{
-		Use:   "delete {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach]",
+	return a.withDeadLetters(a.setCommand(&cobra.Command{
+		Use:   "delete {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach] | --dead-letters --lambda L [--priority P]",
 		Short: "Forget ended tasks",
 		Long: `Deletes the rows and payloads of the ended tasks that a filter selects, before their retention is over, by a job on the server.
 Their keys are free then. A row that may have to refuse a second start of its task is refused: for 15 minutes after its end, and
-with DynamoDB or an inbound buffer for the retention of its lambda. docs/sets.md describes filters and jobs.`,
+with DynamoDB or an inbound buffer for the retention of its lambda. docs/sets.md describes filters and jobs.
+
+With --dead-letters it deletes the messages in the SQS dead-letter queues of a deliver lambda.`,
 		Example: `  kinesin delete --where 'state=dead and ended<-30d' --dry-run`,
-	}, sdk.JobDelete)
+	}, sdk.JobDelete), []string{"dry-run", "pace"}, a.changeDeadLetters(sdk.JobDelete, (*sdk.Client).DeleteDeadLetters))
 }

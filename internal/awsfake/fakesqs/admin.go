@@ -62,6 +62,38 @@ func (s *SQS) DeleteQueue(ctx context.Context, in *sqs.DeleteQueueInput, options
 	})
 }
 
+// PurgeQueue is the client's method. It works at once; AWS takes up to a minute.
+func (s *SQS) PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, options ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error) {
+	return do(ctx, s, "PurgeQueue", options, func(now task.Instant) (*sqs.PurgeQueueOutput, error) {
+		q, err := s.queue(in.QueueUrl, now)
+		if err != nil {
+			return nil, err
+		}
+		if q.purged > 0 && now.Sub(q.purged) < purgedFor {
+			return nil, &types.PurgeQueueInProgress{Message: aws.String("Only one PurgeQueue operation on " + q.name + " is allowed every 60 seconds.")}
+		}
+		q.purged = now
+		for _, m := range q.byID {
+			q.move(m, gone)
+		}
+		return &sqs.PurgeQueueOutput{}, nil
+	})
+}
+
+// StartMessageMoveTask is the client's method. Like other services that are not AWS, this one has no moves.
+func (s *SQS) StartMessageMoveTask(ctx context.Context, _ *sqs.StartMessageMoveTaskInput, options ...func(*sqs.Options)) (*sqs.StartMessageMoveTaskOutput, error) {
+	return do(ctx, s, "StartMessageMoveTask", options, func(task.Instant) (*sqs.StartMessageMoveTaskOutput, error) { return nil, noMoves() })
+}
+
+// ListMessageMoveTasks is the client's method.
+func (s *SQS) ListMessageMoveTasks(ctx context.Context, _ *sqs.ListMessageMoveTasksInput, options ...func(*sqs.Options)) (*sqs.ListMessageMoveTasksOutput, error) {
+	return do(ctx, s, "ListMessageMoveTasks", options, func(task.Instant) (*sqs.ListMessageMoveTasksOutput, error) { return nil, noMoves() })
+}
+
+func noMoves() error {
+	return &types.UnsupportedOperation{Message: aws.String("Unsupported operation.")}
+}
+
 // GetQueueUrl is the client's method.
 func (s *SQS) GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) { //nolint:revive // the SDK's name
 	return do(ctx, s, "GetQueueUrl", options, func(task.Instant) (*sqs.GetQueueUrlOutput, error) {

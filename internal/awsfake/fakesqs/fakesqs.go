@@ -50,6 +50,7 @@ const (
 	delaySecondsMax     = 900
 	waitSecondsMax      = 20
 	deletedFor          = time.Minute // in which the name cannot be used again
+	purgedFor           = time.Minute // in which the queue cannot be purged again
 )
 
 // Config configures an SQS. The zero value has the real limits and the machine's clock.

@@ -44,6 +44,7 @@ type queue struct {
 	name     string
 	created  task.Instant
 	changed  task.Instant
+	purged   task.Instant
 	settings map[string]string
 
 	byID    map[string]*message

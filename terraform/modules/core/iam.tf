@@ -24,6 +24,7 @@ locals {
       payloads = ["GetItem", "PutItem", "UpdateItem", "PartiQLInsert"]
       queues   = concat(["SendMessage"], var.servers_create_queues ? ["CreateQueue"] : [])
       inbound  = ["SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"]
+      dead     = ["ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility", "StartMessageMoveTask", "ListMessageMoveTasks", "PurgeQueue"]
     }
     scheduler = {
       schedule = ["GetItem", "BatchGetItem", "Query", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLUpdate", "PartiQLDelete"]
@@ -32,6 +33,7 @@ locals {
       payloads = ["GetItem", "UpdateItem"] # their expiry is put off when a task is 14 days overdue
       queues   = ["SendMessage"]
       inbound  = []
+      dead     = []
     }
     hsc = {
       schedule = ["GetItem", "BatchGetItem", "PutItem", "DeleteItem", "PartiQLInsert", "PartiQLDelete"]
@@ -40,6 +42,7 @@ locals {
       payloads = ["GetItem", "UpdateItem"]
       queues   = ["SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"]
       inbound  = []
+      dead     = []
     }
   }
 
@@ -130,6 +133,13 @@ locals {
           Effect   = "Allow"
           Action   = [for action in actions : "sqs:${action}"]
           Resource = aws_sqs_queue.inbound.arn
+        } if length(actions) > 0],
+        # For `kinesin list|redrive|delete --dead-letters`: the dead-letter queues of deliver lambdas.
+        [for actions in [may.dead] : {
+          Sid      = "DeadLetters"
+          Effect   = "Allow"
+          Action   = [for action in actions : "sqs:${action}"]
+          Resource = local.dead_letter_queues_arn
         } if length(actions) > 0],
         local.kms_table_statements,
         local.kms_queue_statements,

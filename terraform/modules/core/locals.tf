@@ -32,6 +32,9 @@ locals {
   queues_arn = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*"]))
   # PREFIX-NAME-PRIORITY, and so not PREFIX-inbound.
   lambda_queues_arn = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*-*"]))
-  sqs_region        = local.queue_arn[3]
-  table_region      = split(":", aws_dynamodb_table.tasks.arn)[3]
+
+  # The dead-letter queues of deliver lambdas. That of the inbound queue has no such name.
+  dead_letter_queues_arn = "${local.lambda_queues_arn}-dlq"
+  sqs_region             = local.queue_arn[3]
+  table_region           = split(":", aws_dynamodb_table.tasks.arn)[3]
 }
