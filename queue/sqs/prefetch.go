@@ -20,6 +20,7 @@ type prefetch struct {
 	waiting   map[queue.Name][]*heldTask // the earliest due first; among equals, the first received
 	taken     map[string]*heldTask       // by receipt
 	receivers []*receiver                // in order of arrival
+	turns     queue.Turns
 	receipts  uint64
 	isTimed   bool // the timekeeper runs
 	closed    bool

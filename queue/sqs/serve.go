@@ -110,9 +110,18 @@ func (p *prefetch) take(r *receiver, now task.Instant) []queue.Message {
 		return nil
 	}
 	var got []queue.Message
+	isReady := func(name queue.Name) bool { return isDue(name, now.Add(r.ahead)) }
 	for _, name := range r.names {
-		for len(got) < r.limit && isDue(name, now.Add(r.ahead)) {
-			got = append(got, p.handOut(name))
+		if len(got) == r.limit || !isReady(name) {
+			continue
+		}
+		turn := p.turns.For(name, r.names)
+		for len(got) < r.limit && isReady(name) {
+			from := name
+			if turn != nil {
+				from = turn.Next(isReady)
+			}
+			got = append(got, p.handOut(from))
 		}
 	}
 	return got

@@ -105,7 +105,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Driver implements queue.Driver, queue.Dropper, queue.Deliverer, queue.Provisioner and queue.Sealer.
+// Driver implements queue.Driver, queue.Dropper, queue.Deliverer, queue.Provisioner, queue.Sealer and
+// queue.Weigher.
 type Driver struct {
 	Config
 
@@ -134,6 +135,7 @@ var (
 	_ queue.Deliverer   = (*Driver)(nil)
 	_ queue.Provisioner = (*Driver)(nil)
 	_ queue.Sealer      = (*Driver)(nil)
+	_ queue.Weigher     = (*Driver)(nil)
 	_ API               = (*sqs.Client)(nil)
 )
 
@@ -157,6 +159,13 @@ func New(api API, config Config) *Driver {
 // UseSealer implements queue.Sealer. Without it the driver seals with a key of its own, so that it reads only
 // what it sent.
 func (d *Driver) UseSealer(s *task.MessageSealer) { d.sealer = s }
+
+// UseWeights implements queue.Weigher.
+func (d *Driver) UseWeights(of func(lambda uint32) []uint16) {
+	d.prefetch.mu.Lock()
+	defer d.prefetch.mu.Unlock()
+	d.prefetch.turns.Use(of)
+}
 
 // start runs f in a goroutine that Close waits for. It returns false after Close.
 func (d *Driver) start(f func()) bool {
