@@ -17,11 +17,12 @@ import (
 
 // listsMax is how many elements a list or map of a request may have, by its name.
 var listsMax = map[string]int{ //nolint:gochecknoglobals // a table
-	"lambdas":    api.LambdasMax,
-	"priorities": task.PrioritiesMax,
-	"results":    api.ResultsMax,
-	"running":    api.HeldMax,
-	"tags":       task.TagsMax,
+	"lambdas":          api.LambdasMax,
+	"priorities":       task.PrioritiesMax,
+	"priority_weights": task.PrioritiesMax,
+	"results":          api.ResultsMax,
+	"running":          api.HeldMax,
+	"tags":             task.TagsMax,
 }
 
 // decode reads a JSON object into the struct that into points to. It is stricter than encoding/json, because
