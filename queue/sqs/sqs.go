@@ -41,6 +41,7 @@ const (
 	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
 	PackTasksMaxDefault    = 16
 	LingerDefault          = 5 * time.Millisecond
+	AnswerMaxDefault       = 50 * time.Millisecond
 	DeliverLingerDefault   = 30 * time.Millisecond
 	CloseGraceDefault      = 200 * time.Millisecond
 )
@@ -92,6 +93,9 @@ type Config struct {
 	// Linger is how long a send waits for others when another one came just before it: 5 ms. Without it no
 	// request waits for others. DeliverLinger is the same for deliveries: 30 ms.
 	Linger, DeliverLinger time.Duration
+	// AnswerMax is how long a receiver waits for SQS to answer about a queue before it takes tasks of a lower
+	// priority: 50 ms. SQS answers sooner if there are messages, and else only at the end of a long poll.
+	AnswerMax time.Duration
 	// CloseGrace is how long Close waits for polls, since SQS may be answering them: 200 ms.
 	CloseGrace time.Duration
 }
@@ -101,6 +105,7 @@ func (c Config) withDefaults() Config {
 	c.PackTasksMax = cmp.Or(max(c.PackTasksMax, 0), PackTasksMaxDefault)
 	c.Linger = max(cmp.Or(c.Linger, LingerDefault), 0)
 	c.DeliverLinger = max(cmp.Or(c.DeliverLinger, DeliverLingerDefault), 0)
+	c.AnswerMax = max(cmp.Or(c.AnswerMax, AnswerMaxDefault), 0)
 	c.CloseGrace = max(cmp.Or(c.CloseGrace, CloseGraceDefault), 0)
 	return c
 }
@@ -145,7 +150,7 @@ func New(api API, config Config) *Driver {
 	secret := make([]byte, task.TokenKeyBytes)
 	_, _ = rand.Read(secret) // never fails: crypto/rand
 	d := &Driver{
-		Config: config, api: api, sealer: task.NewMessageSealer(0, secret), prefetch: newPrefetch(), lanes: map[laneKey]*lane{},
+		Config: config, api: api, sealer: task.NewMessageSealer(0, secret), prefetch: newPrefetch(config.AnswerMax), lanes: map[laneKey]*lane{},
 	}
 	d.client = sqsclient.New(api, sqsclient.Config{
 		Clock: config.Clock, Timeout: requestTimeout, BytesMax: config.MessageBytesMax, PollGrace: config.CloseGrace,
