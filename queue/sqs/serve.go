@@ -106,7 +106,7 @@ func (p *prefetch) serve(now, steady task.Instant) (next time.Duration) {
 }
 
 // take hands out up to a receiver's limit of tasks, once one of them is due within half of its look ahead. If
-// it hands out none because a queue that comes first may yet answer, it returns for how long to wait for that.
+// it hands out none because a queue that comes first may yet answer, it returns how long to wait for that.
 func (p *prefetch) take(r *receiver, now, steady task.Instant) (got []queue.Message, wait time.Duration) {
 	isDue := func(name queue.Name, by task.Instant) bool {
 		tasks := p.waiting[name]

@@ -101,8 +101,8 @@ func (b *bubble) taken(slots int, attempt, d time.Duration) map[uint8]int {
 	return count
 }
 
-// Whatever SQS answers first, and whether its tasks are here already: a task of a higher priority comes first,
-// or in its turn, as long as both queues have messages.
+// Whatever SQS answers first, and whether its tasks are here already: as long as both queues have messages, a
+// task of a higher priority comes first, or each in its turn.
 func TestTheOrderDoesNotDependOnWhichQueueAnswersFirst(t *testing.T) {
 	for _, attempt := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
 		for _, weights := range [][]uint16{nil, {8, 3, 1}} {
