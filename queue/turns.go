@@ -31,7 +31,7 @@ type Turns struct {
 // credits is how far each priority is behind its share of a lambda's messages.
 type credits struct {
 	weights [task.PrioritiesMax]uint16 // for which they were counted
-	of      [task.PrioritiesMax]int
+	owed    [task.PrioritiesMax]int
 }
 
 // Use sets the weights.
@@ -88,12 +88,12 @@ func (t *Turn) Next(isDue func(Name) bool) Name {
 		if !t.among[priority] || !isDue(name) {
 			continue
 		}
-		t.credits.of[priority] += int(weight)
-		if total == 0 || t.credits.of[priority] > t.credits.of[next.Priority] {
+		t.owed[priority] += int(weight)
+		if total == 0 || t.owed[priority] > t.owed[next.Priority] {
 			next = name
 		}
 		total += int(weight)
 	}
-	t.credits.of[next.Priority] -= total
+	t.owed[next.Priority] -= total
 	return next
 }

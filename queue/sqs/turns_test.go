@@ -71,7 +71,7 @@ func (b *bubble) taken(slots int, attempt, d time.Duration) map[uint8]int {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		for {
-			n := 0
+			var n int
 			select {
 			case n = <-free:
 			case <-ctx.Done():
@@ -104,6 +104,7 @@ func (b *bubble) taken(slots int, attempt, d time.Duration) map[uint8]int {
 // Whatever SQS answers first, and whether its tasks are here already: as long as both queues have messages, a
 // task of a higher priority comes first, or each in its turn.
 func TestTheOrderDoesNotDependOnWhichQueueAnswersFirst(t *testing.T) {
+	t.Parallel()
 	for _, attempt := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second} {
 		for _, weights := range [][]uint16{nil, {8, 3, 1}} {
 			t.Run(fmt.Sprint(attempt, weights), func(t *testing.T) {
