@@ -45,6 +45,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.RedriveRequest.keys":         IDsMax,
 	"kinesin.v1.ScheduleItem.tags":           task.TagsMax,
 	"kinesin.v1.Lambda.priorities":           task.PrioritiesMax,
+	"kinesin.v1.Lambda.priority_weights":     task.PrioritiesMax,
 	"kinesin.v1.RegisterRequest.groups":      GroupsMax,
 	"kinesin.v1.SlotGroup.lambdas":           LambdasMax,
 	"kinesin.v1.PreviousLease.results":       ResultsMax,

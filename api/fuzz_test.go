@@ -64,8 +64,12 @@ func filled(m protoreflect.Message) protoreflect.Message {
 		}
 		if f.IsMap() {
 			value := protoreflect.ValueOfString("text")
-			if f.MapValue().Kind() == protoreflect.Int64Kind {
+			switch f.MapValue().Kind() {
+			case protoreflect.Int64Kind:
 				value = protoreflect.ValueOfInt64(math.MinInt64)
+			case protoreflect.Uint32Kind:
+				value = protoreflect.ValueOfUint32(math.MaxUint32)
+			default:
 			}
 			m.Mutable(f).Map().Set(protoreflect.ValueOfString("text").MapKey(), value)
 			continue

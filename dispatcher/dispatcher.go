@@ -44,9 +44,13 @@ type Queue interface {
 	Durable() bool
 }
 
-// Policies returns the policy of a task; false when its lambda is not known.
+// Policies knows the lambdas of tasks.
 type Policies interface {
+	// PolicyOf returns the policy of a task; false when its lambda is not known.
 	PolicyOf(t *task.Task) (task.Policy, bool)
+	// PrioritiesBefore returns how many priorities of a task's lambda, from the highest on, have tasks that
+	// it must not overtake.
+	PrioritiesBefore(t *task.Task) uint8
 }
 
 // Config is what a Dispatcher is made of. Everything is required except Matcher, DepthMax and Hooks.

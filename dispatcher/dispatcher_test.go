@@ -100,6 +100,8 @@ func (q tracedQueue) Send(ctx context.Context, messages []queue.Message) []error
 
 type policies map[uint32]task.Policy
 
+func (policies) PrioritiesBefore(t *task.Task) uint8 { return t.Partition.Priority + 1 }
+
 func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
 	policy, known := p[t.Partition.Lambda]
 	return policy, known

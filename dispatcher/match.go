@@ -52,9 +52,10 @@ func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *
 const waitMin = 32
 
 // anyWaits reports whether messages of a task's priority, or of a higher one of its lambda, are known to
-// wait. It asks no service: there the depth counts that Room has cached.
+// wait; with weights of any one, since each has its turns. It asks no service: there the depth counts that
+// Room has cached.
 func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
-	for priority := range t.Partition.Priority + 1 {
+	for priority := range d.Policies.PrioritiesBefore(t) {
 		name := queue.Name{Lambda: t.Partition.Lambda, Priority: priority}
 		if d.Queue.Durable() {
 			if visible, known := d.depths.get(name); known && visible >= waitMin {

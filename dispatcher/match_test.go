@@ -134,6 +134,27 @@ func TestWhatIsNotOvertaken(t *testing.T) {
 	})
 }
 
+// weighted has policies of lambdas whose three priorities have weights.
+type weighted struct{ dispatcher.Policies }
+
+func (weighted) PrioritiesBefore(*task.Task) uint8 { return 3 }
+
+// Where priorities have weights a task of a lower one may have the next turn.
+func TestWithWeightsNobodyIsOvertaken(t *testing.T) {
+	inWorldWith(t, 1, func(w *world, m *workers) {
+		w.Policies = weighted{w.Policies}
+		low := task.Task{ID: task.ID{8}, Partition: task.Partition{Lambda: 7, Priority: 2}, Due: w.clock.Now()}
+		w.Send(w.ctx, []task.Task{low})
+		w.time.Advance(time.Millisecond)
+		o := w.waiting(1)
+		wantNone(t, w.Dispatch(w.ctx, []task.Order{o}))
+		w.wantState(&o, task.Enqueued)
+		if m.asked != 0 {
+			t.Errorf("asked %d times for a slot", m.asked)
+		}
+	})
+}
+
 // durable is a queue that is a service: each Depth is a request.
 type durable struct {
 	*queue.Queue

@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -66,6 +67,10 @@ func TestCreateLambdaRefusals(t *testing.T) {
 			"shards that overflow": {&lambda{Name: "x", Shards: 1 << 16}, isInvalid, "1 to 1024"},
 			"nine priorities":      {&lambda{Name: "x", Priorities: []string{"1", "2", "3", "4", "5", "6", "7", "8", "9"}}, isInvalid, "1 to 8"},
 			"timeout overflows":    {&lambda{Name: "x", TimeoutMicros: 18_446_744_073_709_552 + 1_000_000}, isInvalid, "timeout"},
+			"weight of nobody":     {&lambda{Name: "x", PriorityWeights: map[string]uint32{"urgent": 2}}, isInvalid, `"urgent" is no priority of the lambda, which has high, normal, low`},
+			"weight 0":             {&lambda{Name: "x", PriorityWeights: map[string]uint32{"high": 0}}, isInvalid, `weight of priority "high" 0: want 1 to 1000`},
+			"weights to deliver":   {&lambda{Name: "x", Mode: "deliver", PriorityWeights: map[string]uint32{"high": 2}}, isInvalid, "priority weights are not for mode deliver"},
+			"other weights":        {&lambda{Name: "mail", Shards: 2, PriorityWeights: map[string]uint32{"high": 2}}, kinesinv1.Reason_REASON_EXISTS, "exists with other settings"},
 			"short retention":      {&lambda{Name: "x", RetentionMicros: 59_999_999}, isInvalid, "1m0s"},
 			"other settings":       {&lambda{Name: "mail", Shards: 7}, kinesinv1.Reason_REASON_EXISTS, "shards 2"},
 		} {
@@ -96,10 +101,21 @@ func TestUpdateLambda(t *testing.T) {
 		if err != nil || got.BackoffMinMicros != 5_000_000 || got.BackoffMaxMicros != 6_000_000 || got.TimeoutMicros != 200_000 || got.RetentionMicros != 61_000_000 {
 			t.Errorf("%v, %v", got, err)
 		}
+		got, err = update(&lambda{PriorityWeights: map[string]uint32{"high": 8, "normal": 3}})
+		if want := map[string]uint32{"high": 8, "normal": 3, "low": 1}; err != nil || !maps.Equal(got.PriorityWeights, want) {
+			t.Errorf("%v, %v; want weights %v", got, err, want)
+		}
+		if got, err = update(&lambda{MaxAttempts: 3}); err != nil || got.PriorityWeights["high"] != 8 {
+			t.Errorf("another change: %v, %v", got, err)
+		}
+		if got, err = update(&lambda{PriorityWeights: map[string]uint32{"": 0}}); err != nil || len(got.PriorityWeights) > 0 {
+			t.Errorf("strict again: %v, %v", got, err)
+		}
 		for what, c := range map[string]struct {
 			lambda *lambda
 			word   string
 		}{
+			"weights":         {&lambda{PriorityWeights: map[string]uint32{"high": 1001}}, "1 to 1000"},
 			"priorities":      {&lambda{Priorities: []string{"low", "high"}}, "cannot change"},
 			"fewer shards":    {&lambda{Shards: 1}, "shards only grow: lambda mail has 2, and 1 are asked for"},
 			"mode":            {&lambda{Mode: "deliver"}, "cannot change"},

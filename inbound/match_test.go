@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
@@ -108,6 +109,34 @@ func TestWhatIsNotMatched(t *testing.T) {
 			t.Errorf("%d slots given, %d messages", len(m.given), f.messages())
 		}
 	})
+}
+
+// A task goes to no worker directly while others wait that are to start before it: those of higher
+// priorities, and with weights all others, since each priority has its turns.
+func TestNoMatchBeforeOthersThatWait(t *testing.T) {
+	for _, c := range []struct {
+		waits, comes string
+		weights      map[string]uint32
+		matched      bool
+	}{
+		{waits: "high", comes: "low"},
+		{waits: "low", comes: "high", matched: true},
+		{waits: "low", comes: "high", weights: map[string]uint32{"high": 2}},
+	} {
+		runMatched(t, 0, func(f *fixture, m *workers) {
+			update := &kinesinv1.UpdateLambdaRequest{Lambda: &lambda{Name: "mail", PriorityWeights: c.weights}}
+			if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+				t.Fatal(err)
+			}
+			f.accept(with(in(0), func(i *item) { i.Priority = c.waits }))
+			f.time.Advance(time.Millisecond)
+			m.free = 1
+			f.accept(with(in(0), func(i *item) { i.Priority = c.comes }))
+			if matched := len(m.given) == 1; matched != c.matched {
+				t.Errorf("%+v: matched %v", c, matched)
+			}
+		})
+	}
 }
 
 func TestASlotIsGivenBackWhenTheTaskIsNotNew(t *testing.T) {

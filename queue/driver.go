@@ -64,9 +64,10 @@ type Driver interface {
 	// ErrFull when that is at its bound; after any other error it may or may not be there.
 	Send(ctx context.Context, messages []Message) (results []error)
 	// Receive waits until one of the queues has a message due at or before now+ahead/2, or until ctx ends. It
-	// returns up to limit messages due at or before now+ahead, those of earlier names first. A driver that
-	// cannot look ahead treats ahead as 0. A received message is hidden from others until it is deleted or
-	// released, or its visibility timeout ends (a driver in memory has none).
+	// returns up to limit messages due at or before now+ahead, those of earlier names first. Where a lambda's
+	// priorities have weights (Weigher), its queues take turns at giving what the first of them with messages
+	// would give. A driver that cannot look ahead treats ahead as 0. A received message is hidden from others
+	// until it is deleted or released, or its visibility timeout ends (a driver in memory has none).
 	Receive(ctx context.Context, names []Name, limit int, ahead time.Duration) ([]Message, error)
 	// Delete removes received messages for good.
 	Delete(ctx context.Context, messages []Message) error

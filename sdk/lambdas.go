@@ -3,6 +3,7 @@ package sdk
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -23,15 +24,19 @@ const (
 // LambdaInfo holds a lambda's settings. A zero field means the server's default when a lambda is created, and
 // "no change" when it is updated.
 type LambdaInfo struct {
-	Name        string
-	Mode        string        // ModeManaged or ModeDeliver; cannot change
-	Priorities  []string      // highest first; cannot change
-	Shards      int           // per priority; can only grow
-	MaxAttempts int           // this and the next three do not apply to ModeDeliver
-	Timeout     time.Duration // of one attempt
-	BackoffMin  time.Duration
-	BackoffMax  time.Duration
-	Retention   time.Duration // how long ended tasks are kept
+	Name       string
+	Mode       string   // ModeManaged or ModeDeliver; cannot change
+	Priorities []string // highest first; cannot change
+	// PriorityWeights say how starts are shared out while tasks of several priorities wait: in proportion to
+	// the weights, each 1 to 1000. A priority that is not named has weight 1. nil is strict, the highest
+	// priority first; so is an empty map, with which an update takes the weights away. Not for ModeDeliver.
+	PriorityWeights map[string]int
+	Shards          int           // per priority; can only grow
+	MaxAttempts     int           // this and the next three do not apply to ModeDeliver
+	Timeout         time.Duration // of one attempt
+	BackoffMin      time.Duration
+	BackoffMax      time.Duration
+	Retention       time.Duration // how long ended tasks are kept
 	// KeyRetention is how long a key is held after its task ended in success or delivered; zero: Retention.
 	// An update with a negative value unsets it, as it does StartWithin.
 	KeyRetention time.Duration
@@ -131,7 +136,34 @@ func (l *LambdaInfo) wire() *kinesinv1.Lambda {
 		TimeoutMicros: l.Timeout.Microseconds(), BackoffMinMicros: l.BackoffMin.Microseconds(), BackoffMaxMicros: l.BackoffMax.Microseconds(),
 		RetentionMicros: l.Retention.Microseconds(), KeyRetentionMicros: l.KeyRetention.Microseconds(),
 		PoisonBound: uint32(max(l.PoisonBound, 0)), StartWithinMicros: l.StartWithin.Microseconds(),
+		PriorityWeights: wireWeights(l.PriorityWeights),
 	}
+}
+
+// wireWeights returns weights as the wire has them, where 0 for the priority without a name is strict.
+func wireWeights(weights map[string]int) map[string]uint32 {
+	if weights == nil {
+		return nil
+	}
+	if len(weights) == 0 {
+		return map[string]uint32{"": 0}
+	}
+	wire := make(map[string]uint32, len(weights))
+	for name, weight := range weights {
+		wire[name] = uint32(min(max(weight, 0), math.MaxUint32)) // the server refuses what is out of bounds
+	}
+	return wire
+}
+
+func weightsOf(wire map[string]uint32) map[string]int {
+	if len(wire) == 0 {
+		return nil
+	}
+	weights := make(map[string]int, len(wire))
+	for name, weight := range wire {
+		weights[name] = int(weight)
+	}
+	return weights
 }
 
 func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
@@ -140,6 +172,6 @@ func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 		Timeout: task.Micros(w.GetTimeoutMicros()), BackoffMin: task.Micros(w.GetBackoffMinMicros()), BackoffMax: task.Micros(w.GetBackoffMaxMicros()),
 		Retention: task.Micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFromMicros()), Registered: w.GetRegistered(),
 		KeyRetention: task.Micros(w.GetKeyRetentionMicros()), PoisonBound: int(w.GetPoisonBound()), StartWithin: task.Micros(w.GetStartWithinMicros()),
-		Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
+		PriorityWeights: weightsOf(w.GetPriorityWeights()), Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
 	}
 }

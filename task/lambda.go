@@ -56,6 +56,10 @@ const (
 	StartWithinMin = time.Millisecond
 	StartWithinMax = 365 * 24 * time.Hour
 
+	PriorityWeightMax = 1000
+	// PriorityWeightFloor is the weight of a priority that is not named where others are.
+	PriorityWeightFloor = 1
+
 	ShardsDefault      = 1
 	MaxAttemptsDefault = 10
 	TimeoutDefault     = 15 * time.Minute
@@ -81,16 +85,19 @@ const PriorityDefault = "normal"
 
 // Lambda is a named kind of work, with the settings of its tasks.
 type Lambda struct {
-	Name        string
-	Ref         uint32 // identifies the lambda in keys and ids; a lambda that is created again gets a new one
-	Mode        Mode
-	Priorities  []string // highest first
-	Shards      uint16   // partitions per priority: the newest count, which may not be used yet
-	MaxAttempts uint32
-	Timeout     time.Duration // of one attempt
-	BackoffMin  time.Duration
-	BackoffMax  time.Duration
-	Retention   time.Duration // how long ended rows are kept
+	Name       string
+	Ref        uint32 // identifies the lambda in keys and ids; a lambda that is created again gets a new one
+	Mode       Mode
+	Priorities []string // highest first
+	// PriorityWeights are the weights of the priorities, in their order: while tasks of several wait, starts
+	// are shared out by them. nil: strict, the highest priority first.
+	PriorityWeights []uint16
+	Shards          uint16 // partitions per priority: the newest count, which may not be used yet
+	MaxAttempts     uint32
+	Timeout         time.Duration // of one attempt
+	BackoffMin      time.Duration
+	BackoffMax      time.Duration
+	Retention       time.Duration // how long ended rows are kept
 	// KeyRetention is how long a key is held after its task ended as success or delivered; 0: Retention.
 	KeyRetention time.Duration
 	// PoisonBound is how many attempts in a row may be lost with their workers before the task is dead; 0:
@@ -153,6 +160,7 @@ func (l Lambda) Validate() error {
 		seen[p] = true
 	}
 	errs = append(errs,
+		l.checkWeights(),
 		between("shards", int64(l.Shards), 1, ShardsMax),
 		l.checkShardHistory(),
 		between("max attempts", int64(l.MaxAttempts), 1, AttemptsMax),

@@ -49,6 +49,10 @@ func TestLambdaValidation(t *testing.T) {
 		{"priority twice", func(l *task.Lambda) { l.Priorities = []string{"a", "b", "a"} }, `priorities: "a" is named twice`},
 		{"bad priority", func(l *task.Lambda) { l.Priorities = []string{"a b"} }, `priority name "a b"`},
 
+		{"weights", func(l *task.Lambda) { l.PriorityWeights = []uint16{1000, 3, 1} }, ""},
+		{"too few weights", func(l *task.Lambda) { l.PriorityWeights = []uint16{1, 1} }, "priority weights: want 3, one for each priority, have 2"},
+		{"no weight", func(l *task.Lambda) { l.PriorityWeights = []uint16{1, 0, 1} }, `weight of priority "normal" 0: want 1 to 1000`},
+
 		{"no shards", func(l *task.Lambda) { l.Shards = 0 }, "shards 0: want 1 to 1024"},
 		{"most shards", func(l *task.Lambda) { l.Shards = 1024 }, ""},
 		{"too many shards", func(l *task.Lambda) { l.Shards = 1025 }, "shards 1025: want 1 to 1024"},

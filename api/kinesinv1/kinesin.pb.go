@@ -4631,8 +4631,9 @@ type Lambda struct {
 	KeyRetentionMicros  int64                  `protobuf:"varint,17,opt,name=key_retention_micros,json=keyRetentionMicros,proto3" json:"key_retention_micros,omitempty"` // how long a key is held after success or delivered; 0: retention_micros
 	PoisonBound         uint32                 `protobuf:"varint,18,opt,name=poison_bound,json=poisonBound,proto3" json:"poison_bound,omitempty"`                        // attempts in a row that are lost with their worker before a task is dead; 0: 3
 	StartWithinMicros   int64                  `protobuf:"varint,19,opt,name=start_within_micros,json=startWithinMicros,proto3" json:"start_within_micros,omitempty"`    // a task that did not start so long after its due time ends as expired; 0: never
-	// The share of starts that each priority has while tasks of several wait: a weight for each priority of the
-	// lambda. Empty: strict, the highest first.
+	// The share of starts that each priority has while tasks of several wait: a weight of 1 to 1000 for each
+	// priority of the lambda; 1 for one that is not named. Empty: strict, the highest first. An update with a 0
+	// for the priority without a name ("") makes it strict again; an empty one changes nothing.
 	PriorityWeights map[string]uint32 `protobuf:"bytes,20,rep,name=priority_weights,json=priorityWeights,proto3" json:"priority_weights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -65,6 +65,7 @@ type Queue interface {
 	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
 	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
 	CheckPayload(payload []byte) error
+	Durable() bool
 }
 
 // Scheduler is told of what was stored. All calls are hints; the scheduler also finds rows by itself.

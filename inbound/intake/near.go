@@ -62,7 +62,7 @@ func (b *Batch) roomOf(ctx context.Context, name queue.Name) *room {
 // planNear plans the rows of a task that goes to its queue at once, or to a slot.
 func (b *Batch) planNear(ctx context.Context, c *Incoming) error {
 	event := task.Event{Kind: task.Enqueue, By: b.Process}
-	if c.slot = b.match(ctx, c.Task); c.slot != nil {
+	if c.slot = b.match(ctx, c); c.slot != nil {
 		event = task.Event{Kind: task.Match, Worker: c.slot.Worker(), Lease: c.slot.Lease()}
 	}
 	next, _, err := c.Task.Apply(event, b.Now, c.Lambda.PolicyFor(c.Task))
@@ -72,19 +72,34 @@ func (b *Batch) planNear(ctx context.Context, c *Incoming) error {
 	return err
 }
 
-// match reserves a slot for a task that is due, unless others wait in its queue. Once none is free the later
-// tasks of the batch must not overtake this one.
-func (b *Batch) match(ctx context.Context, t *task.Task) Slot {
-	if b.Matcher == nil || t.Due > b.Now.Add(matchAhead) {
-		return nil
-	}
-	r := b.roomOf(ctx, queue.NameFor(t))
-	if r.queued {
+// match reserves a slot for a task that is due, unless others wait that it must not overtake. Once none is
+// free the later tasks of the batch must not overtake this one.
+func (b *Batch) match(ctx context.Context, c *Incoming) Slot {
+	t := c.Task
+	if b.Matcher == nil || t.Due > b.Now.Add(matchAhead) || b.anyWaits(ctx, c) {
 		return nil
 	}
 	slot := b.Matcher.Match(t)
-	r.queued = slot == nil
+	b.roomOf(ctx, queue.NameFor(t)).queued = slot == nil
 	return slot
+}
+
+// anyWaits reports whether tasks wait that one must not overtake. A queue that is a service is asked for
+// other priorities only where they have weights: each answer is a request.
+func (b *Batch) anyWaits(ctx context.Context, c *Incoming) bool {
+	name := queue.NameFor(c.Task)
+	if b.roomOf(ctx, name).queued {
+		return true
+	}
+	if b.Queue.Durable() && c.Lambda.PriorityWeights == nil {
+		return false
+	}
+	for priority := range c.Lambda.PrioritiesBefore(name.Priority) {
+		if name.Priority = priority; b.roomOf(ctx, name).queued {
+			return true
+		}
+	}
+	return false
 }
 
 // settleSlot settles the slot of a task, if it has one. The scheduler hears first that the task is in flight,

@@ -99,6 +99,9 @@ func describe(l task.Lambda) string {
 	if l.KeyRetention != 0 || l.PoisonBound != 0 || l.StartWithin != 0 { // zero: not set
 		text += fmt.Sprintf(", key retention %v, poison bound %d, start within %v", l.KeyRetention, l.PoisonBound, l.StartWithin)
 	}
+	if weights := l.NamedWeights(); weights != nil {
+		text += fmt.Sprintf(", priority weights %v", weights)
+	}
 	return text
 }
 

@@ -24,7 +24,7 @@ const RegistrationKind = "registration"
 const registrationFormat = 1
 
 var errNotForDeliver = errors.New(
-	"max attempts, timeout, backoff, poison bound and start within are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
+	"max attempts, timeout, backoff, poison bound, start within and priority weights are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
 
 // ErrFixed refuses a registration with another mode or other priorities than the lambda has, or with fewer
 // shards than it ever had.
@@ -99,12 +99,14 @@ type registration struct {
 	KeyRetention int64  `json:"key_retention_us,omitempty"`
 	PoisonBound  uint32 `json:"poison_bound,omitempty"`
 	StartWithin  int64  `json:"start_within_us,omitempty"`
+
+	PriorityWeights map[string]uint32 `json:"priority_weights,omitempty"`
 }
 
 // CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
 func CheckSettings(mode task.Mode, given task.Lambda) error {
 	attempts := given.MaxAttempts != 0 || given.Timeout != 0 || given.BackoffMin != 0 || given.BackoffMax != 0
-	if mode == task.Deliver && (attempts || given.PoisonBound != 0 || given.StartWithin != 0) {
+	if mode == task.Deliver && (attempts || given.PoisonBound != 0 || given.StartWithin != 0 || given.PriorityWeights != nil) {
 		return errNotForDeliver
 	}
 	return nil
@@ -128,6 +130,9 @@ func ParseRegistration(row store.Control) (Registration, error) {
 		Name: row.Name, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: task.Micros(r.Timeout), BackoffMin: task.Micros(r.BackoffMin), BackoffMax: task.Micros(r.BackoffMax), Retention: task.Micros(r.Retention),
 		KeyRetention: task.Micros(r.KeyRetention), PoisonBound: r.PoisonBound, StartWithin: task.Micros(r.StartWithin),
+	}
+	if want.PriorityWeights, err = task.WeightsOf(want.WithDefaults().Priorities, r.PriorityWeights); err != nil {
+		return Registration{}, err
 	}
 	if err := CheckSettings(mode, want); err != nil {
 		return Registration{}, fmt.Errorf("%w registration %s: %w", task.ErrInvalid, row.Name, err)
@@ -201,7 +206,7 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 			}
 		}
 		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention
-		e.KeyRetention, e.PoisonBound, e.StartWithin = r.KeyRetention, r.PoisonBound, r.StartWithin
+		e.KeyRetention, e.PoisonBound, e.StartWithin, e.PriorityWeights = r.KeyRetention, r.PoisonBound, r.StartWithin, r.PriorityWeights
 		e.Registration = r.Sum
 		return nil
 	})

@@ -25,33 +25,37 @@ func registration(t *testing.T, value string) catalog.Registration {
 }
 
 func TestParseRegistration(t *testing.T) {
-	r := registration(t, `{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000,"key_retention_us":60000000,"poison_bound":5,"start_within_us":30000000}`)
+	r := registration(t, `{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000,"key_retention_us":60000000,"poison_bound":5,"start_within_us":30000000,"priority_weights":{"now":8}}`)
 	want := task.Lambda{
-		KeyRetention: time.Minute, PoisonBound: 5, StartWithin: 30 * time.Second,
+		KeyRetention: time.Minute, PoisonBound: 5, StartWithin: 30 * time.Second, PriorityWeights: []uint16{8, 1},
 		Name: "mail", Priorities: []string{"now", "later"}, Shards: 3, MaxAttempts: 4, Timeout: time.Minute,
 		BackoffMin: time.Millisecond, BackoffMax: 5 * time.Second, Retention: time.Hour,
 	}
 	if got := r.Lambda; !slices.Equal(got.Priorities, want.Priorities) || got.Timeout != want.Timeout || got.BackoffMin != want.BackoffMin ||
 		got.BackoffMax != want.BackoffMax || got.Retention != want.Retention || got.Shards != want.Shards || got.MaxAttempts != want.MaxAttempts ||
-		got.KeyRetention != want.KeyRetention || got.PoisonBound != want.PoisonBound || got.StartWithin != want.StartWithin {
+		got.KeyRetention != want.KeyRetention || got.PoisonBound != want.PoisonBound || got.StartWithin != want.StartWithin ||
+		!slices.Equal(got.PriorityWeights, want.PriorityWeights) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if other := registration(t, `{"format":1}`); other.Sum == r.Sum || other.Sum == "" || other.Shards != 0 { // the server says
 		t.Errorf("got %+v", other)
 	}
 	for value, word := range map[string]string{
-		`{"format":2}`:                                            "update the servers",
-		`{"format":1,"weight":7}`:                                 `unknown field "weight", which this program does not know; update the servers`,
-		`{"format":1,"mode":"later"}`:                             "want managed or deliver",
-		`{"format":1,"mode":"deliver","max_attempts":3}`:          "not for mode deliver",
-		`{"format":1,"shards":70000}`:                             "corrupt",
-		`{"format":1,"priorities":["a","a"]}`:                     "named twice",
-		`{"format":1,"mode":"deliver","poison_bound":3}`:          "not for mode deliver",
-		`{"format":1,"mode":"deliver","start_within_us":3000000}`: "not for mode deliver",
-		`{"format":1,"poison_bound":1}`:                           "poison bound 1: want 2 to 1000",
-		`{"format":1,"start_within_us":-1}`:                       "start within",
-		`{"format":1,"retention_us":-1}`:                          "retention",
-		`{"format":1,"retention_us":9223372036854775807}`:         "retention",
+		`{"format":2}`:                                               "update the servers",
+		`{"format":1,"weight":7}`:                                    `unknown field "weight", which this program does not know; update the servers`,
+		`{"format":1,"mode":"later"}`:                                "want managed or deliver",
+		`{"format":1,"mode":"deliver","max_attempts":3}`:             "not for mode deliver",
+		`{"format":1,"shards":70000}`:                                "corrupt",
+		`{"format":1,"priorities":["a","a"]}`:                        "named twice",
+		`{"format":1,"mode":"deliver","poison_bound":3}`:             "not for mode deliver",
+		`{"format":1,"mode":"deliver","start_within_us":3000000}`:    "not for mode deliver",
+		`{"format":1,"mode":"deliver","priority_weights":{"low":3}}`: "not for mode deliver",
+		`{"format":1,"priority_weights":{"urgent":3}}`:               `"urgent" is no priority of the lambda, which has high, normal, low`,
+		`{"format":1,"priority_weights":{"low":0}}`:                  `weight of priority "low" 0: want 1 to 1000`,
+		`{"format":1,"poison_bound":1}`:                              "poison bound 1: want 2 to 1000",
+		`{"format":1,"start_within_us":-1}`:                          "start within",
+		`{"format":1,"retention_us":-1}`:                             "retention",
+		`{"format":1,"retention_us":9223372036854775807}`:            "retention",
 		`[]`: "corrupt",
 	} {
 		_, err := catalog.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})
@@ -66,7 +70,7 @@ func TestRegister(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	s := store.New(mem.New(), store.Config{Clock: c})
 	lambdas := catalog.New(s, c, slog.New(slog.DiscardHandler))
-	first, second := registration(t, `{"format":1,"shards":3,"max_attempts":3}`), registration(t, `{"format":1,"shards":3,"max_attempts":5}`)
+	first, second := registration(t, `{"format":1,"shards":3,"max_attempts":3}`), registration(t, `{"format":1,"shards":3,"max_attempts":5,"priority_weights":{"high":4}}`)
 
 	made, created, err := lambdas.Register(t.Context(), first)
 	if err != nil || !created || made.MaxAttempts != 3 || made.Ref == 0 || made.Registration != first.Sum {
@@ -80,7 +84,7 @@ func TestRegister(t *testing.T) {
 		t.Fatalf("a change by a call: %+v, %v", changed, err)
 	}
 	again, created, err := lambdas.Register(t.Context(), second)
-	if err != nil || created || again.MaxAttempts != 5 || again.Registration != second.Sum || again.Ref != made.Ref || again.Created != made.Created {
+	if err != nil || created || again.MaxAttempts != 5 || !slices.Equal(again.PriorityWeights, []uint16{4, 1, 1}) || again.Registration != second.Sum || again.Ref != made.Ref || again.Created != made.Created {
 		t.Errorf("changed %+v %v, %v", again, created, err)
 	}
 	for _, value := range []string{`{"format":1,"mode":"deliver"}`, `{"format":1,"shards":2}`, `{"format":1,"priorities":["normal"]}`} {

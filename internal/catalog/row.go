@@ -28,6 +28,7 @@ type record struct {
 	KeyRetention time.Duration `json:"key_retention_ns,omitempty"`
 	PoisonBound  uint32        `json:"poison_bound,omitempty"`
 	StartWithin  time.Duration `json:"start_within_ns,omitempty"`
+	Weights      []uint16      `json:"priority_weights,omitempty"` // in the order of the priorities
 	Created      task.Instant  `json:"created_us"`
 	Deleting     bool          `json:"deleting,omitempty"`
 
@@ -54,7 +55,7 @@ func encode(e *Entry) (store.Control, error) {
 	value, err := json.Marshal(record{
 		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
-		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin,
+		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin, Weights: e.PriorityWeights,
 		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, DroppingAt: droppingAt, Marked: e.Marked,
 		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
 	})
@@ -102,7 +103,7 @@ func decode(row store.Control) (*Entry, error) {
 	l := task.Lambda{
 		Name: row.Name, Ref: r.Ref, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
-		KeyRetention: r.KeyRetention, PoisonBound: r.PoisonBound, StartWithin: r.StartWithin,
+		KeyRetention: r.KeyRetention, PoisonBound: r.PoisonBound, StartWithin: r.StartWithin, PriorityWeights: r.Weights,
 		Created: r.Created, Deleting: r.Deleting,
 		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
 	}

@@ -123,6 +123,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 func (n *Node) compose(c Config) {
 	seal := n.keyring.IDs()
 	n.queue.UseSealer(n.keyring.Messages())
+	n.queue.UseWeights(n.weights)
 	n.leases = c.newBook(n.store)
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
@@ -191,6 +192,14 @@ func (n *Node) Lambda(ref uint32) (task.Lambda, bool) {
 		return l.Lambda, true
 	}
 	return task.Lambda{}, false
+}
+
+// weights returns the weights of a lambda's priorities; nil if their order is strict.
+func (n *Node) weights(lambda uint32) []uint16 {
+	if l := n.catalog.ByRef(lambda); l != nil {
+		return l.PriorityWeights
+	}
+	return nil
 }
 
 // Lambdas returns all known lambdas, sorted by name.
@@ -355,6 +364,13 @@ func (p policies) PolicyOf(t *task.Task) (task.Policy, bool) {
 		return task.Policy{}, false
 	}
 	return l.PolicyFor(t), true
+}
+
+func (p policies) PrioritiesBefore(t *task.Task) uint8 {
+	if l := p.catalog.ByRef(t.Partition.Lambda); l != nil {
+		return l.PrioritiesBefore(t.Partition.Priority)
+	}
+	return t.Partition.Priority + 1
 }
 
 // cancels tells the worker of a task to stop it, on whichever server it is connected to.

@@ -17,11 +17,12 @@ import (
 
 // listsMax is how many elements a list or map of a request may have, by its name.
 var listsMax = map[string]int{ //nolint:gochecknoglobals // a table
-	"lambdas":    api.LambdasMax,
-	"priorities": task.PrioritiesMax,
-	"results":    api.ResultsMax,
-	"running":    api.HeldMax,
-	"tags":       task.TagsMax,
+	"lambdas":          api.LambdasMax,
+	"priorities":       task.PrioritiesMax,
+	"priority_weights": task.PrioritiesMax,
+	"results":          api.ResultsMax,
+	"running":          api.HeldMax,
+	"tags":             task.TagsMax,
 }
 
 // decode reads a JSON object into the struct that into points to. It is stricter than encoding/json, because
@@ -151,22 +152,22 @@ func decodeElement(name place, d *json.Decoder, into reflect.Value) error {
 }
 
 func decodeMap(name place, raw []byte, into reflect.Value) error {
-	values := map[string]string{}
+	values := reflect.MakeMap(into.Type())
 	err := eachMember(name, raw, func(member string, value json.RawMessage) error {
-		if _, twice := values[member]; twice {
+		if values.MapIndex(reflect.ValueOf(member)).IsValid() {
 			return fmt.Errorf("%s: %q is there twice", name, api.Visible(member))
 		}
-		if len(values) == listsMax[name.name] {
+		if values.Len() == listsMax[name.name] {
 			return fmt.Errorf("%s: more than %d", name, listsMax[name.name])
 		}
-		var text string
-		if isNull(value) || json.Unmarshal(value, &text) != nil {
-			return fmt.Errorf("%s: the value of %q is no text", name, api.Visible(member))
+		one := reflect.New(into.Type().Elem())
+		if isNull(value) || json.Unmarshal(value, one.Interface()) != nil {
+			return fmt.Errorf("%s: the value of %q is not %s", name, api.Visible(member), wantOf(into.Type().Elem()))
 		}
-		values[member] = text
+		values.SetMapIndex(reflect.ValueOf(member), one.Elem())
 		return nil
 	})
-	into.Set(reflect.ValueOf(values))
+	into.Set(values)
 	return err
 }
 

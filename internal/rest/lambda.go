@@ -18,6 +18,8 @@ type settings struct {
 	KeyRetention duration `json:"key_retention,omitzero" jsonschema:"how long a key is held after success or delivered; retention when not set"`
 	PoisonBound  uint32   `json:"poison_bound,omitempty" jsonschema:"attempts in a row that are lost with their worker before a task is dead"`
 	StartWithin  duration `json:"start_within,omitzero" jsonschema:"a task that did not start so long after its due time ends as expired"`
+
+	PriorityWeights map[string]uint32 `json:"priority_weights,omitzero" jsonschema:"how starts are shared out between priorities that wait, each 1 to 1000 (1 when not named); {} is strict, the highest first"`
 }
 
 type lambdaRequest struct {
@@ -49,7 +51,16 @@ func (s *settings) wire(name string) *kinesinv1.Lambda {
 		Name: name, Shards: s.Shards, MaxAttempts: s.MaxAttempts, TimeoutMicros: s.Timeout.micros(),
 		BackoffMinMicros: s.BackoffMin.micros(), BackoffMaxMicros: s.BackoffMax.micros(), RetentionMicros: s.Retention.micros(),
 		KeyRetentionMicros: s.KeyRetention.micros(), PoisonBound: s.PoisonBound, StartWithinMicros: s.StartWithin.micros(),
+		PriorityWeights: s.weights(),
 	}
+}
+
+// weights returns the weights as the wire has them, where 0 for the priority without a name is strict.
+func (s *settings) weights() map[string]uint32 {
+	if s.PriorityWeights != nil && len(s.PriorityWeights) == 0 {
+		return map[string]uint32{"": 0}
+	}
+	return s.PriorityWeights
 }
 
 func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
@@ -60,6 +71,7 @@ func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
 				Shards: l.GetShards(), MaxAttempts: l.GetMaxAttempts(), Timeout: durationOf(l.GetTimeoutMicros()),
 				BackoffMin: durationOf(l.GetBackoffMinMicros()), BackoffMax: durationOf(l.GetBackoffMaxMicros()), Retention: durationOf(l.GetRetentionMicros()),
 				KeyRetention: durationOf(l.GetKeyRetentionMicros()), PoisonBound: l.GetPoisonBound(), StartWithin: durationOf(l.GetStartWithinMicros()),
+				PriorityWeights: l.GetPriorityWeights(),
 			},
 		},
 		Created: moment(l.GetCreatedMicros()), Version: l.GetVersion(), Deleting: l.GetDeleting(), Registered: l.GetRegistered(), Withdrawn: l.GetWithdrawn(),

@@ -243,7 +243,7 @@ var exchanges = []exchange{
 	{request: `POST /v1/lambdas/mail/tasks {"payload_base64":"hello!"}`, status: 400, body: `payload_base64: not base64`},
 	{request: `POST /v1/lambdas/mail/tasks {"payload_text":5}`, status: 400, body: `payload_text: 5 is not a text`},
 	{request: `POST /v1/lambdas/mail/tasks {"max_attempts":-1}`, status: 400, body: `max_attempts: -1 is not a whole number from 0 to 4294967295`},
-	{request: `POST /v1/lambdas/mail/tasks {"tags":{"a":1}}`, status: 400, body: `tags: the value of \"a\" is no text`},
+	{request: `POST /v1/lambdas/mail/tasks {"tags":{"a":1}}`, status: 400, body: `tags: the value of \"a\" is not a text`},
 	{request: `POST /v1/lambdas/mail/tasks {"tags":["a"]}`, status: 400, body: `tags: [\"a\"] is no JSON object`},
 	{request: `POST /v1/lambdas/mail/tasks {"payload":1,}`, status: 400, body: `the body is not JSON, at byte 14`},
 	{request: `POST /v1/lambdas/mail/tasks [1]`, status: 400, body: `the body: [1] is no JSON object`},
@@ -315,16 +315,21 @@ var exchanges = []exchange{
 
 	// Lambdas.
 	{
-		request: `POST /v1/lambdas {"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"max_attempts":3,"timeout":"1m","backoff_min":"1s","backoff_max":"2s","retention":"24h","key_retention":"1h","poison_bound":5,"start_within":"1h"}`,
+		request: `POST /v1/lambdas {"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"max_attempts":3,"timeout":"1m","backoff_min":"1s","backoff_max":"2s","retention":"24h","key_retention":"1h","poison_bound":5,"start_within":"1h","priority_weights":{"a":8}}`,
 		wire: `{"lambda":{"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"maxAttempts":3,"timeoutMicros":"60000000","backoffMinMicros":"1000000","backoffMaxMicros":"2000000","retentionMicros":"86400000000",` +
-			`"keyRetentionMicros":"3600000000","poisonBound":5,"startWithinMicros":"3600000000"}}`,
+			`"keyRetentionMicros":"3600000000","poisonBound":5,"startWithinMicros":"3600000000","priorityWeights":{"a":8}}}`,
 		answer: &kinesinv1.CreateLambdaResponse{Lambda: &kinesinv1.Lambda{Name: "mail", RetentionMicros: 86400000000}}, status: 201, body: `{"name":"mail","retention":"24h0m0s"}`,
 	},
 	{request: `POST /v1/lambdas {"name":"mail"}`, answer: &kinesinv1.CreateLambdaResponse{Existed: true}, status: 200},
 	{request: `POST /v1/lambdas {"name":"x","priorities":["1","2","3","4","5","6","7","8","9"]}`, status: 400, body: `priorities: more than 8 elements`},
 	{request: `GET /v1/lambdas`, answer: &kinesinv1.ListLambdasResponse{Lambdas: []*kinesinv1.Lambda{{Name: "mail"}}}, status: 200, body: `{"lambdas":[{"name":"mail"}]}`},
-	{request: `GET /v1/lambdas/mail`, wire: `{"name":"mail"}`, status: 200},
+	{
+		request: `GET /v1/lambdas/mail`, wire: `{"name":"mail"}`, status: 200, body: `"priority_weights":{"a":8}`,
+		answer: &kinesinv1.GetLambdaResponse{Lambda: &kinesinv1.Lambda{Name: "mail", PriorityWeights: map[string]uint32{"a": 8}}},
+	},
 	{request: `PATCH /v1/lambdas/mail {"max_attempts":3}`, wire: `{"lambda":{"name":"mail","maxAttempts":3}}`, status: 200},
+	{request: `PATCH /v1/lambdas/mail {"priority_weights":{}}`, wire: `{"lambda":{"name":"mail","priorityWeights":{"":0}}}`, status: 200},
+	{request: `PATCH /v1/lambdas/mail {"priority_weights":{"a":-1}}`, status: 400, body: `priority_weights: the value of \"a\" is not a whole number from 0`},
 	{request: `PATCH /v1/lambdas/mail {"name":"x"}`, status: 400, body: `unknown field \"name\"`},
 	{request: `DELETE /v1/lambdas/mail`, wire: `{"name":"mail"}`, status: 200, body: `{"dropped":0,"more":false}`},
 	{request: `DELETE /v1/lambdas/mail?drop_tasks=true`, wire: `{"name":"mail","dropTasks":true,"goesOn":true}`, answer: &kinesinv1.DeleteLambdaResponse{Dropped: 9, More: true}, status: 202, body: `{"dropped":9,"more":true}`},

@@ -1,6 +1,9 @@
 package mem
 
-import "github.com/kinesin-io/kinesin/queue"
+import (
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
+)
 
 // lane is one queue. It exists while it holds a message or a receiver waits for one.
 type lane struct {
@@ -19,6 +22,11 @@ type place struct {
 	waiter     *waiter
 	lane       *lane
 	prev, next *place
+}
+
+// isDue reports whether the lane, if there is one, has a message that is due at or before then.
+func (l *lane) isDue(then task.Instant) bool {
+	return l != nil && len(l.waiting) > 0 && l.waiting[0].at <= then
 }
 
 func (l *lane) isIdle() bool {

@@ -34,7 +34,7 @@ type Config struct {
 	DepthMax int
 }
 
-// Driver implements queue.Driver, queue.Dropper and queue.Stepper.
+// Driver implements queue.Driver, queue.Dropper, queue.Stepper and queue.Weigher.
 type Driver struct {
 	clock    clock.Clock
 	depthMax int
@@ -45,6 +45,7 @@ type Driver struct {
 	arrivals   uint64 // orders messages that are due at the same instant
 	deliveries uint64 // number of deliveries so far; each has its number in its receipt
 	picked     []uint32
+	turns      queue.Turns
 	closed     bool
 
 	lanesSpare   []*lane
@@ -55,6 +56,7 @@ var (
 	_ queue.Driver  = (*Driver)(nil)
 	_ queue.Dropper = (*Driver)(nil)
 	_ queue.Stepper = (*Driver)(nil)
+	_ queue.Weigher = (*Driver)(nil)
 )
 
 // New returns an empty driver.
@@ -64,6 +66,13 @@ func New(c clock.Clock, config Config) *Driver {
 		depthMax: cmp.Or(max(config.DepthMax, 0), DepthMaxDefault),
 		lanes:    map[queue.Name]*lane{},
 	}
+}
+
+// UseWeights implements queue.Weigher.
+func (d *Driver) UseWeights(of func(lambda uint32) []uint16) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.turns.Use(of)
 }
 
 // Send implements queue.Driver. It never waits.

@@ -57,16 +57,31 @@ func (d *Driver) take(names []queue.Name, limit int, ahead time.Duration, now ta
 	through := now.Add(ahead)
 	d.picked = d.picked[:0]
 	for _, name := range names {
-		if l := d.lanes[name]; l != nil {
-			d.pick(l, limit, through)
+		l := d.lanes[name]
+		if l == nil {
+			continue
 		}
+		if len(d.picked) < limit && l.isDue(through) {
+			if turn := d.turns.For(name, names); turn != nil {
+				d.pickInTurn(turn, l, limit, through)
+			}
+		}
+		d.pick(l, limit, through)
 	}
 	return d.deliver(d.picked)
 }
 
+// pickInTurn picks as many messages as pick would, but each from the lane of the lambda whose turn it is.
+func (d *Driver) pickInTurn(turn *queue.Turn, l *lane, limit int, through task.Instant) {
+	isDue := func(name queue.Name) bool { return d.lanes[name].isDue(through) }
+	for len(d.picked) < limit && l.isDue(through) {
+		d.pick(d.lanes[turn.Next(isDue)], len(d.picked)+1, through)
+	}
+}
+
 // pick appends the slots of a lane's due messages to d.picked, up to limit in all.
 func (d *Driver) pick(l *lane, limit int, through task.Instant) {
-	for len(d.picked) < limit && len(l.waiting) > 0 && l.waiting[0].at <= through {
+	for len(d.picked) < limit && l.isDue(through) {
 		d.picked = append(d.picked, l.waiting.pop().slot)
 		l.inFlight++
 	}
@@ -77,7 +92,7 @@ func (d *Driver) pick(l *lane, limit int, through task.Instant) {
 
 func (d *Driver) anyDue(names []queue.Name, through task.Instant) bool {
 	for _, name := range names {
-		if l := d.lanes[name]; l != nil && len(l.waiting) > 0 && l.waiting[0].at <= through {
+		if d.lanes[name].isDue(through) {
 			return true
 		}
 	}

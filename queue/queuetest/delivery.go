@@ -65,6 +65,34 @@ func namesInOrder(s *suite) {
 	twice.want(5)
 }
 
+// turns has two messages of high for one of low in each receive, as long as both have some, and between
+// lambdas the order of the names.
+func turns(s *suite) {
+	weigher, can := s.Driver.(queue.Weigher)
+	if !can {
+		s.Skip("the driver cannot share out by weights")
+	}
+	weigher.UseWeights(func(lambda uint32) []uint16 {
+		if lambda == high.Lambda {
+			return []uint16{2, 1}
+		}
+		return nil
+	})
+	other := queue.Name{Lambda: 8}
+	names := []queue.Name{{Lambda: 7, Class: queue.Suspect}, high, other, low, {Lambda: 8, Priority: 1}}
+	for n := range 4 {
+		s.send(message(high, 10+n, s.Now()), message(low, 20+n, s.Now()))
+	}
+	s.receive(names, 3, 0).want(10, 20, 11)
+	s.receive(names, 1, 0).want(12)
+	s.receive(names, 1, 0).want(21) // the turns go on from receive to receive
+	s.send(message(other, 30, s.Now()), message(names[0], 40, s.Now()))
+	s.receive(names, 4, 0).want(40, 13, 30, 22) // what is left of low comes where low does
+	s.receive(names, 4, 0).want(23)
+	s.send(message(low, 24, s.Now()), message(high, 14, s.Now().Add(time.Hour)))
+	s.receive(names, 4, 0).want(24) // what is not due has no turn
+}
+
 func separateQueues(s *suite) {
 	names := []queue.Name{high, low, {Lambda: 8}}
 	for _, n := range names[:2] {

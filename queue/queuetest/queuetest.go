@@ -91,6 +91,7 @@ var cases = []testCase{
 	{name: "a sent message is received once", check: receivedOnce},
 	{name: "limit", check: limited},
 	{name: "earlier names first", exact: true, check: namesInOrder},
+	{name: "queues whose priorities have weights take turns", exact: true, check: turns},
 	{name: "a queue of its own for each name", check: separateQueues},
 	{name: "deleted is gone", check: deleted},
 	{name: "released comes back", check: released},

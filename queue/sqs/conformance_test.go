@@ -39,7 +39,7 @@ func provision(t *testing.T, d *sqs.Driver, all *lambdas) {
 
 // atOnce makes no request wait for others: the suite sends one message after the other and lets no time pass.
 func atOnce(c *sqs.Config) {
-	c.Linger, c.DeliverLinger, c.CloseGrace = -1, -1, -1
+	c.Linger, c.DeliverLinger, c.AnswerMax, c.CloseGrace = -1, -1, -1, -1
 }
 
 func TestConformance(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // TestSharedStateIsLocked is for the race detector: goroutines without any other order use what a lock
 // guards.
 func TestSharedStateIsLocked(_ *testing.T) {
-	p := newPrefetch()
+	p := newPrefetch(0)
 	var running sync.WaitGroup
 	for _, use := range []func(){
 		func() { p.add(&heldMessage{id: "m"}, []task.Task{{Due: 1}}, false, 0) },
@@ -46,7 +46,7 @@ func TestAHoldIsRoundedUp(t *testing.T) {
 
 // TestTheNewestDeliveryCounts delivers a message again that is held: SQS takes only its new handle then.
 func TestTheNewestDeliveryCounts(t *testing.T) {
-	p := newPrefetch()
+	p := newPrefetch(0)
 	m := &heldMessage{id: "m", handle: "old"}
 	p.add(m, []task.Task{{Due: 1}}, false, 0)
 	if !p.redelivered("m", "new", 99) || m.handle != "new" || m.renewAt != 99 {

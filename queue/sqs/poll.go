@@ -89,9 +89,12 @@ func (l *lane) nextPoll() int {
 	defer p.mu.Unlock()
 	wanted := min(l.missing(), sqsclient.BatchMax)
 	if wanted <= 0 || p.running > 1 && !p.isFull {
-		p.running--
+		if p.running--; p.running == 0 {
+			l.driver.prefetch.noteAnswer(l.key)
+		}
 		return 0
 	}
+	l.driver.prefetch.noteAsked(l.key, clock.Steady(l.driver.Clock))
 	return wanted
 }
 
@@ -146,7 +149,8 @@ func (l *lane) accept(received []types.Message) (accepted int) {
 		}
 	}
 	if accepted > 0 {
-		d.handOut(now)
+		d.prefetch.noteAnswer(l.key)
+		d.handOut(now, clock.Steady(d.Clock))
 	}
 	return accepted
 }

@@ -20,6 +20,9 @@ type prefetch struct {
 	waiting   map[queue.Name][]*heldTask // the earliest due first; among equals, the first received
 	taken     map[string]*heldTask       // by receipt
 	receivers []*receiver                // in order of arrival
+	turns     queue.Turns
+	asked     map[laneKey]task.Instant // by clock.Steady: since when a poll of a lane has brought nothing
+	answerMax time.Duration
 	receipts  uint64
 	isTimed   bool // the timekeeper runs
 	closed    bool
@@ -51,9 +54,10 @@ func (t *heldTask) due() task.Instant { return t.message.Task.HeldUntil() }
 
 func (t *heldTask) name() queue.Name { return queue.NameFor(&t.message.Task) }
 
-func newPrefetch() *prefetch {
+func newPrefetch(answerMax time.Duration) *prefetch {
 	return &prefetch{
 		messages: map[string]*heldMessage{}, waiting: map[queue.Name][]*heldTask{}, taken: map[string]*heldTask{}, changed: make(chan struct{}, 1),
+		asked: map[laneKey]task.Instant{}, answerMax: answerMax,
 	}
 }
 

@@ -24,8 +24,9 @@ func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahe
 	if err := d.usable(ctx); err != nil {
 		return nil, err
 	}
-	r := &receiver{names, limit, ahead, make(chan []queue.Message, 1)}
-	if got, err := d.prefetch.join(r, d.Clock.Now()); len(got) > 0 || err != nil {
+	now, steady := clock.Both(d.Clock)
+	r := &receiver{names, limit, ahead, steady, make(chan []queue.Message, 1)}
+	if got, err := d.prefetch.join(r, now, steady); len(got) > 0 || err != nil {
 		return got, err
 	}
 	for _, l := range d.lanesOf(names) {
@@ -108,11 +109,11 @@ func (d *Driver) resend(h *heldTask, delay time.Duration) {
 }
 
 // handOut serves the receivers, and starts the timekeeper unless it runs.
-func (d *Driver) handOut(now task.Instant) {
+func (d *Driver) handOut(now, steady task.Instant) {
 	p := d.prefetch
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.serve(now)
+	p.serve(now, steady)
 	if !p.isTimed {
 		p.isTimed = d.start(d.timekeeper)
 	}
@@ -136,7 +137,7 @@ func (d *Driver) timekeeper() {
 			p.mu.Unlock()
 			return
 		}
-		wait := p.serve(now)
+		wait := p.serve(now, steady)
 		p.mu.Unlock()
 		clock.ResetFrom(timer, began, min(wait, swept.Add(sweepEvery).Sub(steady)))
 		select {

@@ -41,6 +41,7 @@ const (
 	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
 	PackTasksMaxDefault    = 16
 	LingerDefault          = 5 * time.Millisecond
+	AnswerMaxDefault       = 50 * time.Millisecond
 	DeliverLingerDefault   = 30 * time.Millisecond
 	CloseGraceDefault      = 200 * time.Millisecond
 )
@@ -92,6 +93,9 @@ type Config struct {
 	// Linger is how long a send waits for others when another one came just before it: 5 ms. Without it no
 	// request waits for others. DeliverLinger is the same for deliveries: 30 ms.
 	Linger, DeliverLinger time.Duration
+	// AnswerMax is how long a receiver waits for SQS to answer about a queue before it takes tasks of a lower
+	// priority: 50 ms. SQS answers sooner if there are messages, and else only at the end of a long poll.
+	AnswerMax time.Duration
 	// CloseGrace is how long Close waits for polls, since SQS may be answering them: 200 ms.
 	CloseGrace time.Duration
 }
@@ -101,11 +105,13 @@ func (c Config) withDefaults() Config {
 	c.PackTasksMax = cmp.Or(max(c.PackTasksMax, 0), PackTasksMaxDefault)
 	c.Linger = max(cmp.Or(c.Linger, LingerDefault), 0)
 	c.DeliverLinger = max(cmp.Or(c.DeliverLinger, DeliverLingerDefault), 0)
+	c.AnswerMax = max(cmp.Or(c.AnswerMax, AnswerMaxDefault), 0)
 	c.CloseGrace = max(cmp.Or(c.CloseGrace, CloseGraceDefault), 0)
 	return c
 }
 
-// Driver implements queue.Driver, queue.Dropper, queue.Deliverer, queue.Provisioner and queue.Sealer.
+// Driver implements queue.Driver, queue.Dropper, queue.Deliverer, queue.Provisioner, queue.Sealer and
+// queue.Weigher.
 type Driver struct {
 	Config
 
@@ -134,6 +140,7 @@ var (
 	_ queue.Deliverer   = (*Driver)(nil)
 	_ queue.Provisioner = (*Driver)(nil)
 	_ queue.Sealer      = (*Driver)(nil)
+	_ queue.Weigher     = (*Driver)(nil)
 	_ API               = (*sqs.Client)(nil)
 )
 
@@ -143,7 +150,7 @@ func New(api API, config Config) *Driver {
 	secret := make([]byte, task.TokenKeyBytes)
 	_, _ = rand.Read(secret) // never fails: crypto/rand
 	d := &Driver{
-		Config: config, api: api, sealer: task.NewMessageSealer(0, secret), prefetch: newPrefetch(), lanes: map[laneKey]*lane{},
+		Config: config, api: api, sealer: task.NewMessageSealer(0, secret), prefetch: newPrefetch(config.AnswerMax), lanes: map[laneKey]*lane{},
 	}
 	d.client = sqsclient.New(api, sqsclient.Config{
 		Clock: config.Clock, Timeout: requestTimeout, BytesMax: config.MessageBytesMax, PollGrace: config.CloseGrace,
@@ -157,6 +164,13 @@ func New(api API, config Config) *Driver {
 // UseSealer implements queue.Sealer. Without it the driver seals with a key of its own, so that it reads only
 // what it sent.
 func (d *Driver) UseSealer(s *task.MessageSealer) { d.sealer = s }
+
+// UseWeights implements queue.Weigher.
+func (d *Driver) UseWeights(of func(lambda uint32) []uint16) {
+	d.prefetch.mu.Lock()
+	defer d.prefetch.mu.Unlock()
+	d.prefetch.turns.Use(of)
+}
 
 // start runs f in a goroutine that Close waits for. It returns false after Close.
 func (d *Driver) start(f func()) bool {

@@ -304,3 +304,39 @@ func TestRequirementsSayWhatThereIs(t *testing.T) {
 		wantText(t, failing(t, f), want, string(id), "key k1", `payload {"to":"ada"}`, "attempt 1: retriable_failure mailbox is full")
 	}
 }
+
+// The weights of a lambda's priorities reach its queues, and so does a change of them.
+func TestPriorityWeightsAreKept(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 60 {
+		r.schedule("low", sdk.Priority("low"))
+		if i < 40 {
+			r.schedule("high", sdk.Priority("high"))
+		}
+	}
+	r.k.Advance(0)
+	update := func(weights map[string]int) {
+		t.Helper()
+		got, err := r.k.Client().UpdateLambda(t.Context(), sdk.LambdaInfo{Name: sendMail.Name(), PriorityWeights: weights})
+		if err != nil || len(weights) == 0 && got.PriorityWeights != nil || len(weights) > 0 && got.PriorityWeights["high"] != weights["high"] {
+			t.Fatalf("weights %v, %v", got.PriorityWeights, err)
+		}
+	}
+	update(map[string]int{"high": 2})
+	r.handle(func(ctx context.Context, _ *sdk.Task[Mail]) error { return r.k.Sleep(ctx, time.Minute) }, sdk.Slots(1))
+	r.k.Advance(11 * time.Minute) // twelve starts
+	update(map[string]int{})
+	r.k.Advance(12 * time.Minute)
+	low := func(from, to int) (n int) {
+		for _, d := range r.sent.all[from:to] {
+			if d.to == "low" {
+				n++
+			}
+		}
+		return n
+	}
+	if len(r.sent.all) != 24 || low(0, 12) != 4 || low(13, 24) != 0 {
+		t.Errorf("started %v; want a third of the first twelve low, and then none", r.sent.all)
+	}
+}

@@ -239,6 +239,11 @@ func TestBadUsage(t *testing.T) {
 		{"schedule --batch - --tag a=1", "--tag does not go with --batch"},
 		{"lambda create x --poison-bound 1", "want 2 to 1000"},
 		{"lambda create x --start-within 0", "want 1ms to 365d"},
+		{"lambda create x --priority-weights high", "want PRIORITY=WEIGHT separated by commas, such as high=8,normal=3,low=1, or strict"},
+		{"lambda create x --priority-weights high=0", "weight of high: 0 is out of range: want 1 to 1000"},
+		{"lambda create x --priority-weights high=1001", "want 1 to 1000"},
+		{"lambda update x --priority-weights high=2,high=3", "priority \"high\" is named twice"},
+		{"lambda update x --priority-weights =3", "want PRIORITY=WEIGHT"},
 		{"lambda update x --key-retention 1s", "want 1m to 1825d"},
 		{"schedule x --payload a --payload-file b", "--payload and --payload-file exclude each other"},
 		{"schedule --batch - --in 5s", "--in does not go with --batch"},
@@ -423,6 +428,17 @@ func TestLambdas(t *testing.T) {
 	o = s.object("lambda", "update", "a", "--start-within", "never", "--key-retention", "retention", "--poison-bound", "2")
 	if _, set := o["start_within_ms"]; set || o["key_retention_ms"] != o["retention_ms"] || o["poison_bound"] != 2. {
 		t.Errorf("unset %v", o)
+	}
+	o = s.object("lambda", "update", "a", "--priority-weights", "high=8, low=1")
+	if fmt.Sprint(o["priority_weights"]) != "map[high:8 low:1]" {
+		t.Errorf("weights %v", o)
+	}
+	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "priority weights  high=8,low=1") {
+		t.Error(text)
+	}
+	s.do("lambda", "update", "a", "--priority-weights", "normal=2").check(t, "no such priority", 1, `"normal" is no priority of the lambda, which has high, low`)
+	if o = s.object("lambda", "update", "a", "--priority-weights", "strict"); o["priority_weights"] != nil {
+		t.Errorf("strict %v", o)
 	}
 	if o := s.object("lambda", "update", "a", "--shards", "8"); o["shards"] != 8. || o["shards_from"] == nil || o["max_attempts"] != 4. {
 		t.Errorf("grown %v", o)

@@ -39,6 +39,8 @@ type lambdaObject struct {
 	PoisonBound    int     `json:"poison_bound,omitempty"`    // not for mode deliver
 	StartWithinMS  float64 `json:"start_within_ms,omitempty"` // if it is set
 
+	PriorityWeights map[string]int `json:"priority_weights,omitempty"` // unless strict
+
 	Created    string `json:"created,omitempty"`
 	Deleting   bool   `json:"deleting"`
 	Registered bool   `json:"registered"`
@@ -53,7 +55,7 @@ func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
 		KeyRetentionMS: millis(cmp.Or(l.KeyRetention, l.Retention)), PoisonBound: poisonBound(l), StartWithinMS: millis(l.StartWithin),
 		Created: timeText(l.Created), ShardsFrom: timeText(l.ShardsFrom), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
-		Refused: l.RegistrationRefused,
+		Refused: l.RegistrationRefused, PriorityWeights: l.PriorityWeights,
 	}
 }
 
@@ -78,6 +80,7 @@ func (a *app) printLambda(l *sdk.LambdaInfo, existed *bool) error {
 	t.row("name", l.Name)
 	t.row("mode", l.Mode)
 	t.row("priorities", strings.Join(l.Priorities, ","))
+	t.fact("priority weights", weightsText(l))
 	t.row("shards", shardsText(l))
 	if l.Mode != sdk.ModeDeliver {
 		t.row("max attempts", strconv.Itoa(l.MaxAttempts))
@@ -112,6 +115,18 @@ func registeredText(l *sdk.LambdaInfo) string {
 	return ""
 }
 
+// weightsText returns the weights of the priorities, in their order; empty where that is strict.
+func weightsText(l *sdk.LambdaInfo) string {
+	if len(l.PriorityWeights) == 0 {
+		return ""
+	}
+	parts := make([]string, len(l.Priorities))
+	for i, name := range l.Priorities {
+		parts[i] = fmt.Sprintf("%s=%d", name, l.PriorityWeights[name])
+	}
+	return strings.Join(parts, ",")
+}
+
 // shardsText returns the number of shards and, if they grew, from when on new tasks use them.
 func shardsText(l *sdk.LambdaInfo) string {
 	if l.ShardsFrom.IsZero() {
@@ -132,6 +147,9 @@ func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
 		"how long after its due time a task expires that has not started, or never; never when not set")
 	f.Var(neverValue{durationValue{&l.KeyRetention, task.RetentionMin, task.RetentionMax}, "retention"}, "key-retention",
 		"how long a key is held after its task ended in success or delivered, or the word retention; the retention when not set")
+	f.Var(weightsValue{&l.PriorityWeights}, "priority-weights", fmt.Sprintf(
+		"how starts are shared out while tasks of several priorities wait, such as high=8,normal=3,low=1, each 1 to %d (%d when not named); or strict, the highest first, as when not set",
+		task.PriorityWeightMax, task.PriorityWeightFloor))
 	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
 }
 

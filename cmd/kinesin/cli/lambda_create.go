@@ -19,8 +19,8 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 		Long: `Creates a lambda and prints its settings. It succeeds if the lambda exists with the same settings; with other settings it is
 refused (exit 1).
 
-NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout, backoff, poison bound and
-start-within do not apply to --mode deliver.`,
+NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout, backoff, poison bound,
+start-within and priority weights do not apply to --mode deliver.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
   kinesin lambda create invoices --mode deliver`,

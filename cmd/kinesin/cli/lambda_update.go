@@ -14,7 +14,7 @@ import (
 
 // changeable are the flags of lambda update.
 var changeable = []string{ //nolint:gochecknoglobals // a table
-	"max-attempts", "timeout", "backoff", "retention", "key-retention", "poison-bound", "start-within", "shards",
+	"max-attempts", "timeout", "backoff", "retention", "key-retention", "poison-bound", "start-within", "priority-weights", "shards",
 }
 
 func (a *app) lambdaUpdateCommand() *cobra.Command {
@@ -28,7 +28,8 @@ registration (its module call in Terraform) changes.
 Shards can only grow. New ones are used six minutes later, by new tasks without a key; the output says when. Mode and priorities
 are fixed at creation.`,
 		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m
-  kinesin lambda update greet --shards 8`,
+  kinesin lambda update greet --shards 8
+  kinesin lambda update greet --priority-weights high=8,normal=3,low=1`,
 		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
 	}
 	f := c.Flags()

@@ -19,6 +19,9 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err != nil {
 		return nil, err
 	}
+	if want.PriorityWeights, err = weightsOf(request.Lambda, want.WithDefaults().Priorities); err != nil {
+		return nil, err
+	}
 	if err := checkSettings(want.Mode, want); err != nil {
 		return nil, err
 	}
@@ -136,15 +139,24 @@ func (svc *Service) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasReq
 	return response, nil
 }
 
-// UpdateLambda changes attempts, timeout, backoff, retention, the bounds of keys, losses and starts, and
-// shards, which only grow. Zero fields stay as they are; a negative key retention or start within is unset.
+// UpdateLambda changes attempts, timeout, backoff, retention, the bounds of keys, losses and starts, the
+// weights of priorities, and shards, which only grow. Zero fields stay as they are; a negative key retention
+// or start within is unset, and weights of 0 for the priority without a name are too.
 func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLambdaRequest) (_ *kinesinv1.UpdateLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	want, err := lambdaOf(request.Lambda)
 	if err != nil {
 		return nil, err
 	}
-	entry, err := svc.Catalog.Update(ctx, want.Name, func(l *task.Lambda) error { return change(l, want, svc.Catalog.GrownFrom()) })
+	entry, err := svc.Catalog.Update(ctx, want.Name, func(l *task.Lambda) (err error) {
+		if len(request.Lambda.PriorityWeights) > 0 {
+			if want.PriorityWeights, err = weightsOf(request.Lambda, l.Priorities); err != nil {
+				return err
+			}
+			l.PriorityWeights = want.PriorityWeights
+		}
+		return change(l, want, svc.Catalog.GrownFrom())
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +194,15 @@ func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
 	return nil
 }
 
+// weightsOf returns the weights of priorities in a request; nil, which is strict, if there are none, or only
+// a 0 for the priority without a name.
+func weightsOf(v *kinesinv1.Lambda, priorities []string) ([]uint16, error) {
+	if weight, unset := v.PriorityWeights[""]; unset && weight == 0 && len(v.PriorityWeights) == 1 {
+		return nil, nil
+	}
+	return task.WeightsOf(priorities, v.PriorityWeights)
+}
+
 func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 	if v == nil {
 		return task.Lambda{}, refusal.Invalid("no lambda given")
@@ -210,7 +231,7 @@ func viewEntry(e *catalog.Entry, s status) *kinesinv1.Lambda {
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
 		KeyRetentionMicros: e.KeyRetention.Microseconds(), StartWithinMicros: e.StartWithin.Microseconds(),
-		Withdrawn: e.Registration != "" && !s.registered,
+		Withdrawn: e.Registration != "" && !s.registered, PriorityWeights: e.NamedWeights(),
 	}
 	if from := e.ShardsFrom(); from > 0 {
 		v.ShardsFromMicros = int64(from)

@@ -21,6 +21,7 @@ locals {
       key_retention_us = var.key_retention_seconds == null ? null : floor(var.key_retention_seconds * 1000000)
       poison_bound     = var.poison_bound
       start_within_us  = var.start_within_seconds == null ? null : floor(var.start_within_seconds * 1000000)
+      priority_weights = var.priority_weights
     } : name => value if value != null
   }
 

@@ -178,6 +178,17 @@ variable "start_within_seconds" {
   }
 }
 
+variable "priority_weights" {
+  description = "How starts are shared out while tasks of several priorities wait: in proportion to the weights, each 1 to 1000, as { high = 8, low = 1 }; a priority that is not named has weight 1. Strict when null: the highest priority first. Not for mode deliver."
+  type        = map(number)
+  default     = null
+
+  validation {
+    condition     = var.priority_weights == null ? true : var.mode == "managed" && length(var.priority_weights) > 0 && alltrue([for name, weight in var.priority_weights : contains(var.priorities, name) && weight >= 1 && weight <= 1000 && floor(weight) == weight])
+    error_message = "Want priority_weights of 1 to 1000, whole numbers, for priorities that the lambda has, and none for mode deliver."
+  }
+}
+
 variable "consumer_visibility_timeout_seconds" {
   description = "For how long SQS hides a message that a consumer received and has not deleted, 0 to 43200. Only for mode deliver: the queues of managed lambdas have what the servers need, 30 s."
   type        = number

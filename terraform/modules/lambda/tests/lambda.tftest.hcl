@@ -163,10 +163,11 @@ run "settings" {
     key_retention_seconds = 3600
     poison_bound          = 5
     start_within_seconds  = 1.5
+    priority_weights      = { high = 8, low = 1 }
   }
 
   assert {
-    condition     = local.registration.key_retention_us == 3600000000 && local.registration.poison_bound == 5 && local.registration.start_within_us == 1500000
+    condition     = local.registration.key_retention_us == 3600000000 && local.registration.poison_bound == 5 && local.registration.start_within_us == 1500000 && local.registration.priority_weights.high == 8
     error_message = "The registration has other settings."
   }
 }
