@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -64,6 +65,9 @@ type Config struct {
 
 	// Rates returns the rates of a lambda in this process; nil: they are not known.
 	Rates func(lambda uint32) Rates
+
+	// Gates has the gates that hold tasks back; nil: there are none.
+	Gates *gates.Book
 
 	// WaitLookEvery is the least time between two reads of a Wait. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration

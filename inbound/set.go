@@ -41,6 +41,10 @@ type Selection struct {
 	Live, Ended bool
 	// EndedBy leaves out what ended later; 0: nothing.
 	EndedBy task.Instant
+	// WakesBy leaves out live tasks whose wake-up row is of later; 0: none.
+	WakesBy task.Instant
+	// Only leaves out what it is false of; nil: nothing.
+	Only func(t *task.Task) bool
 
 	oneShard bool // of each lambda and priority, for estimates
 }
@@ -174,7 +178,7 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 	}
 	limit := min(setRowsRead, max(setRowsMin, 2*(w.limit-len(w.page.Rows))))
 	w.reads++
-	wakeups, err := w.Store.ScanSchedule(ctx, p, after, math.MaxInt64, limit)
+	wakeups, err := w.Store.ScanSchedule(ctx, p, after, cmp.Or(w.of.WakesBy, math.MaxInt64), limit)
 	if err != nil {
 		return false, err
 	}
@@ -223,6 +227,7 @@ func (s *Selection) has(c *catalog.Catalog, t *task.Task) bool {
 	case s.Lambda != nil && s.Lambda.Ref != t.Partition.Lambda,
 		s.State != task.Unknown && s.State != t.State,
 		s.EndedBy != 0 && t.Ended > s.EndedBy,
+		s.Only != nil && !s.Only(t),
 		!s.By.AllowIn(access.Read, lambda, t.Collection):
 		return false
 	}

@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -18,7 +19,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
 		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
 		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
-		ResultBytes: int64(len(t.Result)),
+		ResultBytes: int64(len(t.Result)), WaitsFor: in.waitsFor(t),
 	}
 	if t.Blob != nil {
 		v.PayloadBytes = t.Blob.Bytes
@@ -46,6 +47,26 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	}
 	return v
 }
+
+// waitsFor returns what holds a task back; nil: nothing that is known here. A gate is told of before the task
+// is due if it still holds the task then.
+func (in *Inbound) waitsFor(t *task.Task) *kinesinv1.WaitsFor {
+	start, waits := startOf(t)
+	if !waits || in.Gates == nil {
+		return nil
+	}
+	if g := in.Gates.Of(t, max(start, in.Clock.Now())); g != nil {
+		text := g.String()
+		if g.Action == gates.Drop {
+			text += " drops it when it is due"
+		}
+		return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: text, Gate: g.ID, UntilMicros: int64(g.Until)}
+	}
+	return nil
+}
+
+// waitsForGate is the reason of a task that a gate holds back, as series and callers have it.
+const waitsForGate = "gate"
 
 func viewAttempt(a *task.Attempt) *kinesinv1.Attempt {
 	return &kinesinv1.Attempt{

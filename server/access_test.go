@@ -120,6 +120,10 @@ var needs = map[string]need{
 	"JobService/GetJob":             {nil, false, `{"id":"x"}`}, // these are for whoever made the job, and for admin on all lambdas
 	"JobService/ListJobs":           {nil, false, `{}`},
 	"JobService/ControlJob":         {nil, false, `{"id":"x","action":"stop"}`},
+	"GateService/SetGate":           {[]access.Verb{access.Operate}, false, `{"gate":{"action":"pause","lambda":"L","reason":"x"},"dryRun":true}`},
+	"GateService/ResumeGate":        {nil, false, `{"id":"7"}`}, // there is none; TestWhoMaySetAGate has one
+	"GateService/GetGate":           {nil, false, `{"id":"7"}`},
+	"GateService/ListGates":         {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"LambdaService/CreateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L"}}`},
 	"LambdaService/GetLambda":       {[]access.Verb{access.Read}, false, `{"name":"L"}`},
 	"LambdaService/ListLambdas":     {nil, false, `{}`}, // it leaves out what may not be read
