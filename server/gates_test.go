@@ -14,8 +14,8 @@ const (
 	resumeGate = kinesinv1connect.GateServiceResumeGateProcedure
 )
 
-// A gate is shown to who may read its lambda, and set and resumed by who may operate it. The tasks that it holds
-// are counted as far as they may be read.
+// A gate is shown to who may read its lambda, and set and resumed by who may operate it. The tasks that it
+// holds are counted as far as they may be read.
 func TestWhoMaySetAGate(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{
 		"root": {"*:*"}, "ops": {"operate:mail", "read:mail"}, "seven": {"read:mail:seven"}, "reader": {"read:mail"},

@@ -278,7 +278,7 @@ func (s *Service) lambdaOf(ctx context.Context, g *gates.Gate) (*catalog.Entry, 
 	}
 	l, err := s.Lambdas.FindRef(ctx, g.Ref)
 	if err == nil && l == nil {
-		// The lambda was there before the gate was: what is read after the gate has it, unless it was deleted.
+		// The lambda is older than the gate, so a read that begins now finds it unless it was deleted.
 		if err = s.Lambdas.Refresh(ctx); err == nil {
 			l, err = s.Lambdas.FindRef(ctx, g.Ref)
 		}

@@ -29,7 +29,8 @@ const (
 	lookRowsMax = 20_000
 )
 
-// GetGate returns a gate, and, unless it has ended, how many tasks it holds of those that the caller may read.
+// GetGate returns a gate, and, unless it has ended, how many tasks it holds of those that the caller may
+// read.
 func (s *Service) GetGate(ctx context.Context, r *kinesinv1.GetGateRequest) (_ *kinesinv1.GetGateResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	g, l, err := s.find(ctx, r.Id)
