@@ -227,11 +227,10 @@ func (s *Selection) has(c *catalog.Catalog, t *task.Task) bool {
 	case s.Lambda != nil && s.Lambda.Ref != t.Partition.Lambda,
 		s.State != task.Unknown && s.State != t.State,
 		s.EndedBy != 0 && t.Ended > s.EndedBy,
-		s.Only != nil && !s.Only(t),
 		!s.By.AllowIn(access.Read, lambda, t.Collection):
 		return false
 	}
-	return s.Filter.Matches(lambda, priority, t)
+	return s.Filter.Matches(lambda, priority, t) && (s.Only == nil || s.Only(t))
 }
 
 // namesOf returns the names of the lambda and the priority of a partition.

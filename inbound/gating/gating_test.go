@@ -517,6 +517,26 @@ func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
 	})
 }
 
+// A process that does not know a new lambda yet does not take it for deleted.
+func TestTheGateOfANewLambdaStays(t *testing.T) {
+	run(t, func(f *fixture) {
+		behind := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+		if _, err := behind.Find(f.ctx, "new"); err == nil { // it looks again a while later only
+			t.Fatal("found")
+		}
+		f.create(task.Lambda{Name: "new"})
+		f.set(pause(func(g *kinesinv1.Gate) { g.Lambda = "new" }))
+		c := f.Config
+		c.Lambdas = behind
+		f.Service = gating.New(c)
+		f.tidying()
+		synctest.Wait()
+		if got := f.listed("", false); got != "1 active" || f.rows(gates.Kind) != "1" {
+			t.Errorf("%q, rows %q", got, f.rows(gates.Kind))
+		}
+	})
+}
+
 func TestOverlapsAreSaid(t *testing.T) {
 	run(t, func(f *fixture) {
 		ways := []func(*kinesinv1.Gate){
