@@ -174,9 +174,10 @@ var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the gates kept ch
 
 // repeated answers a call that was made before.
 func repeated(known, asked *gates.Gate, active []*gates.Gate) (*gates.Gate, []*gates.Gate, error) {
-	same := *known
-	same.ID, same.Created, same.Resumed, same.Pace, same.Ended, same.EndedBy, same.Version = "", asked.Created, 0, 0, 0, "", 0
-	if wanted := *asked; same != wanted {
+	same := *asked // in all that a caller chooses
+	same.ID, same.Created, same.Version = known.ID, known.Created, known.Version
+	same.Resumed, same.Pace, same.Ended, same.EndedBy = known.Resumed, known.Pace, known.Ended, known.EndedBy
+	if same != *known {
 		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "gate %s was set by a call with this request id, and is another one: want a new request id", known.ID)
 	}
 	return known, active, nil

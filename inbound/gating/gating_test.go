@@ -424,6 +424,44 @@ func TestTwoTriesOfOneCallSetOneGate(t *testing.T) {
 	})
 }
 
+// overtaken is a store in which something happens just before the next row is put.
+type overtaken struct {
+	gates.Store
+	by func()
+}
+
+func (o *overtaken) PutControl(ctx context.Context, c store.Control) error {
+	if by := o.by; by != nil {
+		o.by = nil
+		by()
+	}
+	return o.Store.PutControl(ctx, c)
+}
+
+// A call that is overtaken looks again: it finds what another try of it has set, or takes the next number.
+func TestACallThatIsOvertaken(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := task.NewID(start, 1, 2)
+		r := &kinesinv1.SetGateRequest{Gate: pause(), RequestId: id[:]}
+		rows := &overtaken{f.store, func() {
+			if _, err := f.SetGate(f.ctx, r); err != nil {
+				t.Error(err)
+			}
+		}}
+		if got, err := f.serving(rows).SetGate(f.ctx, r); err != nil || got.Gate.Id != "1" || f.rows(gates.Kind) != "1" {
+			t.Errorf("by another try: %v %v, gates %s", got, err, f.rows(gates.Kind))
+		}
+		rows.by = func() { f.set(pause()) }
+		if got, err := f.serving(rows).SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause()}); err != nil || got.Gate.Id != "3" {
+			t.Errorf("by another call: %v %v", got, err)
+		}
+		rows.by = func() { f.resume("1", 7) }
+		if got, err := f.serving(rows).ResumeGate(f.ctx, &kinesinv1.ResumeGateRequest{Id: "1"}); err != nil || got.Gate.State != "ended" || got.Gate.Pace != 7 {
+			t.Errorf("a resume by another: %v %v", got, err)
+		}
+	})
+}
+
 func TestGatesSetAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 	run(t, func(f *fixture) {
 		var mu sync.Mutex
