@@ -138,9 +138,11 @@ func TestCountOfWhatIsDue(t *testing.T) {
 		f.lambdas("pay") // with 4 shards
 		const each = 200
 		for i := range each {
-			for lambda, tasks := range map[string]map[string]time.Duration{"pay": {"now": 1, "soon": 2, "late": 9}, "mail": {"now": 1}} {
-				for name, hours := range tasks {
-					f.accept(named(lambda, fmt.Sprint(name, i), hours*time.Hour))
+			for lambda, tasks := range map[string]map[string]time.Duration{
+				"pay": {"now": time.Hour, "soon": 2 * time.Hour, "late": 9 * time.Hour}, "mail": {"now": time.Hour},
+			} {
+				for name, due := range tasks {
+					f.accept(named(lambda, fmt.Sprint(name, i), due))
 				}
 			}
 		}
@@ -171,7 +173,7 @@ func TestCountOfWhatIsDue(t *testing.T) {
 		if rows != each-1 || examined != each {
 			t.Errorf("%d rows of %d, want %d of %d", rows, examined, each-1, each)
 		}
-		c := f.Inbound.Config
+		c := f.Config
 		c.Store = metered{f.rows}
 		due, soon, exact, err = inbound.New(c).CountDue(f.ctx, of, now, now.Add(time.Hour))
 		if err != nil || exact || due%4 != 0 || due < each/2 || due > 2*each || soon%4 != 0 || soon < each/2 || soon > 2*each {

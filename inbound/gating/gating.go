@@ -106,10 +106,11 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 		Reason: strings.TrimSpace(asked.Reason), Owner: c.Name, Created: s.Clock.Now(), Until: task.Instant(asked.UntilMicros),
 	}
 	if asked.Tag != "" {
-		isTag := false
-		if g.TagName, g.TagValue, isTag = strings.Cut(asked.Tag, "="); !isTag || g.TagName == "" {
+		name, value, isTag := strings.Cut(asked.Tag, "=")
+		if !isTag || name == "" {
 			return nil, nil, refusal.Invalid("tag %.80q: want NAME=VALUE", asked.Tag)
 		}
+		g.TagName, g.TagValue = name, value
 	}
 	if len(r.RequestId) > 0 {
 		if len(r.RequestId) != len(task.ID{}) {

@@ -75,11 +75,11 @@ func (s *Service) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) 
 				return nil, err
 			}
 			v := s.view(g, l)
-			if seen[g.ID] || r.Lambda != "" && g.Lambda != r.Lambda || v.State == stateEnded && !(r.Ended && s.isKept(g)) {
-				continue
+			shown := v.State != stateEnded || r.Ended && s.isKept(g)
+			if shown && !seen[g.ID] && (r.Lambda == "" || g.Lambda == r.Lambda) {
+				seen[g.ID] = true
+				response.Gates = append(response.Gates, v)
 			}
-			seen[g.ID] = true
-			response.Gates = append(response.Gates, v)
 		}
 	}
 	slices.SortFunc(response.Gates, func(a, b *kinesinv1.Gate) int { return cmp.Compare(numberOf(b.Id), numberOf(a.Id)) })
@@ -217,14 +217,12 @@ func (s *Service) look(ctx context.Context, g *gates.Gate, l *catalog.Entry) (fo
 // Run moves gates that ended by themselves to those that have ended, and forgets the oldest of these, until
 // ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	for {
+	for again := true; again; again = clock.Sleep(ctx, s.Clock, tidyEvery) == nil {
 		if err := s.tidy(ctx); err != nil && ctx.Err() == nil {
 			s.Log.WarnContext(ctx, "cannot tidy up gates", slog.Any("error", err))
 		}
-		if clock.Sleep(ctx, s.Clock, tidyEvery) != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
 func (s *Service) tidy(ctx context.Context) error {

@@ -260,13 +260,15 @@ func gateObjectOf(g *sdk.Gate, withCounts bool) gateObject {
 
 // tasksText says which tasks the gate is about.
 func (o *gateObject) tasksText() string {
-	text := o.Lambda
-	for _, way := range [][2]string{{"priority", o.Priority}, {"collection", o.Collection}, {"tag", o.Tag}} {
-		if way[1] != "" {
-			text += ", " + way[0] + " " + way[1]
-		}
+	switch {
+	case o.Priority != "":
+		return o.Lambda + ", priority " + o.Priority
+	case o.Collection != "":
+		return o.Lambda + ", collection " + o.Collection
+	case o.Tag != "":
+		return o.Lambda + ", tag " + o.Tag
 	}
-	return text
+	return o.Lambda
 }
 
 func (o *gateObject) stateText() string {
