@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -68,6 +69,8 @@ type Config struct {
 
 	// Gates has the gates that hold tasks back; nil: there are none.
 	Gates *gates.Book
+	// Workless reports whether no worker serves a lambda; nil: that is not known.
+	Workless func(l *catalog.Entry) bool
 
 	// WaitLookEvery is the least time between two reads of a Wait. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration

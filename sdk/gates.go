@@ -53,7 +53,7 @@ type GateCounts struct {
 
 // WaitsFor says what holds a task back.
 type WaitsFor struct {
-	Reason string    // "gate"; empty: nothing that the server knows of
+	Reason string    // "gate" or "no worker"; empty: nothing that the server knows of
 	Text   string    // for people
 	Gate   string    // its id
 	Until  time.Time // when it ends by itself; zero: not known

@@ -678,6 +678,11 @@ func TestATaskTellsTheGateThatHoldsIt(t *testing.T) {
 		if w := f.task(later).WaitsFor; w.GetText() != `gate 2 "bad batch" drops it when it is due` {
 			t.Errorf("%v", w)
 		}
+		f.sleep(20 * time.Second)
+		f.resume("1", 7)
+		if w := f.task(due).WaitsFor; w.GetText() != `gate 1 "db maintenance" until 2023-11-14T23:13:20Z, which resumes at 7 tasks per second` {
+			t.Errorf("%v", w)
+		}
 		if r, err := f.in.List(f.ctx, &kinesinv1.ListRequest{Lambda: "mail"}); err != nil || r.Tasks[0].WaitsFor == nil || r.Tasks[1].WaitsFor == nil {
 			t.Errorf("listed: %v %v", r, err)
 		}

@@ -48,7 +48,7 @@ type taskView struct {
 
 // waitsForView says what holds a task back.
 type waitsForView struct {
-	Reason string `json:"reason" jsonschema:"gate"`
+	Reason string `json:"reason" jsonschema:"gate, or no worker"`
 	Text   string `json:"text" jsonschema:"for people"`
 	Gate   string `json:"gate,omitempty" jsonschema:"the id of the gate"`
 	Until  moment `json:"until,omitzero" jsonschema:"when it ends by itself"`
