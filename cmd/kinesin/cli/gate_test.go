@@ -66,8 +66,8 @@ func TestAGateFromDryRunToEnd(t *testing.T) {
 	if o := s.do("gate", "resume", "1"); o.code != 0 || o.stdout != "ended\n" || !strings.Contains(o.stderr, "had ended before") {
 		t.Errorf("again: %+v", o)
 	}
-	if s.object("get", due)["waits_for"] != nil {
-		t.Error("the task still waits for the gate")
+	if waits, _ := s.object("get", due)["waits_for"].(map[string]any); waits["reason"] != "no worker" || waits["gate"] != nil {
+		t.Errorf("after the gate: %v", waits)
 	}
 	if all := s.objects("gate", "list", "--ended"); len(all) != 2 || all[1]["ended_by"] != "anonymous" || all[1]["ended"] == nil {
 		t.Errorf("%v", all)
