@@ -24,6 +24,7 @@
 //	inbound             schedules tasks, answers what became of them, lists and cancels them
 //	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
 //	                    tasks in by inbound/intake
+//	inbound/gating      sets, ends and shows the gates of internal/gates, which hold tasks back
 //	scheduler           looks ahead in the partitions it owns and fires what is due
 //	dispatcher          puts due tasks on their lambda's queue
 //	hsc                 heartbeat and status controller: claims, leases, outcomes

@@ -63,51 +63,76 @@ func (in *Inbound) CountOrEstimate(ctx context.Context, of *Selection) (n, exami
 }
 
 func (in *Inbound) countSet(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
-	leave, err := in.enterWholeSet()
-	if err != nil {
-		return 0, 0, false, err
-	}
-	defer leave()
-	var position []byte
-	for more := true; more; {
-		page, err := in.Page(ctx, of, position, setRowsPage)
-		if err != nil {
-			return 0, 0, false, err
-		}
-		n, examined = n+int64(len(page.Rows)), examined+int64(page.Examined)
-		position, more = page.Next, len(page.Next) > 0
-	}
-	return n, examined, true, nil
+	examined, exact, err = in.tally(ctx, of, true, func(_ *task.Task, weight int64) { n += weight })
+	return n, examined, exact, err
 }
 
-// estimate reads one shard of each lambda and priority, over which tasks are spread evenly, and at most
-// estimateRowsMax rows. Of ended tasks it counts those that it reads.
 func (in *Inbound) estimate(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
+	examined, exact, err = in.tally(ctx, of, false, func(_ *task.Task, weight int64) { n += weight })
+	return n, examined, exact, err
+}
+
+// CountDue counts the tasks of a set that wait for a start: those that may start at an instant, and those
+// that may start later but by until. It reads only what wakes by then, or estimates where reads cost money.
+func (in *Inbound) CountDue(ctx context.Context, of Selection, at, until task.Instant) (due, soon int64, exact bool, err error) {
+	of.Live, of.Ended, of.WakesBy = true, false, until
+	_, exact, err = in.tally(ctx, &of, !in.Store.EndedExpire(), func(t *task.Task, weight int64) {
+		switch start, waits := startOf(t); {
+		case !waits || start > until:
+		case start <= at:
+			due += weight
+		default:
+			soon += weight
+		}
+	})
+	return due, soon, exact, err
+}
+
+// startOf returns when a task may start next; false if it does not wait for that. The wake-up of an enqueued
+// task is later: when its message counts as lost.
+func startOf(t *task.Task) (from task.Instant, waits bool) {
+	switch {
+	case t.State == task.Enqueued, t.State == task.Scheduled && t.FirstStarted.IsZero():
+		return t.Due, true
+	case t.State == task.Scheduled, t.State == task.RetriableFailure: // it waits for the end of a snooze or backoff
+		return t.Wake, true
+	}
+	return 0, false
+}
+
+// tally reads a set and calls visit with each task and for how many it stands: for itself. Unless the whole
+// set is asked for, it reads one shard of each lambda and priority, over which tasks are spread evenly, and
+// at most estimateRowsMax rows. Of ended tasks it then visits those that it reads.
+func (in *Inbound) tally(ctx context.Context, of *Selection, whole bool, visit func(t *task.Task, weight int64)) (examined int64, exact bool, err error) {
 	leave, err := in.enterWholeSet()
 	if err != nil {
-		return 0, 0, false, err
+		return 0, false, err
 	}
 	defer leave()
-	sampled := *of
-	sampled.oneShard = true
-	exact = true
+	read := *of
+	read.oneShard = !whole
+	exact = whole || !in.hasMoreShards(of)
 	var position []byte
 	for more := true; more; {
-		page, err := in.Page(ctx, &sampled, position, setRowsPage)
+		page, err := in.Page(ctx, &read, position, setRowsPage)
 		if err != nil {
-			return 0, 0, false, err
+			return 0, false, err
 		}
 		for i := range page.Rows {
-			weight := in.weight(&page.Rows[i].Task)
-			n, exact = n+weight, exact && weight == 1
+			weight := int64(1)
+			if !whole {
+				weight = in.weight(&page.Rows[i].Task)
+			}
+			exact = exact && weight == 1
+			visit(&page.Rows[i].Task, weight)
 		}
 		examined += int64(page.Examined)
 		position, more = page.Next, len(page.Next) > 0
-		if more && examined >= estimateRowsMax {
-			return n, examined, false, nil
+		if more && !whole && examined >= estimateRowsMax {
+			return examined, false, nil
 		}
 	}
-	return n, examined, exact && !in.hasMoreShards(of), nil
+	return examined, exact, nil
 }
 
 // weight returns for how many tasks one stands in an estimate.

@@ -9,6 +9,8 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 func (f *fixture) count(expression string) *kinesinv1.CountResponse {
@@ -120,6 +122,62 @@ func TestStatsOfWhatMayBeRead(t *testing.T) {
 		}
 		if _, err := f.Stats(f.ctx, &kinesinv1.StatsRequest{Lambda: "gone"}); err == nil {
 			t.Error("an unknown lambda has statistics")
+		}
+	})
+}
+
+// metered is a store whose reads cost money.
+type metered struct{ *watched }
+
+func (metered) EndedExpire() bool { return true }
+
+// A count of what is due reads no task that is due later, and estimates where reads cost money.
+func TestCountOfWhatIsDue(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.lambdas("pay") // with 4 shards
+		const each = 200
+		for i := range each {
+			for lambda, tasks := range map[string]map[string]time.Duration{
+				"pay": {"now": time.Hour, "soon": 2 * time.Hour, "late": 9 * time.Hour}, "mail": {"now": time.Hour},
+			} {
+				for name, due := range tasks {
+					f.accept(named(lambda, fmt.Sprint(name, i), due))
+				}
+			}
+		}
+		f.time.Advance(90 * time.Minute)
+		of, err := inbound.Select("lambda=pay", f.clock.Now(), access.All())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := f.clock.Now()
+		due, soon, exact, err := f.CountDue(f.ctx, of, now, now.Add(time.Hour))
+		if err != nil || due != each || soon != each || !exact {
+			t.Errorf("%d %d %v %v, want %d of both", due, soon, exact, err, each)
+		}
+		narrow := of
+		narrow.Ended, narrow.WakesBy = false, now
+		narrow.Only = func(t *task.Task) bool { return t.Key != "now7" }
+		rows, examined := 0, 0
+		for position := []byte(nil); ; {
+			page, err := f.Page(f.ctx, &narrow, position, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, examined = rows+len(page.Rows), examined+page.Examined
+			if position = page.Next; len(position) == 0 {
+				break
+			}
+		}
+		if rows != each-1 || examined != each {
+			t.Errorf("%d rows of %d, want %d of %d", rows, examined, each-1, each)
+		}
+		c := f.Config
+		c.Store = metered{f.rows}
+		due, soon, exact, err = inbound.New(c).CountDue(f.ctx, of, now, now.Add(time.Hour))
+		if err != nil || exact || due%4 != 0 || due < each/2 || due > 2*each || soon%4 != 0 || soon < each/2 || soon > 2*each {
+			t.Errorf("estimated %d %d %v %v, want about %d of both", due, soon, exact, err, each)
 		}
 	})
 }

@@ -41,6 +41,10 @@ type Selection struct {
 	Live, Ended bool
 	// EndedBy leaves out what ended later; 0: nothing.
 	EndedBy task.Instant
+	// WakesBy leaves out live tasks whose wake-up row is of later; 0: none.
+	WakesBy task.Instant
+	// Only leaves out what it is false of; nil: nothing.
+	Only func(t *task.Task) bool
 
 	oneShard bool // of each lambda and priority, for estimates
 }
@@ -174,7 +178,7 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 	}
 	limit := min(setRowsRead, max(setRowsMin, 2*(w.limit-len(w.page.Rows))))
 	w.reads++
-	wakeups, err := w.Store.ScanSchedule(ctx, p, after, math.MaxInt64, limit)
+	wakeups, err := w.Store.ScanSchedule(ctx, p, after, cmp.Or(w.of.WakesBy, math.MaxInt64), limit)
 	if err != nil {
 		return false, err
 	}
@@ -226,7 +230,7 @@ func (s *Selection) has(c *catalog.Catalog, t *task.Task) bool {
 		!s.By.AllowIn(access.Read, lambda, t.Collection):
 		return false
 	}
-	return s.Filter.Matches(lambda, priority, t)
+	return s.Filter.Matches(lambda, priority, t) && (s.Only == nil || s.Only(t))
 }
 
 // namesOf returns the names of the lambda and the priority of a partition.

@@ -1,7 +1,11 @@
 package inbound
 
 import (
+	"fmt"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -29,7 +33,9 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	case t.State == task.Acquired:
 		v.NextMicros = int64(t.ClaimedAt.Add(task.AcquireTimeout))
 	}
-	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
+	l := in.Catalog.ByRef(t.Partition.Lambda)
+	v.WaitsFor = in.waitsFor(t, l)
+	if l != nil {
 		v.Lambda = l.Name
 		v.Priority = l.Priorities[t.Partition.Priority]
 		if l.Mode == task.Managed {
@@ -45,6 +51,42 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		})
 	}
 	return v
+}
+
+// What a task waits for, as callers see it.
+const (
+	waitsForGate   = "gate"
+	waitsForWorker = "no worker"
+)
+
+// waitsFor returns what holds a task back; nil: nothing that is known here. A gate is told of before the task
+// is due if it still holds the task then.
+func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor {
+	start, waits := startOf(t)
+	if !waits || l == nil {
+		return nil
+	}
+	now := in.Clock.Now()
+	if in.Gates != nil {
+		if g := in.Gates.Of(t, max(start, now)); g != nil {
+			return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: gateText(g), Gate: g.ID, UntilMicros: int64(g.Until)}
+		}
+	}
+	if l.Mode == task.Managed && start <= now && in.Workless != nil && in.Workless(l) {
+		return &kinesinv1.WaitsFor{Reason: waitsForWorker, Text: "no worker: none is connected for lambda " + l.Name}
+	}
+	return nil
+}
+
+// gateText says for people which gate holds a task.
+func gateText(g *gates.Gate) string {
+	switch {
+	case g.Action == gates.Drop:
+		return g.String() + " drops it when it is due"
+	case !g.Resumed.IsZero():
+		return fmt.Sprintf("%v, which resumes at %d tasks per second", g, g.Pace)
+	}
+	return g.String()
 }
 
 func viewAttempt(a *task.Attempt) *kinesinv1.Attempt {

@@ -38,6 +38,7 @@ type backend struct {
 	lambdas kinesinv1connect.LambdaServiceClient
 	jobs    kinesinv1connect.JobServiceClient
 	dead    kinesinv1connect.DeadLetterServiceClient
+	gates   kinesinv1connect.GateServiceClient
 	inbound kinesinv1connect.InboundServiceClient
 	keyring kinesinv1connect.KeyringServiceClient
 	workers controller.Backend
@@ -106,6 +107,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 		backend: backend{
 			tasks:   newWireTasks(h),
 			jobs:    kinesinv1connect.NewJobServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			gates:   kinesinv1connect.NewGateServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			dead:    kinesinv1connect.NewDeadLetterServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, h.Base, api.ClientOptions()...),

@@ -40,6 +40,7 @@ type TaskInfo struct {
 	Tags            map[string]string
 	StartBefore     time.Time // when it expires if it has not started; zero: never
 	Traceparent     string    // W3C trace context of the caller that scheduled it
+	WaitsFor        WaitsFor  // what holds it back
 
 	Payload      []byte // only with WithPayload
 	PayloadBytes int64
@@ -343,7 +344,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
-		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros),
+		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros), WaitsFor: waitsForOf(w.WaitsFor),
 		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob,
 	}
 	for _, a := range w.Attempts {

@@ -150,6 +150,10 @@ var needs = map[string]need{
 	"AccessService/RevokeToken":           {[]access.Verb{access.Admin}, true, `{"name":"x"}`},
 	"AccessService/ListAudit":             {[]access.Verb{access.Admin}, true, `{}`},
 	"AccessService/VerifyAudit":           {[]access.Verb{access.Admin}, true, `{}`},
+	"GateService/SetGate":                 {[]access.Verb{access.Operate}, false, `{"gate":{"action":"pause","lambda":"L","reason":"x"},"dryRun":true}`},
+	"GateService/ResumeGate":              {nil, false, `{"id":"7"}`}, // there is none; TestWhoMaySetAGate has one
+	"GateService/GetGate":                 {nil, false, `{"id":"7"}`},
+	"GateService/ListGates":               {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }
 
 // variants are calls of procedures that need more.

@@ -17,10 +17,13 @@ import (
 // Limits of a gate.
 const (
 	ReasonBytesMax = 512
+	// CollectionBytesMax bounds the name of a collection, as that of a task does.
+	CollectionBytesMax = 128
 	// ActiveMax is how many gates there are at once that have not ended.
 	ActiveMax = 1000
-	// KeptFor is how long a gate that has ended is listed.
+	// KeptFor is how long a gate that has ended is listed, and KeptMax how many of them are.
 	KeptFor = 30 * 24 * time.Hour
+	KeptMax = 1000
 	// PaceMax is the highest pace of a gate that resumes, in tasks per second.
 	PaceMax = 1_000_000
 )
@@ -59,6 +62,8 @@ type Gate struct {
 	Ended   task.Instant `json:"ended,omitempty"`
 	EndedBy string       `json:"ended_by,omitempty"` // the identity that resumed it
 
+	Request string `json:"request,omitempty"` // id of the call that set it, so that the call can be repeated
+
 	Version uint64 `json:"-"`
 }
 
@@ -86,6 +91,21 @@ func (g *Gate) Selects(t *task.Task) bool {
 // what was to wake before: its tasks go as the pace allows.
 func (g *Gate) Holds(t *task.Task, now task.Instant) bool {
 	return g.InForce(now) && g.Selects(t) && (g.Resumed.IsZero() || t.Wake <= g.Resumed)
+}
+
+// Overlaps reports whether there may be tasks that this gate and another one are about.
+func (g *Gate) Overlaps(other *Gate) bool {
+	switch {
+	case g.Ref != other.Ref:
+		return false
+	case g.Priority != "" && other.Priority != "":
+		return g.Priority == other.Priority
+	case g.Collection != "" && other.Collection != "":
+		return g.Collection == other.Collection
+	case g.TagName != "" && g.TagName == other.TagName:
+		return g.TagValue == other.TagValue
+	}
+	return true
 }
 
 // State returns "active", "resuming" or "ended".
@@ -119,6 +139,13 @@ func (g *Gate) Validate(now task.Instant) error {
 		errs = append(errs, fmt.Errorf("%w reason: it is empty; say why, for those who find their tasks held back", task.ErrInvalid))
 	case len(reason) > ReasonBytesMax || !utf8.ValidString(reason):
 		errs = append(errs, fmt.Errorf("%w reason: want at most %d bytes of UTF-8", task.ErrInvalid, ReasonBytesMax))
+	}
+	if g.TagName != "" {
+		_, err := task.TagsOf(map[string]string{g.TagName: g.TagValue})
+		errs = append(errs, err)
+	}
+	if len(g.Collection) > CollectionBytesMax || !utf8.ValidString(g.Collection) {
+		errs = append(errs, fmt.Errorf("%w collection: want at most %d bytes of UTF-8", task.ErrInvalid, CollectionBytesMax))
 	}
 	ways := 0
 	for _, set := range []bool{g.Priority != "", g.Collection != "", g.TagName != ""} {

@@ -29,7 +29,9 @@ func (n *Node) Handler() http.Handler {
 		plain.Tasks, plain.Lambdas, plain.Jobs = n.guard.Tasks(n.inbound), n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
 		plain.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
 		mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(plain.DeadLetters, options...))
+		plain.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(plain.Tasks, options...))
+		mux.Handle(kinesinv1connect.NewGateServiceHandler(plain.Gates, options...))
 		mux.Handle(kinesinv1connect.NewJobServiceHandler(plain.Jobs, options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(plain.Lambdas, options...))
 		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.guard.Inbound(n.ingest), options...))
@@ -55,7 +57,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.JobService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
+			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withPlain(rest.New(plain, api.Hooks{Internal: n.internalError}), mux)

@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/inbound/gating"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
@@ -27,6 +28,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -54,6 +56,7 @@ type Node struct {
 
 	leases     *lease.Book
 	catalog    *catalog.Catalog
+	gates      *gates.Book
 	keyring    *keyring.Ring
 	members    *members             // nil without the scheduler's role
 	scheduler  *scheduler.Scheduler // nil without the role
@@ -64,6 +67,7 @@ type Node struct {
 	ingest     *ingest.Ingest     // nil without inbound's role
 	lambdas    *lambdas.Service   // nil without inbound's role
 	jobs       *jobs.Service      // nil without inbound's role
+	gating     *gating.Service    // nil without inbound's role
 	hsc        *hsc.Service       // nil without the role
 	guard      *guard.Guard
 	tokens     *tokens.Registry
@@ -99,6 +103,10 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	n.recent = newRecent(c.Clock, n.metrics.existing)
 	if err := n.catalog.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	n.gates = gates.NewBook(n.store, c.Clock, c.Log)
+	if err := n.gates.Refresh(ctx); err != nil {
 		return nil, err
 	}
 	var err error
@@ -169,7 +177,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
-		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates,
+		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, Workless: newWorkless(n, c),
 	})
 	n.ingest = ingest.New(ingest.Config{
 		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
@@ -178,6 +186,9 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
 		Metered: n.store.EndedExpire(), Ended: n.jobEnded,
+	})
+	n.gating = gating.New(gating.Config{
+		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
 	})
 	n.lambdas = lambdas.New(lambdas.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
@@ -245,6 +256,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stopRoles()
 	group, groupCtx := errgroup.WithContext(roles)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
+	group.Go(func() error { return n.gates.Run(groupCtx) })
 	group.Go(func() error { return n.keyring.Run(groupCtx) })
 	if n.steps != nil {
 		group.Go(func() error { return n.watchClock(groupCtx) })
@@ -258,11 +270,12 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.blobs != nil {
 		group.Go(func() error { return n.blobs.Run(groupCtx) })
 	}
-	var registering, consuming, serving, scheduling, changing part
+	var registering, consuming, serving, scheduling, changing, gating part
 	if n.inbound != nil {
 		consuming = startPart(groupCtx, group, n.consume)
 		registering = startPart(groupCtx, group, n.register)
 		changing = startPart(groupCtx, group, n.jobs.Run)
+		gating = startPart(groupCtx, group, n.gating.Run)
 	}
 	if n.hsc != nil {
 		serving = startPart(groupCtx, group, n.hsc.Run)
@@ -283,6 +296,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 		registering.end()
 		changing.end()
+		gating.end()
 		consuming.end()
 		if n.farewell(groupCtx) {
 			serving.end() // so that workers report nothing more here, which the others would not know

@@ -18,6 +18,7 @@ import (
 type Services struct {
 	Tasks   kinesinv1connect.TaskServiceHandler
 	Jobs    kinesinv1connect.JobServiceHandler
+	Gates   kinesinv1connect.GateServiceHandler
 	Lambdas kinesinv1connect.LambdaServiceHandler
 	// DeadLetters are those of deliver lambdas.
 	DeadLetters kinesinv1connect.DeadLetterServiceHandler
@@ -31,6 +32,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.Jobs == nil {
 		s.Jobs = kinesinv1connect.UnimplementedJobServiceHandler{}
+	}
+	if s.Gates == nil {
+		s.Gates = kinesinv1connect.UnimplementedGateServiceHandler{}
 	}
 	if s.Lambdas == nil {
 		s.Lambdas = kinesinv1connect.UnimplementedLambdaServiceHandler{}

@@ -25,6 +25,7 @@ import (
 type fake struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
 	kinesinv1connect.UnimplementedJobServiceHandler
+	kinesinv1connect.UnimplementedGateServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedDeadLetterServiceHandler
 	kinesinv1connect.UnimplementedWorkerServiceHandler
@@ -36,7 +37,7 @@ type fake struct {
 }
 
 func (f *fake) services() Services {
-	return Services{Tasks: f, Jobs: f, Lambdas: f, DeadLetters: f, Workers: f}
+	return Services{Tasks: f, Jobs: f, Gates: f, Lambdas: f, DeadLetters: f, Workers: f}
 }
 
 // reply keeps a request and returns the answer that the test has set.
@@ -105,6 +106,22 @@ func (f *fake) ListJobs(_ context.Context, r *kinesinv1.ListJobsRequest) (*kines
 
 func (f *fake) ControlJob(_ context.Context, r *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
 	return reply[kinesinv1.ControlJobResponse](f, r)
+}
+
+func (f *fake) SetGate(_ context.Context, r *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error) {
+	return reply[kinesinv1.SetGateResponse](f, r)
+}
+
+func (f *fake) GetGate(_ context.Context, r *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error) {
+	return reply[kinesinv1.GetGateResponse](f, r)
+}
+
+func (f *fake) ListGates(_ context.Context, r *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error) {
+	return reply[kinesinv1.ListGatesResponse](f, r)
+}
+
+func (f *fake) ResumeGate(_ context.Context, r *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
+	return reply[kinesinv1.ResumeGateResponse](f, r)
 }
 
 func (f *fake) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
@@ -370,6 +387,27 @@ var exchanges = []exchange{
 	{request: `POST /v1/jobs/j/resume`, wire: `{"id":"j","action":"resume"}`, status: 200},
 	{request: `POST /v1/jobs/j/stop`, wire: `{"id":"j","action":"stop"}`, status: 200},
 	{request: `POST /v1/jobs/j/go`, status: 404},
+
+	// Gates.
+	{
+		request: `POST /v1/gates {"action":"pause","lambda":"mail","collection":"c","reason":"db","until":"2027-01-31T09:00:00.25Z"}`,
+		wire:    `{"gate":{"action":"pause","lambda":"mail","collection":"c","reason":"db","untilMicros":"1801386000250000"}}`,
+		answer:  &kinesinv1.SetGateResponse{Gate: &kinesinv1.Gate{Id: "7", Action: "pause", State: "active", Note: "n"}}, status: 201, body: `"id":"7","action":"pause"`,
+	},
+	{
+		request: `POST /v1/gates {"action":"drop","lambda":"mail","priority":"low","tag":"a=b","reason":"x","dry_run":true}`,
+		wire:    `{"gate":{"action":"drop","lambda":"mail","priority":"low","tag":"a=b","reason":"x"},"dryRun":true}`,
+		answer:  &kinesinv1.SetGateResponse{Gate: &kinesinv1.Gate{Counts: &kinesinv1.GateCounts{Now: 1, NextHour: 2, Sent: -1}}}, status: 200,
+		body: `"counts":{"now":1,"next_hour":2,"exact":false,"sent":-1}`,
+	},
+	{request: `POST /v1/gates {"action":"pause","lambda":"mail","reason":"x","for":"1h"}`, status: 400, body: `for`},
+	{request: `GET /v1/gates?lambda=mail&ended=true`, wire: `{"lambda":"mail","ended":true}`, answer: &kinesinv1.ListGatesResponse{Gates: []*kinesinv1.Gate{{Id: "7"}}}, status: 200, body: `{"gates":[{"id":"7"`},
+	{request: `GET /v1/gates?ended=maybe`, status: 400, body: `ended`},
+	{request: `GET /v1/gates/7`, wire: `{"id":"7"}`, answer: &kinesinv1.GetGateResponse{Gate: &kinesinv1.Gate{Id: "7", EndedBy: "bob"}}, status: 200, body: `"ended_by":"bob"`},
+	{request: `GET /v1/gates/7`, err: api.ErrNotFound, status: 404},
+	{request: `POST /v1/gates/7/resume {"pace":5}`, wire: `{"id":"7","pace":5}`, answer: &kinesinv1.ResumeGateResponse{Gate: &kinesinv1.Gate{State: "resuming", Pace: 5}}, status: 200, body: `"state":"resuming","pace":5`},
+	{request: `POST /v1/gates/7/resume`, wire: `{"id":"7"}`, status: 200},
+	{request: `POST /v1/gates/7/resume {"pace":-1}`, status: 400, body: `pace`},
 
 	// Workers.
 	{

@@ -31,7 +31,7 @@ func routes() []route {
 				takes(where, param{"exact", kindFlag, "count each task, whatever it costs, where the store would estimate"})),
 			op("GET", "/v1/stats", "getStats", "Live counts and rates by lambda", getStats, notFound, takes(param{"lambda", kindText, "only of this lambda"})),
 		},
-		lambdaRoutes(), deadLetterRoutes(), jobRoutes(), workRoutes(),
+		lambdaRoutes(), deadLetterRoutes(), jobRoutes(), gateRoutes(), workRoutes(),
 	)
 }
 
@@ -82,6 +82,16 @@ func jobRoutes() []route {
 		routes = append(routes, op("POST", "/v1/jobs/{id}/"+action, action+"Job", "Have a job "+action, controlJob(action), notFound, conflict))
 	}
 	return routes
+}
+
+func gateRoutes() []route {
+	return []route{
+		op("GET", "/v1/gates", "listGates", "List gates", listGates, notFound,
+			takes(param{"lambda", kindText, "only of this lambda"}, param{"ended", kindFlag, "also those that ended in the last 30 days"})),
+		op("POST", "/v1/gates", "setGate", "Hold tasks of a lambda back, or drop them", setGate, success(http.StatusCreated, http.StatusOK), notFound, conflict),
+		op("GET", "/v1/gates/{id}", "getGate", "Read a gate, and how many tasks it holds", getGate, notFound),
+		op("POST", "/v1/gates/{id}/resume", "resumeGate", "End a gate, at once or at a pace", resumeGate, notFound, optionalBody()),
+	}
 }
 
 func workRoutes() []route {

@@ -39,10 +39,19 @@ type taskView struct {
 	ResultBytes     int64             `json:"result_bytes,omitempty"`
 	Traceparent     string            `json:"traceparent,omitempty"`
 	Seq             uint64            `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
+	WaitsFor        *waitsForView     `json:"waits_for,omitempty" jsonschema:"what holds it back"`
 
 	payload
 	Blob *blobView `json:"blob,omitempty" jsonschema:"instead of a payload, with payload=true: it is in the blob store of the task's clients"`
 	result
+}
+
+// waitsForView says what holds a task back.
+type waitsForView struct {
+	Reason string `json:"reason" jsonschema:"gate, or no worker"`
+	Text   string `json:"text" jsonschema:"for people"`
+	Gate   string `json:"gate,omitempty" jsonschema:"the id of the gate"`
+	Until  moment `json:"until,omitzero" jsonschema:"when it ends by itself"`
 }
 
 // blobView is a payload that is not on the server.
@@ -79,6 +88,9 @@ func taskViewOf(t *kinesinv1.Task) taskView {
 		Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
 		Suspect: t.GetSuspect(), CancelRequested: t.GetCancelRequested(), Worker: t.GetWorker(),
 		PayloadBytes: t.GetPayloadBytes(), ResultBytes: t.GetResultBytes(), Traceparent: t.GetTraceparent(), Seq: t.GetSeq(),
+	}
+	if w := t.GetWaitsFor(); w != nil {
+		v.WaitsFor = &waitsForView{w.GetReason(), w.GetText(), w.GetGate(), moment(w.GetUntilMicros())}
 	}
 	for _, a := range t.GetAttempts() {
 		v.Attempts = append(v.Attempts, attemptView{

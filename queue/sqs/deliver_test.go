@@ -214,3 +214,18 @@ func TestQueuesAreForOneUse(t *testing.T) {
 		}
 	})
 }
+
+// The depth of the queue of a deliver lambda has what nobody has received, delayed or not.
+func TestDepthOfADeliverLambda(t *testing.T) {
+	inBubble(t, func(b *bubble) {
+		lambda, _ := b.lambdas.get(out.Lambda)
+		late := deliveryOf(lambda, 1, []byte("b"))[0]
+		late.Delay = queue.DelayMax
+		if err := errors.Join(b.deliver(deliveryOf(lambda, 0, []byte("a"))[0], late)...); err != nil {
+			b.Fatal(err)
+		}
+		if d, err := b.driver.Depth(b.Context(), queue.NameFor(&late.Task)); err != nil || d.Visible != 2 {
+			b.Errorf("%+v, %v, want 2 messages", d, err)
+		}
+	})
+}

@@ -42,7 +42,7 @@ func TestEveryExampleIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fences := bytes.Count(text, []byte("\n```")); fences != 2*11 {
+	if fences := bytes.Count(text, []byte("\n```")); fences != 2*12 {
 		t.Errorf("%d fences: a block is in a language that no test knows", fences)
 	}
 }
@@ -52,7 +52,7 @@ func TestExamplesWithCurl(t *testing.T) {
 	needPython(t) // so that it is skipped with the others
 	server := harness.StartServer(t, harness.ServerOptions{})
 	out := run(t, "", "bash", "-euo", "pipefail", "-c", strings.Join(blocks(t, "bash", server.Addr), "\n"))
-	for _, want := range []string{`"name":"greet"`, `"payload_text":"hello"`, `"outcome":"cancelled"`, `"tasks":[`, `"key":"ada-1"`} {
+	for _, want := range []string{`"name":"greet"`, `"payload_text":"hello"`, `"outcome":"cancelled"`, `"tasks":[`, `"key":"ada-1"`, `"next_hour":`, `"state":"resuming"`, `"state":"ended"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %s in %s", want, out)
 		}

@@ -214,6 +214,19 @@ func TestBadUsage(t *testing.T) {
 		{"job list extra", "extra"},
 		{"job show", "ID is missing"},
 		{"job stop a b", "too many"},
+		{"gate", "a command is missing"},
+		{"gate pause", "--lambda is missing"},
+		{"gate pause mail --reason x", "mail"},
+		{"gate pause --lambda mail", "--reason is missing"},
+		{"gate pause --lambda a/b --reason x", "--lambda: invalid lambda name"},
+		{"gate pause --lambda mail --reason x --for -1h", "-1h is out of range: want 1s"},
+		{"gate pause --lambda mail --reason x --priority high --collection c", "at most one of --priority, --collection and --tag"},
+		{"gate drop --lambda mail --reason x --tag a=b --tag c=d", "at most one of --priority, --collection and --tag"},
+		{"gate drop --lambda mail --reason x --tag a", "want NAME=VALUE"},
+		{"gate resume", "ID is missing"},
+		{"gate resume 7 --pace -1", "want 0 to 1000000"},
+		{"gate show", "ID is missing"},
+		{"gate list extra", "extra"},
 		{"list --lambda x --state lost", "want one of"},
 		{"list --lambda x --limit -1", "--limit"},
 		{"list --lambda x extra", "extra"},
@@ -318,6 +331,9 @@ func TestCompletion(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "greet")
 	s.must("lambda", "create", "mail-out")
+	s.must("gate", "pause", "--lambda", "greet", "--reason", "maintenance")
+	s.must("gate", "pause", "--lambda", "greet", "--reason", "over")
+	s.must("gate", "resume", "2")
 	for line, want := range map[string]string{
 		"schedule |":                             "greet mail-out",
 		"schedule |m":                            "mail-out",
@@ -332,6 +348,10 @@ func TestCompletion(t *testing.T) {
 		"schedule --server nonsense |":           "",
 		"get x -o |":                             "text json",
 		"lambda create x --mode |":               "managed deliver",
+		"gate pause --lambda |m":                 "mail-out",
+		"gate resume |":                          "1\tmaintenance",
+		"gate show |2":                           "",
+		"gate show 1 |":                          "",
 	} {
 		before, begun, _ := strings.Cut(line, "|")
 		o := s.do(append(append([]string{"__complete"}, strings.Fields(before)...), begun)...)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -57,26 +58,47 @@ func (a *app) completeOneLambda(cmd *cobra.Command, args []string, begun string)
 	return a.completeLambdas(cmd, args, begun)
 }
 
-// lambdaNames returns the names of all lambdas that the caller may see. It returns none when no server
-// answers soon: whoever presses Tab wants neither an error nor to wait.
-func (a *app) lambdaNames(cmd *cobra.Command) []string {
+// completeGates completes the only argument of a command, which names a gate that has not ended.
+func (a *app) completeGates(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var all []cobra.Completion
+	if len(args) == 0 {
+		a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
+			gates, err := k.Gates(ctx, "", false)
+			for i := range gates {
+				if strings.HasPrefix(gates[i].ID, begun) {
+					all = append(all, cobra.CompletionWithDesc(gates[i].ID, gates[i].Reason))
+				}
+			}
+			return err
+		})
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp
+}
+
+// lambdaNames returns the names of all lambdas that the caller may see.
+func (a *app) lambdaNames(cmd *cobra.Command) (names []string) {
+	a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
+		lambdas, err := k.ListLambdas(ctx)
+		for i := range lambdas {
+			names = append(names, lambdas[i].Name)
+		}
+		return err
+	})
+	return names
+}
+
+// completing asks a server for what completes a word. Its errors are not told, and it does not wait for long:
+// whoever presses Tab wants neither an error nor to wait.
+func (a *app) completing(cmd *cobra.Command, ask func(ctx context.Context, k *sdk.Client) error) {
 	if a.applySettings(cmd) != nil {
-		return nil
+		return
 	}
 	k, err := a.client(sdk.WithTries(1))
 	if err != nil {
-		return nil
+		return
 	}
 	defer k.Close()
 	ctx, cancel := clock.Within(cmd.Context(), clock.Real(), completeWithin)
 	defer cancel()
-	lambdas, err := k.ListLambdas(ctx)
-	if err != nil {
-		return nil
-	}
-	names := make([]string, len(lambdas))
-	for i := range lambdas {
-		names[i] = lambdas[i].Name
-	}
-	return names
+	_ = ask(ctx, k)
 }

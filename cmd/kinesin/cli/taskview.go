@@ -48,7 +48,16 @@ type taskObject struct {
 	ResultBytes     int64             `json:"result_bytes,omitempty"`
 	Result          json.RawMessage   `json:"result,omitempty"` // one that is JSON
 	ResultBase64    string            `json:"result_base64,omitempty"`
+	WaitsFor        *waitsForObject   `json:"waits_for,omitempty"`
 	Attempts        []attemptObject   `json:"attempts"`
+}
+
+// waitsForObject says what holds a task back.
+type waitsForObject struct {
+	Reason string `json:"reason"`
+	Text   string `json:"text"`
+	Gate   string `json:"gate,omitempty"`
+	Until  string `json:"until,omitempty"`
 }
 
 type attemptObject struct {
@@ -74,6 +83,9 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 		MaxAttempts: t.MaxAttempts, WorkerLost: t.WorkerLost, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
 		Worker: t.Worker, Seq: t.Seq, Traceparent: t.Traceparent, PayloadBytes: t.PayloadBytes, ResultBytes: t.ResultBytes,
 		Tags: t.Tags, StartBefore: timeText(t.StartBefore), Attempts: make([]attemptObject, len(t.Attempts)),
+	}
+	if w := &t.WaitsFor; w.Reason != "" {
+		o.WaitsFor = &waitsForObject{w.Reason, w.Text, w.Gate, timeText(w.Until)}
 	}
 	if json.Valid(t.Result) {
 		o.Result = t.Result
@@ -139,6 +151,9 @@ func printTask(w io.Writer, o *taskObject) error {
 		t.fact("lateness", strconv.FormatFloat(*o.LatenessMS, 'f', 3, 64)+" ms")
 	}
 	t.fact("next wake-up", o.Next)
+	if o.WaitsFor != nil {
+		t.fact("waits for", o.WaitsFor.Text)
+	}
 	if o.MaxAttempts > 0 { // not of a deliver lambda
 		t.fact("failures", fmt.Sprintf("%d of at most %d", o.Failures, o.MaxAttempts))
 	}

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func (a *app) gateCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "gate",
+		Short: "Hold tasks back, drop them, and let them go",
+		Long: `A gate keeps tasks of a lambda from starting: all of them, or those of a priority, a collection or a tag. It is in force on all
+servers within 2 s. What runs goes on, and tasks still expire. docs/gates.md tells more.`,
+	}, a.gateSetCommand(sdk.GatePause, "Make tasks wait until the gate is resumed or expires"),
+		a.gateSetCommand(sdk.GateDrop, "End tasks as dropped when they are due, until the gate is resumed or expires"),
+		a.gateResumeCommand(), a.gateListCommand(), a.gateShowCommand())
+}
+
+func (a *app) gateSetCommand(action sdk.GateAction, short string) *cobra.Command {
+	g := sdk.Gate{Action: action}
+	var lasts time.Duration
+	var tags map[string]string
+	var dryRun bool
+	c := &cobra.Command{
+		Use:   string(action) + " --lambda L [--priority P | --collection C | --tag NAME=VALUE] --reason TEXT",
+		Short: short,
+		Long: short + `. Prints the gate's id, by which it is resumed. Whatever is unusual, such as an
+overlap with another gate, is said on stderr. With --dry-run, prints how many tasks are due that it would hold or drop, and how many
+come due within an hour.`,
+		Example: `  kinesin gate ` + string(action) + ` --lambda mail --reason 'db maintenance' --for 2h
+  kinesin gate ` + string(action) + ` --lambda mail --collection import-7 --reason 'bad batch' --dry-run`,
+	}
+	f := c.Flags()
+	f.StringVar(&g.Lambda, "lambda", "", "`NAME` of the lambda")
+	f.StringVar(&g.Priority, "priority", "", "only tasks of this `PRIORITY`")
+	f.StringVar(&g.Collection, "collection", "", "only tasks of this `COLLECTION`")
+	f.Var(tagsValue{&tags}, "tag", "only tasks with this tag, `NAME=VALUE`")
+	f.StringVar(&g.Reason, "reason", "", "why, for those who find their tasks held back")
+	f.Var(durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}, "for", "end the gate by itself after `D`; never when not set")
+	f.BoolVar(&dryRun, "dry-run", false, "only print how many tasks it is about")
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if err := cobra.NoArgs(cmd, args); err != nil {
+			return usagef("%v", err)
+		}
+		return checkGate(&g, tags)
+	}
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		g.Tag = tagsText(tags)
+		if lasts > 0 {
+			g.Until = clock.Real().Now().Time().Add(lasts)
+		}
+		if dryRun {
+			would, err := k.DryRunGate(ctx, g)
+			if err != nil {
+				return err
+			}
+			return a.printCounts(&would)
+		}
+		set, err := k.SetGate(ctx, g)
+		if err != nil {
+			return err
+		}
+		a.noteOf(&set)
+		return a.print(gateObjectOf(&set, false), "%s", set.ID)
+	})
+}
+
+// checkGate checks the flags of a gate that need no server.
+func checkGate(g *sdk.Gate, tags map[string]string) error {
+	ways := len(tags)
+	for _, way := range []string{g.Priority, g.Collection} {
+		if way != "" {
+			ways++
+		}
+	}
+	switch {
+	case g.Lambda == "":
+		return usagef("--lambda is missing: it names the lambda whose tasks the gate is about")
+	case g.Reason == "":
+		return usagef("--reason is missing: say why, for those who find their tasks held back")
+	case ways > 1:
+		return usagef("want at most one of --priority, --collection and --tag; set two gates for both")
+	}
+	if err := task.CheckName("lambda", g.Lambda); err != nil {
+		return usagef("--lambda: %v", err)
+	}
+	return nil
+}
+
+// noteOf says what is unusual about a gate.
+func (a *app) noteOf(g *sdk.Gate) {
+	if g.Note != "" && !a.json() {
+		a.note("%s", g.Note)
+	}
+}
+
+func (a *app) printCounts(g *sdk.Gate) error {
+	a.noteOf(g)
+	if a.json() {
+		return printJSON(a.Stdout, gateObjectOf(g, true))
+	}
+	return a.printLine(heldText(g, "would "+map[sdk.GateAction]string{sdk.GatePause: "hold", sdk.GateDrop: "drop"}[g.Action]))
+}
+
+func heldText(g *sdk.Gate, does string) string {
+	about := ""
+	if !g.Counts.Exact {
+		about = "about "
+	}
+	text := fmt.Sprintf("%s %s%d tasks now and %s%d more within an hour", does, about, g.Counts.Now, about, g.Counts.NextHour)
+	switch {
+	case g.Counts.Sent > 0:
+		text += fmt.Sprintf("; about %d are on SQS already and are not held", g.Counts.Sent)
+	case g.Counts.Sent < 0:
+		text += "; how many are on SQS already is not known"
+	}
+	return text
+}
+
+func (a *app) gateResumeCommand() *cobra.Command {
+	var pace int
+	c := &cobra.Command{
+		Use:   "resume ID",
+		Short: "End a gate, at once or at a pace",
+		Long: `Ends a gate. With --pace N, its tasks go at N a second, oldest first, and the gate ends when none is left; what comes due
+meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
+		Args: one("ID"), ValidArgsFunction: a.completeGates,
+	}
+	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; 0 for all at once")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		g, err := k.ResumeGate(ctx, args[0], pace)
+		if err != nil {
+			return err
+		}
+		a.noteOf(&g)
+		return a.print(gateObjectOf(&g, false), "%s", g.State)
+	})
+}
+
+func (a *app) gateListCommand() *cobra.Command {
+	var lambda string
+	var ended bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List gates, newest first",
+		Args:  cobra.NoArgs,
+	}
+	c.Flags().StringVar(&lambda, "lambda", "", "only gates of the lambda with this `NAME`")
+	c.Flags().BoolVar(&ended, "ended", false, "also those that ended in the last 30 days")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		all, err := k.Gates(ctx, lambda, ended)
+		if err != nil {
+			return err
+		}
+		objects := make([]gateObject, len(all))
+		for i := range all {
+			objects[i] = gateObjectOf(&all[i], false)
+		}
+		if a.json() {
+			return printJSON(a.Stdout, objects)
+		}
+		t := newTable(a.Stdout)
+		if len(all) > 0 {
+			t.row("ID", "ACTION", "TASKS", "STATE", "CREATED", "UNTIL", "OWNER", "REASON")
+		}
+		for i := range objects {
+			o := &objects[i]
+			t.row(o.ID, o.Action, o.tasksText(), o.stateText(), o.Created, cmp.Or(o.Until, "-"), o.Owner, o.Reason)
+		}
+		return t.Flush()
+	})
+}
+
+func (a *app) gateShowCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "show ID",
+		Short: "Show a gate, and how many tasks it holds",
+		Args:  one("ID"), ValidArgsFunction: a.completeGates,
+	}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		g, err := k.GetGate(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		isEnded := g.State == "ended"
+		o := gateObjectOf(&g, !isEnded)
+		if a.json() {
+			return printJSON(a.Stdout, o)
+		}
+		t := newTable(a.Stdout)
+		for _, fact := range [][2]string{
+			{"id", o.ID},
+			{"action", o.Action},
+			{"tasks", o.tasksText()},
+			{"state", o.stateText()},
+			{"reason", o.Reason},
+			{"owner", o.Owner},
+			{"created", o.Created},
+			{"until", o.Until},
+			{"ended", o.Ended},
+			{"ended by", o.EndedBy},
+			{"note", o.Note},
+		} {
+			t.fact(fact[0], fact[1])
+		}
+		if !isEnded {
+			t.fact("counts", heldText(&g, map[sdk.GateAction]string{sdk.GatePause: "holds", sdk.GateDrop: "drops"}[g.Action]))
+		}
+		return t.Flush()
+	})
+}
+
+// gateObject is a gate in JSON. docs/cli.md documents the fields; unset ones are omitted.
+type gateObject struct {
+	ID         string `json:"id,omitempty"` // not of a dry run
+	Action     string `json:"action"`
+	Lambda     string `json:"lambda"`
+	Priority   string `json:"priority,omitempty"`
+	Collection string `json:"collection,omitempty"`
+	Tag        string `json:"tag,omitempty"`
+	Reason     string `json:"reason"`
+	State      string `json:"state,omitempty"`
+	Owner      string `json:"owner,omitempty"`
+	Created    string `json:"created,omitempty"`
+	Until      string `json:"until,omitempty"`
+	Pace       int    `json:"pace,omitempty"`
+	Ended      string `json:"ended,omitempty"`
+	EndedBy    string `json:"ended_by,omitempty"`
+	Note       string `json:"note,omitempty"`
+
+	Counts *gateCounts `json:"counts,omitempty"` // of a dry run and of show
+}
+
+type gateCounts struct {
+	Now      int64 `json:"now"`
+	NextHour int64 `json:"next_hour"`
+	Exact    bool  `json:"exact"`
+	Sent     int64 `json:"sent"`
+}
+
+func gateObjectOf(g *sdk.Gate, withCounts bool) gateObject {
+	o := gateObject{
+		ID: g.ID, Action: string(g.Action), Lambda: g.Lambda, Priority: g.Priority, Collection: g.Collection, Tag: g.Tag, Reason: g.Reason,
+		State: g.State, Owner: g.Owner, Created: timeText(g.Created), Until: timeText(g.Until), Pace: g.Pace, Ended: timeText(g.Ended),
+		EndedBy: g.EndedBy, Note: g.Note,
+	}
+	if withCounts {
+		o.Counts = &gateCounts{g.Counts.Now, g.Counts.NextHour, g.Counts.Exact, g.Counts.Sent}
+	}
+	return o
+}
+
+// tasksText says which tasks the gate is about.
+func (o *gateObject) tasksText() string {
+	switch {
+	case o.Priority != "":
+		return o.Lambda + ", priority " + o.Priority
+	case o.Collection != "":
+		return o.Lambda + ", collection " + o.Collection
+	case o.Tag != "":
+		return o.Lambda + ", tag " + o.Tag
+	}
+	return o.Lambda
+}
+
+func (o *gateObject) stateText() string {
+	if o.Pace > 0 && o.Ended == "" {
+		return o.State + " at " + strconv.Itoa(o.Pace) + "/s"
+	}
+	return o.State
+}

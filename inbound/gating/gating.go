@@ -1,0 +1,301 @@
+// Package gating serves the GateService of the wire contract: it sets gates, ends them and shows them, and
+// counts what a gate holds. A gate is a control row (package gates); the roles that start tasks hold what it
+// selects. The package reads tasks by inbound alone, and changes none.
+package gating
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// casTriesMax bounds how often a change is tried again because somebody else made one.
+	casTriesMax = 16
+	// tidyEvery is how soon a gate that ended by itself is moved to those that have ended.
+	tidyEvery = time.Minute
+)
+
+// Tasks reads sets of tasks.
+type Tasks interface {
+	Page(ctx context.Context, of *inbound.Selection, position []byte, limit int) (inbound.Page, error)
+	CountDue(ctx context.Context, of inbound.Selection, at, until task.Instant) (due, soon int64, exact bool, err error)
+}
+
+// Lambdas finds lambdas, also those that another process created a moment ago.
+type Lambdas interface {
+	Refresh(ctx context.Context) error
+	Find(ctx context.Context, name string) (*catalog.Entry, error)
+	FindRef(ctx context.Context, ref uint32) (*catalog.Entry, error)
+}
+
+// Queue tells how many messages wait.
+type Queue interface {
+	Depth(ctx context.Context, name queue.Name) (queue.Depth, error)
+}
+
+// Config is what a Service is made of.
+type Config struct {
+	Store   gates.Store
+	Book    *gates.Book
+	Tasks   Tasks
+	Lambdas Lambdas
+	Queue   Queue
+	Clock   clock.Clock
+	Log     *slog.Logger
+}
+
+// Service serves gates. It is safe for concurrent use.
+type Service struct{ Config }
+
+// New returns a Service.
+func New(c Config) *Service { return &Service{c} }
+
+// SetGate sets a gate, or counts what it would hold.
+func (s *Service) SetGate(ctx context.Context, r *kinesinv1.SetGateRequest) (_ *kinesinv1.SetGateResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	g, l, err := s.newGate(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var active []*gates.Gate
+	if r.DryRun {
+		active, err = gates.All(ctx, s.Store, gates.Kind)
+	} else {
+		g, active, err = s.add(ctx, g)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v := s.view(g, l)
+	if r.DryRun {
+		v.State = ""
+		if v.Counts, err = s.count(ctx, g, l, access.All()); err != nil {
+			return nil, err
+		}
+	}
+	v.Note = s.note(ctx, g, l, active)
+	return &kinesinv1.SetGateResponse{Gate: v}, nil
+}
+
+// newGate returns the gate that a call asks for, without an id.
+func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*gates.Gate, *catalog.Entry, error) {
+	asked, c := r.GetGate(), access.From(ctx)
+	if asked == nil {
+		return nil, nil, refusal.Invalid("no gate given")
+	}
+	g := &gates.Gate{
+		Action: gates.Action(asked.Action), Lambda: asked.Lambda, Priority: asked.Priority, Collection: asked.Collection,
+		Reason: strings.TrimSpace(asked.Reason), Owner: c.Name, Created: s.Clock.Now(), Until: task.Instant(asked.UntilMicros),
+	}
+	if asked.Tag != "" {
+		name, value, isTag := strings.Cut(asked.Tag, "=")
+		if !isTag || name == "" {
+			return nil, nil, refusal.Invalid("tag %.80q: want NAME=VALUE", asked.Tag)
+		}
+		g.TagName, g.TagValue = name, value
+	}
+	if len(r.RequestId) > 0 {
+		if len(r.RequestId) != len(task.ID{}) {
+			return nil, nil, refusal.Invalid("request_id: %d bytes, want a UUID of 16", len(r.RequestId))
+		}
+		g.Request = task.ID(r.RequestId).OwnedBy(c.Name).String()
+	}
+	if err := g.Validate(g.Created); err != nil {
+		return nil, nil, err
+	}
+	l, err := s.Lambdas.Find(ctx, g.Lambda)
+	if err != nil {
+		return nil, nil, err
+	}
+	g.Ref = l.Ref
+	if g.Priority != "" {
+		class := slices.Index(l.Priorities, g.Priority)
+		if class < 0 {
+			return nil, nil, refusal.Invalid("priority %.80q: lambda %s has %s", g.Priority, l.Name, strings.Join(l.Priorities, ", "))
+		}
+		g.Class = uint8(class)
+	}
+	return g, l, nil
+}
+
+// add stores a new gate, and returns it with all that have not ended. The id is the next number. Of calls at
+// the same time one gets it, and the others look again. So of two tries of one call the second one always
+// finds what the first has stored.
+func (s *Service) add(ctx context.Context, g *gates.Gate) (added *gates.Gate, active []*gates.Gate, err error) {
+	for range casTriesMax {
+		var ended []*gates.Gate
+		if active, err = gates.All(ctx, s.Store, gates.Kind); err != nil {
+			return nil, nil, err
+		}
+		if ended, err = gates.All(ctx, s.Store, gates.KindEnded); err != nil {
+			return nil, nil, err
+		}
+		last := 0
+		for _, known := range slices.Concat(active, ended) {
+			if g.Request != "" && known.Request == g.Request {
+				return repeated(known, g, active)
+			}
+			last = max(last, numberOf(known.ID))
+		}
+		if len(active) >= gates.ActiveMax {
+			return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "there are %d gates, and there may be %d: resume one (kinesin gate resume)", len(active), gates.ActiveMax)
+		}
+		g.ID = strconv.Itoa(last + 1)
+		if err = gates.Put(ctx, s.Store, gates.Kind, g); err == nil {
+			s.refresh(ctx)
+			return g, active, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return nil, nil, err
+		}
+		g.Version = 0
+	}
+	return nil, nil, errBusy
+}
+
+var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the gates kept changing; try again")
+
+// repeated answers a call that was made before.
+func repeated(known, asked *gates.Gate, active []*gates.Gate) (*gates.Gate, []*gates.Gate, error) {
+	same := *asked // in all that a caller chooses
+	same.ID, same.Created, same.Version = known.ID, known.Created, known.Version
+	same.Resumed, same.Pace, same.Ended, same.EndedBy = known.Resumed, known.Pace, known.Ended, known.EndedBy
+	if same != *known {
+		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "gate %s was set by a call with this request id, and is another one: want a new request id", known.ID)
+	}
+	return known, active, nil
+}
+
+// numberOf returns the number of a gate's id; 0 for what is none.
+func numberOf(id string) int {
+	n, err := strconv.Atoi(id)
+	if err != nil || n < 1 || strconv.Itoa(n) != id {
+		return 0
+	}
+	return n
+}
+
+// refresh has what was just stored be in force here at once. If the store does not answer, it is known here
+// as soon as elsewhere.
+func (s *Service) refresh(ctx context.Context) {
+	if err := s.Book.Refresh(ctx); err != nil {
+		s.Log.WarnContext(ctx, "a change of gates is not known here yet", slog.Any("error", err))
+	}
+}
+
+// ResumeGate ends a gate, or has it let tasks go at a pace. One that has ended stays so.
+func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest) (_ *kinesinv1.ResumeGateResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	if r.Pace > gates.PaceMax {
+		return nil, refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for all at once", r.Pace, gates.PaceMax)
+	}
+	for range casTriesMax {
+		g, l, err := s.find(ctx, r.Id)
+		if err != nil {
+			return nil, err
+		}
+		v := s.view(g, l)
+		if v.State == stateEnded {
+			v.Note = "it had ended before: it holds nothing"
+			return &kinesinv1.ResumeGateResponse{Gate: v}, nil
+		}
+		if g.Action == gates.Drop && r.Pace > 0 {
+			return nil, refusal.Invalid("pace %d: gate %s drops tasks and holds none, so there is nothing to let go at a pace; resume it without one", r.Pace, g.ID)
+		}
+		err = s.resume(ctx, g, r.Pace)
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s.refresh(ctx)
+		return &kinesinv1.ResumeGateResponse{Gate: s.view(g, l)}, nil
+	}
+	return nil, errBusy
+}
+
+const stateEnded = "ended"
+
+// resume stores that a gate ends, at once or at a pace.
+func (s *Service) resume(ctx context.Context, g *gates.Gate, pace uint32) error {
+	now, by := s.Clock.Now(), access.From(ctx).Name
+	if pace == 0 {
+		err := gates.End(ctx, s.Store, g, now, by)
+		if err != nil && !g.Ended.IsZero() { // its end is stored; tidy moves it
+			s.Log.WarnContext(ctx, "a gate that has ended was not moved yet", slog.String("gate", g.ID), slog.Any("error", err))
+			return nil
+		}
+		return err
+	}
+	if !g.Resumed.IsZero() && g.Pace == pace {
+		return nil
+	}
+	if g.Resumed.IsZero() {
+		g.Resumed, g.EndedBy = now, by
+	}
+	g.Pace = pace
+	return gates.Put(ctx, s.Store, gates.Kind, g)
+}
+
+// find reads a gate, and its lambda as lambdaOf does.
+func (s *Service) find(ctx context.Context, id string) (*gates.Gate, *catalog.Entry, error) {
+	if numberOf(id) == 0 {
+		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %.40q: an id is a number, as `kinesin gate list` shows it", id)
+	}
+	g, err := gates.Find(ctx, s.Store, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %s: its id is wrong, or it ended more than %d days or %d gates ago",
+			id, int(gates.KeptFor/(24*time.Hour)), gates.KeptMax)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := s.lambdaOf(ctx, g)
+	return g, l, err
+}
+
+// lambdaOf returns the lambda of a gate; nil if it was deleted, or the gate has ended.
+func (s *Service) lambdaOf(ctx context.Context, g *gates.Gate) (*catalog.Entry, error) {
+	if !g.InForce(s.Clock.Now()) {
+		return nil, nil //nolint:nilnil // none is needed
+	}
+	l, err := s.Lambdas.FindRef(ctx, g.Ref)
+	if err == nil && l == nil {
+		// The lambda is older than the gate, so a read that begins now finds it unless it was deleted.
+		if err = s.Lambdas.Refresh(ctx); err == nil {
+			l, err = s.Lambdas.FindRef(ctx, g.Ref)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find the lambda of gate %s: %w", g.ID, err)
+	}
+	return l, nil
+}
+
+// LambdaOf returns the lambda of a gate, for whoever decides who may see and change it.
+func (s *Service) LambdaOf(ctx context.Context, id string) (lambda string, err error) {
+	g, _, err := s.find(ctx, id)
+	if err != nil {
+		return "", refusal.Wire(err)
+	}
+	return g.Lambda, nil
+}

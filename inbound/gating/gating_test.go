@@ -1,0 +1,732 @@
+package gating_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/gating"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/queue"
+	queuemem "github.com/kinesin-io/kinesin/queue/mem"
+	"github.com/kinesin-io/kinesin/store"
+	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const start = task.Instant(1_700_000_000_000_000)
+
+// scheduler is told of changes, and does nothing.
+type scheduler struct{}
+
+func (scheduler) Added(*task.Task)           {}
+func (scheduler) Awake(*task.Task)           {}
+func (scheduler) Enqueued(*task.Task)        {}
+func (scheduler) Done([]task.Task)           {}
+func (scheduler) CancelRequested(*task.Task) {}
+
+// depths is a queue service with messages, or one that does not answer.
+type depths struct {
+	visible int
+	err     error
+}
+
+func (d *depths) Depth(context.Context, queue.Name) (queue.Depth, error) {
+	return queue.Depth{Visible: d.visible}, d.err
+}
+
+// fixture is a server over a store in memory, in virtual time.
+type fixture struct {
+	*gating.Service
+
+	in      *inbound.Inbound
+	t       *testing.T
+	ctx     context.Context //nolint:containedctx // of the test, inside its bubble
+	time    *clock.Virtual
+	clock   clock.Clock
+	store   *store.Store
+	catalog *catalog.Catalog
+	book    *gates.Book
+	queue   *depths
+}
+
+func run(t *testing.T, test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		f := &fixture{t: t, time: v, clock: v.Process(0), queue: &depths{}}
+		f.as("ops", "*:*")
+		f.store = store.New(storemem.New(), store.Config{Clock: f.clock})
+		f.catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+		f.book = gates.NewBook(f.store, f.clock, slog.New(slog.DiscardHandler))
+		ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("p", task.TokenKeyBytes))}}, Seals: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := intake.New(intake.Config{
+			Store: f.store, Queue: queue.New(queuemem.New(f.clock, queuemem.Config{})), Catalog: f.catalog, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: f.clock,
+		})
+		f.in = inbound.New(inbound.Config{Intake: in, Store: f.store, Workers: scheduler{}, Pages: ring.Pages(), Gates: f.book})
+		f.create(task.Lambda{Name: "mail", Shards: 3})
+		f.create(task.Lambda{Name: "pay", Shards: 1})
+		f.Service = f.serving(f.store)
+		test(f)
+	})
+}
+
+// serving returns another process over the same store.
+func (f *fixture) serving(rows gates.Store) *gating.Service {
+	return gating.New(gating.Config{
+		Store: rows, Book: f.book, Tasks: f.in, Lambdas: f.catalog, Queue: f.queue, Clock: f.clock, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (f *fixture) as(name string, grants ...string) {
+	f.t.Helper()
+	all, err := access.ParseGrants(grants)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.ctx = access.With(f.t.Context(), access.Caller{Identity: access.Identity{Name: name, Grants: all}})
+}
+
+func (f *fixture) create(l task.Lambda) *catalog.Entry {
+	f.t.Helper()
+	entry, _, err := f.catalog.Create(f.ctx, l)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return entry
+}
+
+// tidying runs the loop of the service until the test ends.
+func (f *fixture) tidying() {
+	ctx, cancel := context.WithCancel(f.t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = f.Run(ctx)
+	}()
+	f.t.Cleanup(func() {
+		cancel()
+		<-over
+	})
+}
+
+func (f *fixture) sleep(d time.Duration) {
+	f.t.Helper()
+	f.time.Advance(d)
+	synctest.Wait()
+}
+
+// schedule schedules a task that is due so long from now, and returns its id.
+func (f *fixture) schedule(item *kinesinv1.ScheduleItem, in time.Duration) string {
+	f.t.Helper()
+	item.DelayMicros = in.Microseconds()
+	r, err := f.in.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}})
+	if err != nil || r.Results[0].Problem != nil {
+		f.t.Fatal(r, err)
+	}
+	return r.Results[0].Id
+}
+
+func (f *fixture) task(id string) *kinesinv1.Task {
+	f.t.Helper()
+	r, err := f.in.Get(f.ctx, &kinesinv1.GetRequest{Ids: []string{id}})
+	if err != nil || r.Results[0].Task == nil {
+		f.t.Fatal(r, err)
+	}
+	return r.Results[0].Task
+}
+
+func pause(change ...func(*kinesinv1.Gate)) *kinesinv1.Gate {
+	g := &kinesinv1.Gate{Action: "pause", Lambda: "mail", Reason: "db maintenance"}
+	for _, c := range change {
+		c(g)
+	}
+	return g
+}
+
+func (f *fixture) set(g *kinesinv1.Gate) *kinesinv1.Gate {
+	f.t.Helper()
+	r, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: g})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Gate
+}
+
+func (f *fixture) dry(g *kinesinv1.Gate) *kinesinv1.Gate {
+	f.t.Helper()
+	r, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: g, DryRun: true})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Gate
+}
+
+func (f *fixture) resume(id string, pace uint32) *kinesinv1.Gate {
+	f.t.Helper()
+	r, err := f.ResumeGate(f.ctx, &kinesinv1.ResumeGateRequest{Id: id, Pace: pace})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Gate
+}
+
+func (f *fixture) gate(id string) *kinesinv1.Gate {
+	f.t.Helper()
+	r, err := f.GetGate(f.ctx, &kinesinv1.GetGateRequest{Id: id})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return r.Gate
+}
+
+// listed returns the gates of a list, each with its state.
+func (f *fixture) listed(lambda string, ended bool) string {
+	f.t.Helper()
+	r, err := f.ListGates(f.ctx, &kinesinv1.ListGatesRequest{Lambda: lambda, Ended: ended})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var all []string
+	for _, g := range r.Gates {
+		all = append(all, g.Id+" "+g.State)
+	}
+	return strings.Join(all, ", ")
+}
+
+// rows returns the names of the gates of a kind in the store.
+func (f *fixture) rows(kind string) string {
+	f.t.Helper()
+	rows, err := f.store.Controls(f.t.Context(), kind)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var names []string
+	for _, row := range rows {
+		names = append(names, row.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestAGateFromPauseToEnd(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.tidying()
+		g := f.set(pause())
+		if g.Id != "1" || g.State != "active" || g.Owner != "ops" || g.CreatedMicros != int64(start) || g.Note != "" {
+			t.Errorf("set: %v", g)
+		}
+		entry, err := f.catalog.Lambda("mail")
+		if err != nil || !f.book.Has(entry.Ref) {
+			t.Error("a gate that was set here is not in force here at once")
+		}
+		if again := f.set(pause(func(g *kinesinv1.Gate) { g.Action, g.Lambda = "drop", "pay" })); again.Id != "2" {
+			t.Errorf("the second gate is %s", again.Id)
+		}
+		if got := f.listed("", false); got != "2 active, 1 active" {
+			t.Error(got)
+		}
+		if got := f.listed("mail", false); got != "1 active" {
+			t.Error(got)
+		}
+		f.sleep(time.Second)
+		if g = f.resume("1", 2000); g.State != "resuming" || g.Pace != 2000 {
+			t.Errorf("at a pace: %v", g)
+		}
+		first := f.gate("1")
+		f.sleep(time.Second)
+		if g = f.resume("1", 100); g.Pace != 100 || g.EndedBy != "ops" || first.EndedBy != "ops" {
+			t.Errorf("at another pace: %v", g)
+		}
+		stored, err := gates.Find(f.ctx, f.store, "1")
+		if err != nil || stored.Resumed != start.Add(time.Second) {
+			t.Errorf("another pace holds what came due since: %v %v", stored, err)
+		}
+		f.as("bob", "*:*")
+		if g = f.resume("1", 0); g.State != "ended" || g.EndedBy != "bob" || g.EndedMicros != int64(start.Add(2*time.Second)) {
+			t.Errorf("at once: %v", g)
+		}
+		if f.book.Has(entry.Ref) || f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
+			t.Errorf("after the end: active %s, ended %s", f.rows(gates.Kind), f.rows(gates.KindEnded))
+		}
+		if g = f.resume("1", 0); g.State != "ended" || g.EndedMicros != int64(start.Add(2*time.Second)) || !strings.Contains(g.Note, "had ended before") {
+			t.Errorf("again: %v", g)
+		}
+		if got := f.listed("", false) + "; " + f.listed("", true); got != "2 active; 2 active, 1 ended" {
+			t.Error(got)
+		}
+		f.sleep(gates.KeptFor + time.Hour)
+		if got := f.listed("", true); got != "2 active" {
+			t.Errorf("30 days later: %s", got)
+		}
+	})
+}
+
+func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.create(task.Lambda{Name: "urgent", Priorities: []string{"now", "soon"}})
+		tooLong := strings.Repeat("r", gates.ReasonBytesMax+1)
+		for name, c := range map[string]struct {
+			change func(*kinesinv1.Gate)
+			says   []string
+		}{
+			"no lambda":       {func(g *kinesinv1.Gate) { g.Lambda = "" }, []string{"lambda name"}},
+			"unknown lambda":  {func(g *kinesinv1.Gate) { g.Lambda = "nail" }, []string{"nail"}},
+			"action":          {func(g *kinesinv1.Gate) { g.Action = "stop" }, []string{`"stop"`, "pause or drop"}},
+			"no reason":       {func(g *kinesinv1.Gate) { g.Reason = " " }, []string{"reason", "empty"}},
+			"long reason":     {func(g *kinesinv1.Gate) { g.Reason = tooLong }, []string{"reason", "at most 512"}},
+			"past":            {func(g *kinesinv1.Gate) { g.UntilMicros = int64(start) }, []string{"expiry", "has passed"}},
+			"other priority":  {func(g *kinesinv1.Gate) { g.Lambda, g.Priority = "urgent", "high" }, []string{`"high"`, "now, soon"}},
+			"two ways":        {func(g *kinesinv1.Gate) { g.Priority, g.Collection = "high", "c" }, []string{"at most one of priority, collection and tag"}},
+			"tag":             {func(g *kinesinv1.Gate) { g.Tag = "tenant" }, []string{"NAME=VALUE"}},
+			"tag name":        {func(g *kinesinv1.Gate) { g.Tag = "a b=c" }, []string{"tag name", "spaces"}},
+			"long collection": {func(g *kinesinv1.Gate) { g.Collection = strings.Repeat("c", 129) }, []string{"collection", "at most 128"}},
+		} {
+			for _, dryRun := range []bool{false, true} {
+				_, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause(c.change), DryRun: dryRun})
+				if err == nil {
+					t.Errorf("%s: it was taken", name)
+					continue
+				}
+				for _, says := range c.says {
+					if text := api.ProblemOf(err).GetText(); !strings.Contains(text, says) {
+						t.Errorf("%s: %q does not say %q", name, text, says)
+					}
+				}
+			}
+		}
+		f.set(pause(func(g *kinesinv1.Gate) { g.Action = "drop" }))
+		for says, r := range map[string]*kinesinv1.ResumeGateRequest{
+			"an id is a number":  {Id: "maintenance"},
+			"no gate 7":          {Id: "7"},
+			"1 to 1000000 tasks": {Id: "1", Pace: 1_000_001},
+			"drops tasks":        {Id: "1", Pace: 7},
+		} {
+			if _, err := f.ResumeGate(f.ctx, r); err == nil || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v: %v, want %q", r, err, says)
+			}
+		}
+		if _, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause(), RequestId: []byte("short")}); err == nil || !strings.Contains(err.Error(), "UUID of 16") {
+			t.Error(err)
+		}
+		if _, err := f.ListGates(f.ctx, &kinesinv1.ListGatesRequest{Lambda: "nail"}); err == nil {
+			t.Error("gates of an unknown lambda were listed")
+		}
+		if got := f.rows(gates.Kind); got != "1" {
+			t.Errorf("rows of refused gates: %s", got)
+		}
+	})
+}
+
+func TestADryRunCountsAndSetsNothing(t *testing.T) {
+	run(t, func(f *fixture) {
+		for i := range 30 {
+			item := &kinesinv1.ScheduleItem{Lambda: "mail", Priority: []string{"high", "low"}[i%2]}
+			if i%3 == 0 {
+				item.Collection = "c 'quoted\""
+			}
+			if i%5 == 0 {
+				item.Tags = map[string]string{"(odd": "a=b"}
+			}
+			f.schedule(item, time.Duration(i)*10*time.Minute) // 0, 10, … 290 min
+		}
+		f.schedule(&kinesinv1.ScheduleItem{Lambda: "pay"}, 0)
+		f.sleep(95 * time.Minute) // 0 to 9 are due, 10 to 15 within an hour
+		for name, c := range map[string]struct {
+			change     func(*kinesinv1.Gate)
+			now, later int64
+		}{
+			"lambda":     {func(*kinesinv1.Gate) {}, 10, 6},
+			"priority":   {func(g *kinesinv1.Gate) { g.Priority = "low" }, 5, 3},
+			"collection": {func(g *kinesinv1.Gate) { g.Collection = "c 'quoted\"" }, 4, 2},
+			"tag":        {func(g *kinesinv1.Gate) { g.Tag = "(odd=a=b" }, 2, 2},
+			"drop":       {func(g *kinesinv1.Gate) { g.Action = "drop" }, 10, 6},
+			"ends":       {func(g *kinesinv1.Gate) { g.UntilMicros = int64(f.clock.Now().Add(20 * time.Minute)) }, 10, 2},
+			"other":      {func(g *kinesinv1.Gate) { g.Lambda = "pay" }, 1, 0},
+			"unused":     {func(g *kinesinv1.Gate) { g.Collection = "nobody's" }, 0, 0},
+		} {
+			g := f.dry(pause(c.change))
+			if g.Id != "" || g.State != "" || g.Counts.Now != c.now || g.Counts.NextHour != c.later || !g.Counts.Exact || g.Counts.Sent != 0 {
+				t.Errorf("%s: %v, want %d now and %d later", name, g, c.now, c.later)
+			}
+			if says := strings.Contains(g.Note, "no live task of lambda mail has collection nobody's"); says != (name == "unused") {
+				t.Errorf("%s: note %q", name, g.Note)
+			}
+		}
+		if f.rows(gates.Kind) != "" {
+			t.Error("a dry run has set a gate")
+		}
+		f.set(pause())
+		if c := f.gate("1").Counts; c.Now != 10 || c.NextHour != 6 {
+			t.Errorf("of the gate: %v", c)
+		}
+		f.resume("1", 5)
+		f.sleep(time.Hour) // what comes due after the resume is not held
+		if c := f.gate("1").Counts; c.Now != 10 || c.NextHour != 0 {
+			t.Errorf("of the gate that resumes: %v", c)
+		}
+		f.as("reader", "read:mail:nothing")
+		if c := f.gate("1").Counts; c.Now != 0 {
+			t.Errorf("tasks that may not be read were counted: %v", c)
+		}
+	})
+}
+
+func TestTwoTriesOfOneCallSetOneGate(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := task.NewID(start, 1, 2)
+		ask := func(g *kinesinv1.Gate) (*kinesinv1.SetGateResponse, error) {
+			return f.serving(f.store).SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: g, RequestId: id[:]})
+		}
+		var group sync.WaitGroup
+		for range 5 {
+			group.Go(func() {
+				if r, err := ask(pause()); err != nil || r.Gate.Id != "1" {
+					t.Errorf("%v %v", r, err)
+				}
+			})
+		}
+		group.Wait()
+		if got := f.rows(gates.Kind); got != "1" {
+			t.Errorf("gates %s, want one", got)
+		}
+		if _, err := ask(pause(func(g *kinesinv1.Gate) { g.Priority = "low" })); !errors.Is(err, api.ErrExists) {
+			t.Errorf("another gate with the same request id: %v", err)
+		}
+		f.resume("1", 0)
+		if r, err := ask(pause()); err != nil || r.Gate.State != "ended" {
+			t.Errorf("a late try sets a gate anew: %v %v", r, err)
+		}
+		f.as("other", "*:*")
+		if r, err := ask(pause()); err != nil || r.Gate.Id != "2" {
+			t.Errorf("the same request id of another caller: %v %v", r, err)
+		}
+	})
+}
+
+// overtaken is a store in which something happens just before the next row is put.
+type overtaken struct {
+	gates.Store
+	by func()
+}
+
+func (o *overtaken) PutControl(ctx context.Context, c store.Control) error {
+	if by := o.by; by != nil {
+		o.by = nil
+		by()
+	}
+	return o.Store.PutControl(ctx, c)
+}
+
+// A call that is overtaken looks again: it finds what another try of it has set, or takes the next number.
+func TestACallThatIsOvertaken(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := task.NewID(start, 1, 2)
+		r := &kinesinv1.SetGateRequest{Gate: pause(), RequestId: id[:]}
+		rows := &overtaken{f.store, func() {
+			if _, err := f.SetGate(f.ctx, r); err != nil {
+				t.Error(err)
+			}
+		}}
+		if got, err := f.serving(rows).SetGate(f.ctx, r); err != nil || got.Gate.Id != "1" || f.rows(gates.Kind) != "1" {
+			t.Errorf("by another try: %v %v, gates %s", got, err, f.rows(gates.Kind))
+		}
+		rows.by = func() { f.set(pause()) }
+		if got, err := f.serving(rows).SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause()}); err != nil || got.Gate.Id != "3" {
+			t.Errorf("by another call: %v %v", got, err)
+		}
+		rows.by = func() { f.resume("1", 7) }
+		if got, err := f.serving(rows).ResumeGate(f.ctx, &kinesinv1.ResumeGateRequest{Id: "1"}); err != nil || got.Gate.State != "ended" || got.Gate.Pace != 7 {
+			t.Errorf("a resume by another: %v %v", got, err)
+		}
+	})
+}
+
+func TestGatesSetAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
+	run(t, func(f *fixture) {
+		var mu sync.Mutex
+		seen := map[string]bool{}
+		var group sync.WaitGroup
+		for range 8 {
+			group.Go(func() {
+				r, err := f.serving(f.store).SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause()})
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil || seen[r.Gate.Id] {
+					t.Errorf("%v %v, seen %v", r, err, seen)
+					return
+				}
+				seen[r.Gate.Id] = true
+			})
+		}
+		group.Wait()
+		if len(seen) != 8 {
+			t.Errorf("gates %v", seen)
+		}
+	})
+}
+
+// The number of a gate that was forgotten is not used again.
+func TestNumbersAreNotUsedAgain(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.tidying()
+		for _, want := range []string{"1", "2"} {
+			if g := f.set(pause()); g.Id != want {
+				t.Fatal(g.Id)
+			}
+			f.resume(want, 0)
+		}
+		f.sleep(gates.KeptFor + time.Hour)
+		if got := f.rows(gates.KindEnded); got != "2" {
+			t.Errorf("kept: %q", got)
+		}
+		if got := f.listed("", true); got != "" {
+			t.Errorf("shown: %q", got)
+		}
+		if g := f.set(pause()); g.Id != "3" {
+			t.Errorf("the next gate is %s", g.Id)
+		}
+	})
+}
+
+func TestAGateExpires(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(start.Add(time.Hour)) }))
+		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(start.Add(2 * time.Hour)) }))
+		f.sleep(time.Hour)
+		g := f.gate("1") // nobody has tidied up yet
+		if g.State != "ended" || g.EndedMicros != int64(start.Add(time.Hour)) || g.EndedBy != "" || g.Counts != nil {
+			t.Errorf("%v", g)
+		}
+		if got := f.listed("", false) + "; " + f.listed("", true); got != "2 active; 2 active, 1 ended" {
+			t.Error(got)
+		}
+		f.tidying()
+		f.sleep(time.Second)
+		if f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
+			t.Errorf("active %s, ended %s", f.rows(gates.Kind), f.rows(gates.KindEnded))
+		}
+		if moved := f.gate("1"); moved.EndedMicros != g.EndedMicros || moved.EndedBy != "" {
+			t.Errorf("moved: %v", moved)
+		}
+	})
+}
+
+func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.tidying()
+		entry := f.create(task.Lambda{Name: "gone"})
+		f.set(pause(func(g *kinesinv1.Gate) { g.Lambda = "gone" }))
+		f.set(pause())
+		if err := f.catalog.Remove(f.ctx, entry); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.listed("", true); got != "2 active, 1 ended" {
+			t.Error(got)
+		}
+		f.sleep(2 * time.Minute)
+		if g := f.gate("1"); f.rows(gates.KindEnded) != "1" || g.EndedMicros == 0 || g.EndedBy != access.ServerName {
+			t.Errorf("%v, ended %s", g, f.rows(gates.KindEnded))
+		}
+		f.create(task.Lambda{Name: "gone"})
+		if got := f.listed("gone", false); got != "" {
+			t.Errorf("a new lambda of the name has gates: %s", got)
+		}
+	})
+}
+
+// A process that does not know a new lambda yet does not take it for deleted.
+func TestTheGateOfANewLambdaStays(t *testing.T) {
+	run(t, func(f *fixture) {
+		behind := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+		if _, err := behind.Find(f.ctx, "new"); err == nil { // it looks again a while later only
+			t.Fatal("found")
+		}
+		f.create(task.Lambda{Name: "new"})
+		f.set(pause(func(g *kinesinv1.Gate) { g.Lambda = "new" }))
+		c := f.Config
+		c.Lambdas = behind
+		f.Service = gating.New(c)
+		f.tidying()
+		synctest.Wait()
+		if got := f.listed("", false); got != "1 active" || f.rows(gates.Kind) != "1" {
+			t.Errorf("%q, rows %q", got, f.rows(gates.Kind))
+		}
+	})
+}
+
+func TestOverlapsAreSaid(t *testing.T) {
+	run(t, func(f *fixture) {
+		ways := []func(*kinesinv1.Gate){
+			func(g *kinesinv1.Gate) { g.Priority = "high" },
+			func(g *kinesinv1.Gate) { g.Priority = "low" },
+			func(g *kinesinv1.Gate) { g.Collection = "c" },
+			func(g *kinesinv1.Gate) { g.Tag = "a=1" },
+			func(g *kinesinv1.Gate) { g.Tag = "a=2" },
+			func(g *kinesinv1.Gate) { g.Tag = "b=1" },
+			func(g *kinesinv1.Gate) { g.Lambda = "pay" },
+			func(*kinesinv1.Gate) {},
+		}
+		want := []string{"", "", "1, 2", "1, 2, 3", "1, 2, 3", "1, 2, 3, 4, 5", "", "1, 2, 3, 4, 5, 6"}
+		for i, way := range ways {
+			g := f.set(pause(way))
+			got := ""
+			if _, after, overlaps := strings.Cut(g.Note, "it overlaps with gate "); overlaps {
+				got, _, _ = strings.Cut(after, ":")
+			}
+			if got != want[i] {
+				t.Errorf("gate %s overlaps with %q (%s), want %q", g.Id, got, g.Note, want[i])
+			}
+		}
+		if g := f.gate("7"); g.Note != "" {
+			t.Errorf("shown: %q", g.Note)
+		}
+		if g := f.gate("1"); !strings.Contains(g.Note, "gate 3, 4, 5, 6, 8:") {
+			t.Errorf("shown: %q", g.Note)
+		}
+	})
+}
+
+func TestWhatADeliverLambdaHasSentIsSaid(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.create(task.Lambda{Name: "invoices", Mode: task.Deliver})
+		of := func(g *kinesinv1.Gate) { g.Lambda = "invoices" }
+		f.queue.visible = 7
+		g := f.dry(pause(of))
+		if g.Counts.Sent != 21 || !strings.Contains(g.Note, "cannot be held") {
+			t.Errorf("three queues of 7: %v", g)
+		}
+		if g = f.dry(pause(of, func(g *kinesinv1.Gate) { g.Priority = "low" })); g.Counts.Sent != 7 {
+			t.Errorf("one queue of 7: %v", g)
+		}
+		f.queue.err = errors.New("no answer")
+		if g = f.dry(pause(of)); g.Counts.Sent != -1 {
+			t.Errorf("no answer: %v", g)
+		}
+		if g = f.set(pause(of)); !strings.Contains(g.Note, "cannot be held") || g.Counts != nil {
+			t.Errorf("set: %v", g)
+		}
+	})
+}
+
+func TestGatesAreBounded(t *testing.T) {
+	run(t, func(f *fixture) {
+		entry, err := f.catalog.Lambda("mail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range gates.ActiveMax {
+			row, err := gates.Encode(gates.Kind, &gates.Gate{ID: fmt.Sprint(i + 1), Action: gates.Pause, Lambda: "mail", Ref: entry.Ref})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := f.store.PutControl(f.ctx, row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause()}); api.ProblemOf(err).GetReason() != kinesinv1.Reason_REASON_FULL {
+			t.Errorf("one more: %v", err)
+		}
+		f.resume("1000", 0)
+		if g := f.set(pause()); g.Id != "1001" {
+			t.Errorf("after one was resumed: %v", g)
+		}
+	})
+}
+
+func TestATaskTellsTheGateThatHoldsIt(t *testing.T) {
+	run(t, func(f *fixture) {
+		due := f.schedule(&kinesinv1.ScheduleItem{Lambda: "mail", Priority: "low"}, 0)
+		later := f.schedule(&kinesinv1.ScheduleItem{Lambda: "mail"}, 3*time.Hour)
+		other := f.schedule(&kinesinv1.ScheduleItem{Lambda: "pay"}, 0)
+		if w := f.task(due).WaitsFor; w != nil {
+			t.Errorf("without a gate: %v", w)
+		}
+		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(start.Add(time.Hour)) }))
+		w := f.task(due).WaitsFor
+		if w.GetReason() != "gate" || w.GetGate() != "1" || w.GetUntilMicros() != int64(start.Add(time.Hour)) ||
+			w.GetText() != `gate 1 "db maintenance" until 2023-11-14T23:13:20Z` {
+			t.Errorf("%v", w)
+		}
+		if w := f.task(later).WaitsFor; w != nil {
+			t.Errorf("due after the gate: %v", w)
+		}
+		if w := f.task(other).WaitsFor; w != nil {
+			t.Errorf("of another lambda: %v", w)
+		}
+		f.set(pause(func(g *kinesinv1.Gate) { g.Action, g.Priority, g.Reason = "drop", "normal", "bad batch" }))
+		if w := f.task(later).WaitsFor; w.GetText() != `gate 2 "bad batch" drops it when it is due` {
+			t.Errorf("%v", w)
+		}
+		f.sleep(20 * time.Second)
+		f.resume("1", 7)
+		if w := f.task(due).WaitsFor; w.GetText() != `gate 1 "db maintenance" until 2023-11-14T23:13:20Z, which resumes at 7 tasks per second` {
+			t.Errorf("%v", w)
+		}
+		if r, err := f.in.List(f.ctx, &kinesinv1.ListRequest{Lambda: "mail"}); err != nil || r.Tasks[0].WaitsFor == nil || r.Tasks[1].WaitsFor == nil {
+			t.Errorf("listed: %v %v", r, err)
+		}
+		if _, err := f.in.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: []string{due}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.task(due); got.State != "cancelled" || got.WaitsFor != nil {
+			t.Errorf("of an ended task: %v", got)
+		}
+	})
+}
+
+// unmoving is a store that refuses the rows of gates that have ended.
+type unmoving struct {
+	gates.Store
+	broken bool
+}
+
+func (u *unmoving) PutControl(ctx context.Context, c store.Control) error {
+	if u.broken && c.Kind == gates.KindEnded {
+		return store.ErrUnknown
+	}
+	return u.Store.PutControl(ctx, c)
+}
+
+// The end of a gate is stored before its row is moved: an error in between leaves nothing held.
+func TestAGateWhoseRowIsNotMovedHasEnded(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.set(pause())
+		f.sleep(time.Second)
+		rows := &unmoving{Store: f.store, broken: true}
+		f.Service = f.serving(rows)
+		if got := f.resume("1", 0); got.State != "ended" || f.rows(gates.Kind) != "1" {
+			t.Errorf("%v, active %q", got, f.rows(gates.Kind))
+		}
+		f.sleep(time.Second)
+		if got := f.resume("1", 0); got.State != "ended" || got.EndedMicros != int64(start.Add(time.Second)) {
+			t.Errorf("again: %v", got)
+		}
+		rows.broken = false
+		f.tidying()
+		f.sleep(2 * time.Minute)
+		if f.rows(gates.Kind) != "" || f.gate("1").EndedMicros != int64(start.Add(time.Second)) {
+			t.Errorf("active %q, %v", f.rows(gates.Kind), f.gate("1"))
+		}
+	})
+}

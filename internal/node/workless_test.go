@@ -1,0 +1,57 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// A task that is due and has no worker says so, where all workers would be known.
+func TestATaskSaysThatItHasNoWorker(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		inRig(t, drivers{}, 1, func(c *Config) { c.Shared = shared }, func(r *rig) {
+			r.lambda(sdk.LambdaInfo{Name: "mail"})
+			r.lambda(sdk.LambdaInfo{Name: "pay"})
+			wants := func(id sdk.ID, want string) {
+				r.Helper()
+				synctest.Wait()
+				info, err := r.client.Get(r.ctx, id)
+				if shared {
+					want = ""
+				}
+				if err != nil || info.WaitsFor.Reason != want {
+					r.Errorf("waits for %+v (shared: %v), want %q: %v", info.WaitsFor, shared, want, err)
+				}
+			}
+			due, later := r.schedule(sdk.Item{Lambda: "mail"}), r.schedule(sdk.Item{Lambda: "mail", In: time.Hour})
+			wants(due, "no worker")
+			wants(later, "")
+			if _, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "pay", Reason: "x"}); err != nil {
+				r.Fatal(err)
+			}
+			r.work(r.nodes[0], "pay", func(context.Context, *sdk.Task[[]byte]) error { return nil })
+			time.Sleep(2 * time.Second)
+			wants(due, "no worker")
+			// a worker without a stream has a lease
+			if _, err := r.nodes[0].node.leases.Open(r.ctx, "polls", 15*time.Second, "", []string{"mail"}); err != nil {
+				r.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			wants(due, "")
+			time.Sleep(20 * time.Second)
+			wants(due, "no worker")
+			stays := make(chan struct{})
+			defer close(stays)
+			r.work(r.nodes[0], "mail", func(context.Context, *sdk.Task[[]byte]) error {
+				<-stays
+				return nil
+			})
+			time.Sleep(5 * time.Second)
+			wants(due, "") // it runs
+			wants(r.schedule(sdk.Item{Lambda: "mail"}), "")
+		})
+	}
+}
