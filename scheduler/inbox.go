@@ -25,6 +25,8 @@ const (
 	hintAdded hintKind = iota // a wake-up row
 	hintAwake                 // a task row that waits in memory for its wake-up
 	hintSent                  // a task row whose message is on its way
+	hintPutBack               // a task row that waits again, because a gate holds the task
+	hintUnsent                // the same for a task without a task row, whose message is gone
 )
 
 // inbox holds what other goroutines tell a loop.
