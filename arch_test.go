@@ -142,7 +142,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/keyring", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/gates", "internal/keyring", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -55,7 +55,7 @@ type heldRows struct {
 
 	every    time.Duration // between two passes from the head
 	pass     task.Instant  // when the last one began; zero: it is to begin
-	through  task.Instant  // behind which the next full scan begins; zero: at the head
+	through  task.Instant  // behind which the next full scan begins
 	count    int           // rows that full scans have passed over since then
 	scanning int           // by the one that goes on
 	unsure   bool          // a row behind through may be neither held nor known
@@ -163,6 +163,12 @@ func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
 		return false
 	}
 	l.held.some = true
+	switch f := &l.reader.full; {
+	case f.underWay && t.WakeRow.At <= f.after.Wake:
+		l.held.scanning++
+	case !f.underWay && t.WakeRow.At <= f.through:
+		l.held.count++
+	}
 	l.endWhenExpired(t, mustRead)
 	return true
 }
@@ -293,7 +299,7 @@ func (h *heldRows) scanAfter(now task.Instant, s *inFlightSet) (after store.Wake
 	h.scanning, h.before = 0, h.further
 	clear(h.mayGo)
 	fresh := h.pass <= now && now < h.pass.Add(h.every)
-	if fresh && !h.through.IsZero() && !h.unsure && !s.overflowed {
+	if fresh && h.count > 0 && !h.isPaced && !h.unsure && !s.overflowed {
 		return store.WakeKey{Wake: h.through, ID: lastID}
 	}
 	h.pass, h.count, h.unsure, s.overflowed = now, 0, false, false
@@ -304,10 +310,7 @@ func (h *heldRows) scanAfter(now task.Instant, s *inFlightSet) (after store.Wake
 func (h *heldRows) scanned(through task.Instant) {
 	h.count += h.scanning
 	h.further -= h.before
-	h.scanning, h.before, h.through = 0, 0, 0
-	if h.count > 0 && !h.isPaced {
-		h.through = through
-	}
+	h.scanning, h.before, h.through = 0, 0, through
 }
 
 // readFrom returns where a read-ahead begins that would begin at a key: behind what it has passed over. Once

@@ -27,6 +27,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -54,6 +55,7 @@ type Node struct {
 
 	leases     *lease.Book
 	catalog    *catalog.Catalog
+	gates      *gates.Book
 	keyring    *keyring.Ring
 	members    *members             // nil without the scheduler's role
 	scheduler  *scheduler.Scheduler // nil without the role
@@ -101,6 +103,10 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}
+	n.gates = gates.NewBook(n.store, c.Clock, c.Log)
+	if err := n.gates.Refresh(ctx); err != nil {
+		return nil, err
+	}
 	var err error
 	n.keyring, err = keyring.Open(ctx, keyring.Config{
 		Rows: n.store, Clock: c.Clock, Log: c.Log, Inbound: c.Buffer != nil,
@@ -135,7 +141,7 @@ func (n *Node) compose(c Config) {
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
-			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal),
+			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal), Gating: n.holding(),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Foreign: c.shared, Window: c.Window, Lead: c.Lead,
@@ -149,7 +155,7 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Held: n.isHeld, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Caller: callerOf, Execute: n.guard.Execute, WatchProcess: c.beside(),
 		})
 	}
@@ -162,7 +168,7 @@ func (n *Node) compose(c Config) {
 func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
 	in := intake.New(intake.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
-		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Shared: c.shared,
+		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Gated: n.gates.Has, Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
@@ -236,6 +242,7 @@ func (n *Node) Run(ctx context.Context) error {
 	defer stopRoles()
 	group, groupCtx := errgroup.WithContext(roles)
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
+	group.Go(func() error { return n.gates.Run(groupCtx) })
 	group.Go(func() error { return n.keyring.Run(groupCtx) })
 	if n.steps != nil {
 		group.Go(func() error { return n.watchClock(groupCtx) })
@@ -387,3 +394,5 @@ func (noScheduler) Done([]task.Task)    {}
 type forHSC struct{ *scheduler.Scheduler }
 
 func (s forHSC) Awake(t task.Task) { s.Scheduler.Awake(&t) }
+
+func (s forHSC) PutBack(t task.Task, hasRow bool) { s.Scheduler.PutBack(&t, hasRow) }
