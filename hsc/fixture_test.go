@@ -44,7 +44,7 @@ type fixture struct {
 	awake   []task.Task
 	done    [][]task.Task // of each call
 	putBack []putBack
-	undone  bool          // Done came after an Awake of the same task
+	undone  bool // Done came after an Awake of the same task
 	refused map[string]int
 	ended   []task.Outcome
 	failed  map[string]int

@@ -66,7 +66,7 @@ func (l *loop) read(ctx context.Context) {
 	} else if due && r.full.underWay && now >= r.full.begins {
 		l.readDone(ctx, l.rescanPage(ctx))
 	}
-	manyHeld := l.held.scanning > l.buffer.limit/2 // as if there was no room for them
+	manyHeld := l.held.scanning > l.buffer.limit/2                                      // as if there was no room for them
 	if (!r.full.underWay || manyHeld || !l.roomForScan()) && !l.stats.warm.Swap(true) { // all is known that there is room for
 		notify(l.warmed)
 	}

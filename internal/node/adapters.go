@@ -94,8 +94,8 @@ func (n *Node) downtime(c *Config, seal *task.Sealer) *scheduler.Downtime {
 		return nil
 	}
 	return &scheduler.Downtime{
-		Rows: n.store,
+		Rows:      n.store,
 		Retention: n.retention,
-		Aside: n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
+		Aside:     n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
 	}
 }
