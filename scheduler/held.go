@@ -139,7 +139,7 @@ func (l *loop) gateBuffer(now task.Instant) {
 		l.buffer.entries.Delete(e)
 	}
 	for _, e := range dropped {
-		e.early, e.sends = false, false
+		e.early, e.sends = l.delivers, false
 		l.buffer.entries.ReplaceOrInsert(e)
 	}
 }

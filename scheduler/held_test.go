@@ -25,14 +25,16 @@ type gated struct {
 
 func inGated(t *testing.T, depth int, test func(g *gated)) {
 	t.Helper()
-	inWorld(t, depth, func(w *world) {
-		g := &gated{world: w, book: gates.NewBook(w.rows.Store, w.clock, slog.New(slog.DiscardHandler))}
-		w.gating = &scheduler.Gating{
-			Gates:     g.book,
-			Retention: func(uint32) (time.Duration, bool) { return 7 * 24 * time.Hour, true },
-		}
-		test(g)
-	})
+	inWorld(t, depth, func(w *world) { test(w.withGates()) })
+}
+
+func (w *world) withGates() *gated {
+	g := &gated{world: w, book: gates.NewBook(w.rows.Store, w.clock, slog.New(slog.DiscardHandler))}
+	w.gating = &scheduler.Gating{
+		Gates:     g.book,
+		Retention: func(uint32) (time.Duration, bool) { return 7 * 24 * time.Hour, true },
+	}
+	return g
 }
 
 // set stores a gate as it is and lets the scheduler know.

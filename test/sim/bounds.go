@@ -16,7 +16,7 @@ const (
 	writesPerCallMax    = 4 // each repeated Schedule, and each Cancel
 	writesPerChangeMax  = 5 // each other change by a user: two wake-up rows, its row, maybe its first row, and the next message's
 	messagesPerRunMax   = 2
-	// A task that a gate holds may be put back twice, each time with a row and a message more, and sent again.
+	// A task that a gate holds may be put back and sent again.
 	writesPerGateMax, messagesPerGateMax = 6, 3
 )
 
