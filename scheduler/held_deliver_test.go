@@ -11,7 +11,7 @@ import (
 func TestAHeldTaskIsNotAcquired(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		g := o.withGates()
-		gate := pauseOf("a")
+		gate := pauseA()
 		g.set(gate)
 		s, _ := o.start(self)
 		held, free := g.of("a", 2*time.Second), g.of("b", 2*time.Second)

@@ -18,9 +18,7 @@ import (
 type gated struct {
 	*world
 
-	book  *gates.Book
-	pace  func(want int) (int, task.Instant)
-	asked int // for starts
+	book *gates.Book
 }
 
 func inGated(t *testing.T, depth int, test func(g *gated)) {
@@ -70,8 +68,9 @@ func (g *gated) refresh() {
 
 func pauseAll() *gates.Gate { return &gates.Gate{ID: "1", Action: gates.Pause, Reason: "maintenance"} }
 
-func pauseOf(collection string) *gates.Gate {
-	return &gates.Gate{ID: "1", Action: gates.Pause, Reason: "maintenance", Collection: collection}
+// pauseA pauses the collection "a".
+func pauseA() *gates.Gate {
+	return &gates.Gate{ID: "1", Action: gates.Pause, Reason: "maintenance", Collection: "a"}
 }
 
 func dropAll() *gates.Gate { return &gates.Gate{ID: "2", Action: gates.Drop, Reason: "not wanted"} }
@@ -149,7 +148,7 @@ func TestAPauseHoldsAllThatWaits(t *testing.T) {
 
 func TestAGateHoldsOnlyWhatItSelects(t *testing.T) {
 	inGated(t, depth, func(g *gated) {
-		g.set(pauseOf("a"))
+		g.set(pauseA())
 		s := g.settled()
 		held, free := g.of("a", 2*time.Second), g.of("b", 2*time.Second)
 		s.Added(&held)
@@ -203,7 +202,7 @@ func TestABacklogThatIsHeldIsReadOnce(t *testing.T) {
 			inGated(t, depth, func(g *gated) {
 				g.shared, g.parts.all = shared, []task.Partition{high}
 				count := either(100_000, 20_000)
-				gate := pauseOf("a")
+				gate := pauseA()
 				g.set(gate)
 				s := g.settled()
 				g.backlog("a", count, time.Hour)
@@ -243,7 +242,7 @@ func TestABurstThatIsHeldDelaysNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inGated(t, depth, func(g *gated) {
 				g.shared, g.look, g.parts.all = shared, 256, []task.Partition{high}
-				g.set(pauseOf("a"))
+				g.set(pauseA())
 				g.settled()
 				count := either(50_000, 10_000)
 				g.backlog("a", count, -30*time.Second)
@@ -430,7 +429,7 @@ func TestAGateResumesAtItsPace(t *testing.T) {
 		g.parts.all = []task.Partition{high}
 		const pace, count = 50, 2000
 		bucket := struct{ left, at float64 }{0, 0}
-		g.gating.Pace = func(gate *gates.Gate, want int) (int, task.Instant) {
+		g.gating.Pace = func(gate *gates.Gate, _ int) (int, task.Instant) {
 			now := g.clock.Now()
 			seconds := now.Sub(start).Seconds()
 			bucket.left = min(bucket.left+(seconds-bucket.at)*float64(gate.Pace), pace/10)
@@ -467,5 +466,48 @@ func TestAGateResumesAtItsPace(t *testing.T) {
 		if n := len(g.sent.fired()); n != count+1 {
 			t.Errorf("%d dispatched, want all %d", n, count+1)
 		}
+	})
+}
+
+// A leftover row behind which full scans begin is met while the ended row is there to tell.
+func TestALeftoverRowAmongHeldRowsIsMetInTime(t *testing.T) {
+	for name, c := range map[string]struct{ kept, within time.Duration }{
+		"ended rows go soon": {task.EndedMin, fullScanLatest},
+		"they are kept long": {7 * 24 * time.Hour, time.Hour + fullScanLatest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inGated(t, depth, func(g *gated) {
+				g.parts.all = []task.Partition{high}
+				g.gating.Retention = func(uint32) (time.Duration, bool) { return c.kept, true }
+				g.set(pauseA())
+				g.settled()
+				g.backlog("a", 1000, time.Hour)
+				g.advance(2 * fullScanLatest)
+				ended := g.awake(high, -2*time.Hour, func(t *task.Task) {
+					t.State, t.Wake, t.Ended, t.ExpireAt = task.Success, 0, t.Due, t.Due.Add(24*time.Hour)
+				})
+				g.advance(c.within)
+				if rows := g.schedule(high); rows[0].ID == ended.ID {
+					t.Errorf("the leftover row is there %v later", c.within)
+				}
+			})
+		})
+	}
+}
+
+// What another process stores behind the rows that read-ahead has passed over is found within a minute.
+func TestAReadAheadGoesBackToItsMargin(t *testing.T) {
+	inGated(t, depth, func(g *gated) {
+		g.shared = true
+		g.set(pauseA())
+		g.settled()
+		for range 20 {
+			g.of("a", 0)
+			g.advance(time.Second)
+		}
+		now := g.clock.Now()
+		one := g.of("b", -15*time.Second)
+		g.advance(time.Minute + window)
+		g.wantDispatched(&one, now, time.Minute+window/2)
 	})
 }
