@@ -124,7 +124,7 @@ var table = []row{
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
-	{name: "scheduler", may: seams},
+	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates"})},
 	{name: "dispatcher", may: seams},
 	{name: "hsc", may: slices.Concat(seams, wire)},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock"}), never: serverSide},

@@ -164,6 +164,11 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 		}
 		return // the task moved on, so the order is pointless
 	}
+	if o.First && next.State.IsEnd() && o.Delivers && next.Key == "" {
+		b.ops = append(b.ops, store.EndUndelivered(next, &o.Task)...)
+		b.writes = append(b.writes, write{order: i, op: len(b.ops) - 1}) // the row that follows is the result
+		return
+	}
 	b.writes = append(b.writes, write{order: i, op: len(b.ops), effect: effect, slot: slot})
 	patient := next.Due > now.Add(patientBefore)
 	switch {

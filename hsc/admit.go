@@ -101,7 +101,7 @@ func (c *claimer) admitSuspect(ctx context.Context, cl *claim) error {
 // readPayloads reads the payloads that are stored apart, before anything is claimed for them.
 func (c *claimer) readPayloads(ctx context.Context) {
 	for cl := range c.in(claimOpen) {
-		if !cl.row.PayloadStoredApart() {
+		if !cl.row.PayloadStoredApart() || c.svc.isHeld(cl.row, c.svc.Clock.Now()) {
 			continue
 		}
 		payload, err := c.svc.Store.Payload(ctx, cl.row.PayloadID())

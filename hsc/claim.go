@@ -46,6 +46,7 @@ type claim struct {
 	entry          *catalog.Entry
 	state          claimState
 	isSuspect      bool   // it is the reserved suspect of its process
+	putsBack       bool   // a gate holds the task: next is the row as it waits again
 	reason         string // of a refusal
 	rounds         int
 }
@@ -129,6 +130,10 @@ func (c *claimer) decide() int {
 			cl.state = claimPutBack
 			continue
 		}
+		if cl.putsBack = c.svc.isHeld(cl.row, now); cl.putsBack {
+			c.planPutBack(cl, now)
+			continue
+		}
 		event, kind := task.Event{Kind: task.Claim, Seq: cl.row.Seq, Worker: c.sess.worker, Lease: c.sess.lease}, store.ReplaceTask
 		if cl.isFirst() {
 			event.Kind, kind = task.Match, store.PutTask
@@ -164,7 +169,14 @@ func (cl *claim) isTooOld(now task.Instant) bool {
 
 // noteResult notes the result of a claim's write.
 func (c *claimer) noteResult(cl *claim, result error) {
-	if result == nil {
+	switch {
+	case cl.putsBack && result == nil:
+		c.refuseHeld(cl, &cl.next, true)
+		return
+	case cl.putsBack && !errors.Is(result, store.ErrConflict):
+		cl.state = claimPutBack // if it was applied, the message is stale when it comes again
+		return
+	case result == nil:
 		c.win(cl)
 		return
 	}
@@ -173,6 +185,34 @@ func (c *claimer) noteResult(cl *claim, result error) {
 		return
 	}
 	cl.state = claimUnknown
+}
+
+func (s *Service) isHeld(t *task.Task, now task.Instant) bool {
+	return s.Held != nil && !t.IsExpired(now) && s.Held(t, now)
+}
+
+// planPutBack has a task wait again that a gate holds. Its message, which is stale then, is refused. One that
+// has no task row is still its wake-up row, and needs no write.
+func (c *claimer) planPutBack(cl *claim, now task.Instant) {
+	if cl.isFirst() {
+		c.refuseHeld(cl, cl.row, false)
+		return
+	}
+	next, _, err := cl.row.Apply(task.Event{Kind: task.Reschedule, Due: cl.row.Due}, now, task.Policy{})
+	if err != nil {
+		cl.refuse(cl.row)
+		return
+	}
+	cl.next = next
+	c.ops = append(c.ops, store.Op{Kind: store.ReplaceTask, Task: next})
+	c.written = append(c.written, cl)
+}
+
+func (c *claimer) refuseHeld(cl *claim, t *task.Task, hasRow bool) {
+	cl.state, cl.reason = claimRefused, RefusedHeld
+	if c.svc.Scheduler != nil {
+		c.svc.Scheduler.PutBack(*t, hasRow)
+	}
 }
 
 func (c *claimer) win(cl *claim) {

@@ -43,7 +43,8 @@ type fixture struct {
 	mu      sync.Mutex   // guards what hooks and scheduler note; read without it only when all is quiet
 	awake   []task.Task
 	done    [][]task.Task // of each call
-	undone  bool          // Done came after an Awake of the same task
+	putBack []putBack
+	undone  bool // Done came after an Awake of the same task
 	refused map[string]int
 	ended   []task.Outcome
 	failed  map[string]int
@@ -51,6 +52,12 @@ type fixture struct {
 	tasks   uint64
 	stop    context.CancelFunc
 	stopped chan struct{}
+}
+
+// putBack is what a claim told of a task that a gate holds.
+type putBack struct {
+	row    task.Task
+	hasRow bool
 }
 
 func newFixture(tb testing.TB, hooks bool) *fixture {
@@ -135,6 +142,13 @@ func (f *fixture) Awake(t task.Task) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.awake = append(f.awake, t)
+}
+
+// PutBack implements Scheduler.
+func (f *fixture) PutBack(t task.Task, hasRow bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.putBack = append(f.putBack, putBack{t, hasRow})
 }
 
 // Done implements Scheduler.

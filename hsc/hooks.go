@@ -37,6 +37,8 @@ const (
 	RefusedAgain = "again" // the message has led to a claim here already
 	// RefusedExpired: the time to start the task is over. Its wake-up ends it.
 	RefusedExpired = "expired"
+	// RefusedHeld: a gate holds the task, which waits in its row again.
+	RefusedHeld = "held"
 )
 
 func (h Hooks) withDefaults() Hooks {

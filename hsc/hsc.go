@@ -74,6 +74,9 @@ type Scheduler interface {
 	// Done forgets the wake-up rows that the tasks name: each task ended, or moved to another row, of which a
 	// later Awake tells. It must not keep rows.
 	Done(rows []task.Task)
+	// PutBack tells of a task that a gate holds, and that was put back instead of claimed. Without hasRow it
+	// has no task row, and its message is gone.
+	PutBack(t task.Task, hasRow bool)
 }
 
 // Config configures a Service. Scheduler may be nil: then every retry gets a wake-up row of its own.
@@ -96,6 +99,9 @@ type Config struct {
 	// Execute refuses a caller that may not run the tasks of a lambda; without one, of any lambda. nil: every
 	// caller may.
 	Execute func(ctx context.Context, lambda string) error
+
+	// Held reports whether a gate holds a task back, so that it must not be claimed now. nil: none does.
+	Held func(t *task.Task, now task.Instant) bool
 
 	// WatchProcess watches worker processes on this machine. nil: none is watched.
 	WatchProcess WatchProcess

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
@@ -139,6 +140,25 @@ type Aside interface {
 	SetAside(ctx context.Context, rows []task.Task) (n int, err error)
 }
 
+// Gating is what a scheduler needs to hold back what gates select.
+type Gating struct {
+	Gates Gates
+	// Pace takes up to want starts of tasks that a gate holds which resumes at a pace; again is when to ask
+	// again for those that are not granted. nil: such a gate holds nothing.
+	Pace func(g *gates.Gate, want int) (granted int, again task.Instant)
+	// Retention returns how long a lambda keeps its ended rows; false for an unknown lambda.
+	Retention func(lambda uint32) (time.Duration, bool)
+}
+
+// Gates are the gates that are in force, as they are known here.
+type Gates interface {
+	// Number grows with each change.
+	Number() uint64
+	// Changed returns a channel that is closed with the next change.
+	Changed() <-chan struct{}
+	OfLambda(lambda uint32) gates.Gates
+}
+
 // Config is what a Scheduler is made of; the durations and row counts have defaults.
 type Config struct {
 	Store      Store
@@ -153,6 +173,7 @@ type Config struct {
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
 	Downtime   *Downtime // nil: ended rows stay until a full scan has seen their wake-up rows
+	Gating     *Gating   // nil: there are no gates
 	// Found is called with each row that was claimed when this process took its partition over. It may be
 	// nil.
 	Found func(t *task.Task)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -343,16 +344,38 @@ func (d *deliverMode) takeFresh(ctx context.Context, now task.Instant) (orders [
 		}
 		return nil, err
 	}
+	var drops []task.Order
 	for i := range taken {
 		o, ok := d.order(&wakeups[i], &rows[i], now)
 		if !ok {
+			continue
+		}
+		if o.Event.Kind == task.Drop {
+			drops = append(drops, o)
 			continue
 		}
 		if _, known := d.acquired.LoadOrStore(o.Task.ID, struct{}{}); !known {
 			orders = append(orders, o)
 		}
 	}
-	return orders, nil
+	return orders, d.drop(ctx, drops, now)
+}
+
+// drop ends tasks that a gate drops. One that cannot be ended now is tried again after a moment.
+func (d *deliverMode) drop(ctx context.Context, orders []task.Order, now task.Instant) (failed error) {
+	if len(orders) == 0 {
+		return nil
+	}
+	for i, r := range d.Dispatcher.Dispatch(ctx, orders) {
+		switch {
+		case r.Err != nil:
+			failed = cmp.Or(failed, r.Err)
+			d.checkAt(&orders[i].Task, now.Add(checkRetry))
+		case r.Done && d.Hooks.Ended != nil:
+			d.Hooks.Ended(&r.Task)
+		}
+	}
+	return failed
 }
 
 // order returns the order that follows from a wake-up row and the task row, if there is one.
@@ -367,6 +390,7 @@ func (d *deliverMode) order(wakeup, row *task.Task, now task.Instant) (o task.Or
 			d.leftover = append(d.leftover, *wakeup)
 			return o, false
 		case store.Unclear:
+			d.held.unsure = true
 			return o, false
 		}
 	}
@@ -374,7 +398,24 @@ func (d *deliverMode) order(wakeup, row *task.Task, now task.Instant) (o task.Or
 		d.checkAt(&o.Task, at)
 		return o, false
 	}
-	return o, true
+	return o, o.Task.State == task.Acquired || d.gateOrder(&o, now)
+}
+
+// gateOrder reports whether a task that was not acquired before is taken: not if a gate holds it. A gate that
+// drops it makes that the order, when it is due.
+func (d *deliverMode) gateOrder(o *task.Order, now task.Instant) bool {
+	g := d.gateOf(&o.Task, now)
+	switch {
+	case g == nil:
+		return true
+	case g.Action == gates.Pause:
+		return !d.isPaused(&o.Task, false)
+	case o.Task.Due > now:
+		d.checkAt(&o.Task, o.Task.Due)
+		return false
+	}
+	o.Event, o.Delivers = dropBy(g), true
+	return true
 }
 
 // next implements mode.

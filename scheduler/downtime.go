@@ -46,7 +46,7 @@ type gap struct {
 
 // outlasts reports whether an ended row that is kept for so long may have expired before a full scan has seen
 // its wake-up row.
-func (g gap) outlasts(kept time.Duration) bool { return g.Till.Sub(g.From)+scansApart > kept }
+func (g gap) outlasts(kept time.Duration) bool { return g.Till.Sub(g.From)+passesApart(kept) > kept }
 
 // covers reports whether every row that is stale by another gap is stale by this one.
 func (g gap) covers(other gap) bool {

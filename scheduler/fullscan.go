@@ -38,19 +38,24 @@ func newFullScan(random uint64) fullScan {
 	return fullScan{every: scanEvery - scanEvery/4 + time.Duration(spread)}
 }
 
-// begin begins a scan when it is time, over all that lies before the margin of a read-ahead.
-func (f *fullScan) begin(now task.Instant) {
+// beginScan begins a scan when it is time, over all that lies before the margin of a read-ahead, except what
+// gates are known to hold there.
+func (l *loop) beginScan(now task.Instant) {
+	f := &l.reader.full
 	if f.underWay || now < f.begins && f.begins <= now.Add(f.every) { // the clock may be set back
 		return
 	}
-	f.underWay, f.after, f.through = true, store.WakeKey{}, now.Add(-readMargin)
+	f.underWay, f.after, f.through = true, l.held.scanAfter(now, l.inFlight), now.Add(-readMargin)
+	if l.held.isPaced {
+		f.through = now // no read-ahead lets such rows through
+	}
 	f.begins, f.page = now.Add(f.every), now
 }
 
 // isScanDue reports whether the next page of a full scan may be read, and there is room for it.
 func (l *loop) isScanDue(now task.Instant) bool {
 	f := &l.reader.full
-	soon := f.page <= now || f.page > now.Add(scanPause) // the clock may be set back
+	soon := f.page <= now || f.page > now.Add(max(scanPause, paceWaitMax)) // the clock may be set back
 	return f.underWay && !l.foreign && soon && l.roomForScan()
 }
 
@@ -61,10 +66,12 @@ func (l *loop) roomForScan() bool {
 	return l.buffer.count(l.reader.full.after.Wake, most+1) <= most
 }
 
+// pageRows is how many rows a page of a full scan has.
+func (l *loop) pageRows() int { return min(scanPageMax, l.buffer.limit/2) }
+
 // readPage reads a page of the schedule. It returns the rows that are not known, and the last key of a full
 // page; zero at the end of the range.
-func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.Instant) (unknown []task.Task, last store.WakeKey, err error) {
-	limit := min(scanPageMax, l.buffer.limit/2)
+func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.Instant, limit int) (unknown []task.Task, last store.WakeKey, err error) {
 	page, err := l.Store.ScanSchedule(ctx, l.partition, after, through, limit)
 	if err != nil {
 		return nil, last, err
@@ -82,21 +89,33 @@ func (l *loop) readPage(ctx context.Context, after store.WakeKey, through task.I
 
 // scanPage reads the next page of the scan that is under way.
 func (l *loop) scanPage(ctx context.Context) error {
-	f := &l.reader.full
-	rows, last, err := l.readPage(ctx, f.after, f.through)
+	f, limit := &l.reader.full, l.pageRows()
+	if l.held.isPaced {
+		limit = l.held.pacedRows(limit)
+	}
+	rows, last, err := l.readPage(ctx, f.after, f.through, limit)
 	if err != nil {
 		return err
 	}
 	for i := range rows {
-		l.add(&rows[i])
+		held, again := l.holdScanned(&rows[i])
+		if !again.IsZero() { // the scan goes on there
+			f.page = again
+			l.held.paceRows = i
+			return nil
+		}
+		if f.after = store.KeyOf(&rows[i]); !held {
+			l.add(&rows[i])
+		}
 	}
-	if last == (store.WakeKey{}) {
+	if l.held.paceRows = 2 * limit; last == (store.WakeKey{}) {
 		f.underWay = false
+		l.held.scanned(f.through)
 		return nil
 	}
 	f.after, f.page = last, l.now()
 	if l.Queue.Durable() {
-		f.page = f.page.Add(scanPause * time.Duration(min(scanPageMax, l.buffer.limit/2)) / scanPageMax)
+		f.page = f.page.Add(scanPause * time.Duration(limit) / scanPageMax)
 	}
 	return nil
 }
@@ -106,12 +125,12 @@ func (l *loop) scanPage(ctx context.Context) error {
 // leftover rows, and tasks that memory had no room for.
 func (l *loop) rescanPage(ctx context.Context) error {
 	f := &l.reader.full
-	rows, last, err := l.readPage(ctx, f.rescan, f.after.Wake)
+	rows, last, err := l.readPage(ctx, f.rescan, f.after.Wake, l.pageRows())
 	if err != nil {
 		return err
 	}
 	for i := range rows {
-		if !l.buffer.entries.Has(entry{at: l.delayed(rows[i].WakeRow.At), id: rows[i].ID}) {
+		if !l.buffer.entries.Has(entry{at: l.delayed(rows[i].WakeRow.At), id: rows[i].ID}) && !l.passesOver(&rows[i]) {
 			l.add(&rows[i])
 		}
 	}

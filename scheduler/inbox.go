@@ -22,9 +22,11 @@ type hint struct {
 type hintKind uint8
 
 const (
-	hintAdded hintKind = iota // a wake-up row
-	hintAwake                 // a task row that waits in memory for its wake-up
-	hintSent                  // a task row whose message is on its way
+	hintAdded   hintKind = iota // a wake-up row
+	hintAwake                   // a task row that waits in memory for its wake-up
+	hintSent                    // a task row whose message is on its way
+	hintPutBack                 // a task row that waits again, because a gate holds the task
+	hintUnsent                  // the same for a task without a task row, whose message is gone
 )
 
 // inbox holds what other goroutines tell a loop.

@@ -59,6 +59,8 @@ type inFlightSet struct {
 	tree  *btree.BTreeG[rowKey] // the other checks
 	limit *inFlightLimit
 	scan  uint64 // the scan that goes on
+
+	overflowed bool // there was no room for a task
 }
 
 // staleMax bounds the stale keys in the queue, besides one for each task.
@@ -76,6 +78,7 @@ func (s *inFlightSet) put(t inFlightTask) bool {
 	case one != nil:
 		s.unplan(one)
 	case !s.limit.acquire():
+		s.overflowed = true
 		return false
 	default:
 		one = &inFlightTask{}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -52,6 +53,7 @@ type loop struct {
 	buffer    *buffer
 	inFlight  *inFlightSet
 	reader    scheduleReader
+	held      heldRows
 	wall      loopClock
 	failures  int // in a row
 	stop      context.CancelFunc
@@ -103,10 +105,12 @@ func (l *loop) rests(ctx context.Context) bool {
 // round reads and dispatches once. What is known is dispatched even when reading fails.
 func (l *loop) round(ctx context.Context) (busy bool, err error) {
 	l.readClock()
+	l.followGates()
 	if l.foreign {
 		l.extendForeign()
 	}
 	l.readInbox()
+	l.takeExpired()
 	l.read(ctx)
 	l.readClock() // a read may take long: what it brought is judged by no clock of before it was set
 	l.publish()
@@ -119,6 +123,9 @@ func (l *loop) round(ctx context.Context) (busy bool, err error) {
 func (l *loop) publish() {
 	l.stats.oldestSend.Store(int64(l.buffer.oldestSend()))
 	l.stats.inFlight.Store(int64(len(l.inFlight.byID)))
+	if l.held.some {
+		l.publishHeld()
+	}
 }
 
 // readClock begins a round, or its second half, which dispatches. If the wall clock was set since it was last
@@ -205,9 +212,11 @@ func (l *loop) followHint(h *hint) {
 	_, known := l.inFlight.byID[t.ID]
 	noScan := known || t.Wake != t.WakeRow.At // no scan brings it at its time
 	switch {
+	case h.kind == hintPutBack || h.kind == hintUnsent:
+		l.followPutBack(t, h.kind == hintPutBack)
 	case h.kind == hintSent || h.kind == hintAwake && noScan:
 		l.await(t, h.kind == hintAwake)
-	case l.buffer.has(keyOf(t)) && !l.knows(t):
+	case l.buffer.has(keyOf(t)) && !l.knows(t) && !l.passesOver(t):
 		l.add(t)
 	}
 }
@@ -216,22 +225,35 @@ func (l *loop) followHint(h *hint) {
 // process's ownership may have been dispatched, so its task row is read first, and it probably sends nothing.
 func (l *loop) add(row *task.Task) {
 	e := entry{at: l.delayed(row.WakeRow.At), id: row.ID, row: row, early: row.State == task.Scheduled && row.Attempt == 0, sends: true}
-	switch old := row.WakeRow.At < l.reader.full.since; {
-	case hasTaskRow(row) || row.WakeRow.Seq > 1 && !l.delivers || row.Attempt > 0 || row.State != task.Scheduled && row.State != task.Acquired:
-		e.mustRead, e.sends = true, !old
-	case old && !l.delivers:
-		e.mustRead, e.sends = true, false
-	}
+	mustRead, old := l.mustRead(row)
+	e.mustRead, e.sends = mustRead, !mustRead || !old
 	e.early = e.early || l.delivers
+	if g := l.gateOf(row, l.now()); g != nil && g.Action == gates.Drop {
+		e.early, e.sends = l.delivers, false
+	}
 	if l.foreign && e.early {
 		e.at = e.at.Add(l.Lead / 2) // it is dispatched that much before its time
 	}
 	l.buffer.add(e)
 }
 
+// mustRead reports whether the task of a wake-up row may have a task row, which has to be read first. old
+// says that the row is older than this process's ownership.
+func (l *loop) mustRead(row *task.Task) (must, old bool) {
+	old = row.WakeRow.At < l.reader.full.since
+	if hasTaskRow(row) || row.WakeRow.Seq > 1 && !l.delivers || row.Attempt > 0 || row.State != task.Scheduled && row.State != task.Acquired {
+		return true, old
+	}
+	return old && !l.delivers, old
+}
+
 // await has a task row checked when the task wakes. Where there is no room for one more in flight, a task
 // that wakes soon waits in the buffer.
 func (l *loop) await(t *task.Task, sends bool) {
+	if isWaiting(t) && t.Wake <= l.now() && l.isPaused(t, true) {
+		l.inFlight.drop(t.ID)
+		return
+	}
 	if t.Wake == t.WakeRow.At && !l.foreign && !l.buffer.covers(t.Wake) { // a read-ahead brings its wake-up row
 		l.inFlight.drop(t.ID)
 		return
@@ -303,7 +325,7 @@ func (l *loop) idle(ctx context.Context) {
 		defer l.readSlots.unpark(slot)
 	}
 	at, room := l.mode.next(now)
-	until = min(until, at)
+	until = min(until, at, l.nextExpiry(now))
 	clock.ResetFrom(timer, began, until.Sub(now))
 	select {
 	case <-timer.C():

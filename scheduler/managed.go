@@ -52,7 +52,7 @@ func (m *managedMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 	defer r.end(ctx)
 	ids, checked := r.checkInFlight(ctx)
 	taken := m.takeDue(ctx, r.now)
-	orders, reads := firstOrders(taken)
+	orders, reads := m.firstOrders(taken, r.now)
 	var failed error
 	if len(ids)+len(reads) > 0 {
 		var more []task.Order
@@ -90,13 +90,13 @@ func (m *managedMode) queueRoom(ctx context.Context) (messages int, room queueRo
 func hasTaskRow(wakeup *task.Task) bool { return wakeup.Key != "" || wakeup.IsBare() }
 
 // firstOrders returns the orders for tasks that have no task row, and the entries that have to be read first.
-func firstOrders(taken []entry) (orders []task.Order, reads []entry) {
+func (m *managedMode) firstOrders(taken []entry, now task.Instant) (orders []task.Order, reads []entry) {
 	orders = make([]task.Order, 0, len(taken))
 	for i := range taken {
 		if taken[i].mustRead {
 			reads = append(reads, taken[i])
-		} else {
-			orders = append(orders, firstOrder(taken[i].row))
+		} else if o := firstOrder(taken[i].row); len(m.held.gates) == 0 || m.gateFirst(&taken[i], &o, now) {
+			orders = append(orders, o)
 		}
 	}
 	return orders, reads
@@ -166,6 +166,7 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 		case store.Leftover:
 			m.leftover = append(m.leftover, *e.row)
 		case store.Unclear:
+			m.held.unsure = true
 			if !row.ID.IsZero() && row.IsBare() {
 				m.leaveAlone(e.row)
 			}
@@ -192,6 +193,10 @@ func (m *managedMode) followMissing(id task.ID, now task.Instant) {
 	}
 	at := one.wakeRowAt
 	m.inFlight.drop(id)
+	if m.held.some { // a gate may hold it, and many before it
+		m.held.unsure = true
+		return
+	}
 	m.reader.ahead.restartAt(at)
 }
 
@@ -253,7 +258,9 @@ func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent 
 }
 
 // isRetry reports whether an order puts a task on its queue that waited in its row.
-func isRetry(o task.Order) bool { return !o.First && isWaiting(&o.Task) }
+func isRetry(o task.Order) bool {
+	return !o.First && isWaiting(&o.Task) && o.Event.Kind == task.Enqueue
+}
 
 // carryOut gives orders to the dispatcher and notes what is in flight then. An order that fails is tried
 // again by the next round; an error is returned only when that may help.
@@ -287,7 +294,7 @@ func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatc
 		m.settleMoved(o, &r.Task)
 		return nil
 	case r.Done:
-		if !o.First && m.Hooks.Waked != nil {
+		if (!o.First || o.Event.Kind == task.Drop) && m.Hooks.Waked != nil {
 			m.Hooks.Waked(&o.Task, o.Event.Kind)
 		}
 		if r.Task.State.IsEnd() && m.Hooks.Ended != nil {
@@ -313,6 +320,7 @@ func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatc
 func (m *managedMode) settleMoved(o *task.Order, row *task.Task) {
 	if row.ID.IsZero() {
 		m.inFlight.drop(o.Task.ID) // a scan finds what there is
+		m.held.unsure = true
 		return
 	}
 	if o.First && row.State == task.Enqueued && row.Attempt == 0 && row.Worker == m.Process {

@@ -158,6 +158,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 		g.Go(func() { s.recordActivity(ctx) })
 	}
+	if s.Gating != nil {
+		g.Go(func() { s.watchGates(ctx) })
+	}
 	s.health.checkPause(s.Clock)
 	g.Go(func() { s.health.watchPauses(ctx, s.Clock) })
 	s.idle.begin(g, s.Clock)

@@ -25,6 +25,7 @@ type readAhead struct {
 	missed   task.Instant // a row at or behind it may be unknown though the high-water mark covers it; zero: none
 	through  task.Instant // where the last one ended; zero: there was none
 	next     task.Instant
+	partial  bool    // the last one did not come to its end, though there is room
 	repeated bool    // there was a first one, so that the second one is planned
 	breaker  breaker // for all reads of the schedule
 }
@@ -52,10 +53,10 @@ func (l *loop) readStart(now task.Instant) rowKey {
 	if r := &l.reader.ahead; !r.through.IsZero() {
 		from = min(from, r.through) // it may be long ago, when the store was away
 	}
-	if missed := l.reader.ahead.missed; !missed.IsZero() {
-		from = min(from, missed-1)
+	start := l.held.readFrom(endOf(max(from, 0)), now)
+	if missed := l.reader.ahead.missed; !missed.IsZero() && missed <= start.at {
+		start = endOf(max(missed-1, 0))
 	}
-	start := endOf(max(from, 0))
 	if end := l.buffer.end(); l.buffer.truncated && end.less(start) {
 		return end
 	}
@@ -81,6 +82,7 @@ func (l *loop) readWindow(ctx context.Context, now task.Instant, due bool) error
 	l.buffer.truncated = false
 	l.buffer.extend(until)
 	l.reader.ahead.through = until.at
+	l.readUpTo(end, now)
 	if due {
 		l.reader.ahead.missed = 0
 	}
@@ -95,6 +97,7 @@ func (l *loop) readWindow(ctx context.Context, now task.Instant, due bool) error
 	if due {
 		l.inFlight.endScan(from, end)
 	}
+	l.reader.ahead.partial = len(l.held.gates) > 0 && end.less(until) && len(rows) < l.buffer.limit && !l.buffer.end().less(end)
 	return nil
 }
 
@@ -111,14 +114,14 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 	to, limit, counts := l.reader.dueSoon.span(now, until.at, l.buffer.limit)
 	enough := limit
 	var counted []task.Task
-	for {
+	for pages := 1; ; pages++ {
 		page, err := l.Store.ScanSchedule(ctx, l.partition, after, to, limit)
 		l.stats.progress.mark(l.Clock)
 		if err != nil {
 			return nil, rowKey{}, err
 		}
 		for i := range page {
-			if l.knows(&page[i]) {
+			if l.knows(&page[i]) || l.passesOverAhead(&page[i]) {
 				continue
 			}
 			if counts {
@@ -129,7 +132,8 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 			}
 		}
 		full := len(page) == limit
-		if counts && (!full || len(counted) >= enough) {
+		last := len(l.held.gates) > 0 && pages >= heldPagesMax
+		if counts && (!full || last || len(counted) >= enough) {
 			l.stats.dueSoon.Store(l.reader.dueSoon.count(l.Clock, now, counted, full))
 			to, limit, counts = until.at, l.buffer.limit, false
 		}
@@ -137,7 +141,7 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 			return unknown, until, nil
 		}
 		after = store.KeyOf(&page[len(page)-1])
-		if len(unknown) >= l.buffer.limit {
+		if last || len(unknown) >= l.buffer.limit {
 			return unknown, rowKey{after.Wake, after.ID}, nil
 		}
 	}

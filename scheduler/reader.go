@@ -22,7 +22,7 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 	}
 	r := &l.reader
 	at := r.ahead.next
-	if l.buffer.isLow() {
+	if l.buffer.isLow() || r.ahead.partial {
 		at = now
 	}
 	if r.full.underWay && l.roomForScan() {
@@ -37,6 +37,9 @@ func (l *loop) read(ctx context.Context) {
 	now, r := l.now(), &l.reader
 	due := now >= r.ahead.next || r.ahead.next > now.Add(l.Window/2) // the clock may be set back
 	refill := l.buffer.isLow()
+	if r.ahead.partial { // it is completed before the next one begins
+		due, refill = false, true
+	}
 	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) {
 		l.readSlots.withdraw(&r.slot)
 		return
@@ -56,14 +59,15 @@ func (l *loop) read(ctx context.Context) {
 	}
 	if due {
 		r.ahead.next = now.Add(l.readEvery())
-		r.full.begin(now)
+		l.beginScan(now)
 	}
 	if l.isScanDue(now) {
 		l.readDone(ctx, l.scanPage(ctx))
 	} else if due && r.full.underWay && now >= r.full.begins {
 		l.readDone(ctx, l.rescanPage(ctx))
 	}
-	if (!r.full.underWay || !l.roomForScan()) && !l.stats.warm.Swap(true) { // all is known that there is room for
+	manyHeld := l.held.scanning > l.buffer.limit/2                                      // as if there was no room for them
+	if (!r.full.underWay || manyHeld || !l.roomForScan()) && !l.stats.warm.Swap(true) { // all is known that there is room for
 		notify(l.warmed)
 	}
 }

@@ -180,6 +180,9 @@ func (r *recheck) decideAll(ctx context.Context, rows []task.Task) (orders []tas
 		if err = r.retryable(ctx, r.partition, err); err != nil && !r.postpone(t, err) && failed == nil {
 			failed = fmt.Errorf("task %s: %w", t.ID, err)
 		}
+		if act && len(r.held.gates) > 0 {
+			act = r.gateOrder(t, &event, r.now)
+		}
 		if act {
 			orders = append(orders, task.Order{Task: *t, Event: event})
 		}

@@ -137,6 +137,36 @@ func (s *Scheduler) Enqueued(t *task.Task) {
 	}
 }
 
+// PutBack is the hint that a claim met a task that a gate holds. hasRow says that its task row was stored as
+// scheduled; otherwise it has none, and its message is gone.
+func (s *Scheduler) PutBack(t *task.Task, hasRow bool) {
+	kind := hintUnsent
+	if hasRow {
+		kind = hintPutBack
+	}
+	if p := s.firedOf(t.Partition); p != nil {
+		s.tell(p, t, kind, 0, func(*loop) bool { return true })
+	} else if s.Foreign {
+		s.foreign.hint(clock.Mono(s.Clock), t, kind)
+	}
+}
+
+// watchGates wakes all loops when the gates change, until ctx ends.
+func (s *Scheduler) watchGates(ctx context.Context) {
+	for {
+		changed := s.Gating.Gates.Changed()
+		for _, l := range s.loops() {
+			notify(l.wake)
+		}
+		s.foreign.wakeAll()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Done is the hint that tasks need not be checked any more where they are: they have ended, or another
 // wake-up row wakes them.
 func (s *Scheduler) Done(rows []task.Task) {

@@ -61,6 +61,8 @@ type world struct {
 	presence func(process string) (here, gone bool) // nil: there are no others
 	found    func(t *task.Task)                     // what the scheduler says was claimed
 	downtime *scheduler.Downtime                    // nil: ended rows stay
+	gating   *scheduler.Gating                      // nil: there are no gates
+	shared   bool                                   // others store tasks, too
 
 	mu     sync.Mutex
 	waked  []task.EventKind
@@ -112,7 +114,7 @@ func (w *world) start() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight, IdleLoops: w.loops,
-		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime,
+		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime, Gating: w.gating, Foreign: w.shared,
 	})
 	w.run(s)
 	return s

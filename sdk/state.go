@@ -48,6 +48,7 @@ const (
 	OutcomeCancelled        Outcome = "cancelled"         // the handler stopped on a cancel
 	OutcomeWorkerLost       Outcome = "worker_lost"       // the worker's lease ran out, or its process died
 	OutcomeUnstarted        Outcome = "unstarted"         // the worker never confirmed the claim
+	OutcomeDropped          Outcome = "dropped"           // no attempt began: the task was dropped, by what the error says
 )
 
 // String returns the text of the outcome.

@@ -35,6 +35,7 @@ func TestOutcomesAreThoseOfTheServer(t *testing.T) {
 		task.OutcomeSuccess: sdk.OutcomeSuccess, task.OutcomeRetriable: sdk.OutcomeRetriableFailure, task.OutcomeFatal: sdk.OutcomeFatalFailure,
 		task.OutcomeSnoozed: sdk.OutcomeSnoozed, task.OutcomeReleased: sdk.OutcomeReleased, task.OutcomeCancelled: sdk.OutcomeCancelled,
 		task.OutcomeWorkerLost: sdk.OutcomeWorkerLost, task.OutcomeUnstarted: sdk.OutcomeUnstarted,
+		task.OutcomeDropped: sdk.OutcomeDropped,
 	} {
 		if server.String() != public.String() {
 			t.Errorf("the server says %s, the SDK %s", server, public)

@@ -35,12 +35,14 @@ const (
 	OutcomeCancelled          // handler stopped on a cancel
 	OutcomeWorkerLost         // the worker's lease ran out
 	OutcomeUnstarted          // claimed, but the worker never confirmed it
+	OutcomeDropped            // no attempt began: the task was dropped, and the error says by what
 
 	outcomeEnd
 )
 
 var outcomeTexts = [outcomeEnd]string{
 	"unknown", "success", "retriable_failure", "fatal_failure", "snoozed", "released", "cancelled", "worker_lost", "unstarted",
+	"dropped",
 }
 
 // String returns the text of the outcome.
@@ -73,7 +75,8 @@ const (
 	Unconfirmed
 	// Cancel: a user wants the task not to start, or to stop.
 	Cancel
-	// Drop: the task is dropped with its lambda, before it starts.
+	// Drop: the task is dropped before it starts: with its lambda, or by what Error says, which its history
+	// then tells.
 	Drop
 	// Acquire: the server named Worker is about to put the task on the queue of its deliver lambda. If it was
 	// acquired before, that server is gone or too slow.
@@ -180,7 +183,7 @@ func (t Task) apply(e Event, now Instant, p Policy) (Task, Effect, error) {
 	case Cancel:
 		return t.cancel(now, p)
 	case Drop:
-		return t.drop(now, p)
+		return t.drop(e, now, p)
 	case Reschedule:
 		return t.reschedule(e)
 	case Update:
@@ -339,7 +342,7 @@ func (t Task) finish(e Event, now Instant, p Policy) (Task, Effect, error) {
 		return t.wait(Scheduled, e.Delay, now, p)
 	case OutcomeReleased:
 		return t.again(now, p)
-	case OutcomeUnknown, OutcomeWorkerLost, OutcomeUnstarted:
+	case OutcomeUnknown, OutcomeWorkerLost, OutcomeUnstarted, OutcomeDropped:
 	}
 	return t, None, fmt.Errorf("%w: a worker cannot report %s", ErrNoEdge, e.Outcome)
 }
@@ -418,9 +421,14 @@ func (t Task) cancel(now Instant, p Policy) (Task, Effect, error) {
 	return t, TellWorker, nil
 }
 
-func (t Task) drop(now Instant, p Policy) (Task, Effect, error) {
+func (t Task) drop(e Event, now Instant, p Policy) (Task, Effect, error) {
 	if t.State.IsRunning() {
 		return t, None, fmt.Errorf("%w: drop while %s", ErrNoEdge, t.State)
+	}
+	if e.Error != "" {
+		t.remember(OutcomeDropped, e.Error, now)
+		last := &t.History[len(t.History)-1]
+		last.Worker, last.Start = "", 0 // of the attempt before
 	}
 	return t.end(Dropped, now, p), None, nil
 }

@@ -274,6 +274,10 @@ func (s step) clears() bool { return s.event.Kind == task.Finish && !s.reports(t
 
 func (s step) historyGrows() bool {
 	over := s.event.Kind == task.Finish || s.event.Kind == task.WorkerLost || s.event.Kind == task.Unconfirmed
+	if s.event.Kind == task.Drop && s.event.Error != "" {
+		last := s.after.History[len(s.after.History)-1]
+		return last.Outcome == task.OutcomeDropped && last.Worker == "" && last.Start.IsZero() && last.End == s.now
+	}
 	if !over {
 		return reflect.DeepEqual(s.before.History, s.after.History)
 	}

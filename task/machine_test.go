@@ -407,7 +407,7 @@ func TestDropBeforeAnAttempt(t *testing.T) {
 func TestWhatAWorkerCannotReport(t *testing.T) {
 	p := newPath(t)
 	p.run("w1")
-	for _, o := range []task.Outcome{task.OutcomeUnknown, task.OutcomeWorkerLost, task.OutcomeUnstarted, 99} {
+	for _, o := range []task.Outcome{task.OutcomeUnknown, task.OutcomeWorkerLost, task.OutcomeUnstarted, task.OutcomeDropped, 99} {
 		p.refuse(p.finish(o), task.ErrNoEdge)
 	}
 	p.refuse(task.Event{}, task.ErrNoEdge)

@@ -33,9 +33,11 @@ func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1
 	return b.Queue.CheckPayload(item.Payload)
 }
 
-// goesDirect reports whether a task needs no row. One with a key does: only a row keeps the key taken.
+// goesDirect reports whether a task needs no row. One with a key does: only a row keeps the key taken. And so
+// does one that a gate may hold.
 func (b *Batch) goesDirect(c *Incoming) bool {
-	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect)
+	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect) &&
+		!b.isGated(c.Lambda.Ref)
 }
 
 // SendDirect sends the tasks that need no row. One that the queue does not acknowledge in time gets a row; if

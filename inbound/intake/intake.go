@@ -98,6 +98,9 @@ type Config struct {
 	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there
 	// is none.
 	Process string
+	// Gated reports whether there are gates of a lambda. Its tasks then go through the schedule, which asks
+	// them. nil: there are none.
+	Gated func(lambda uint32) bool
 	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
 	// later.
 	Shared bool

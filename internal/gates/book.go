@@ -117,7 +117,7 @@ func sameGates(a, b *known) bool {
 		return false
 	}
 	for ref, of := range a.byLambda {
-		if !slices.EqualFunc(of, b.byLambda[ref], func(a, b *Gate) bool { return a.ID == b.ID && a.Version == b.Version }) {
+		if !Gates(of).Equal(b.byLambda[ref]) {
 			return false
 		}
 	}
@@ -140,12 +140,7 @@ func (b *Book) Has(lambda uint32) bool { return len(b.known.Load().byLambda[lamb
 // Of returns the gate that holds a task back now; nil: none does. Of several that do, one that pauses comes
 // before one that drops, and then the oldest: nothing is lost that somebody wants to keep.
 func (b *Book) Of(t *task.Task, now task.Instant) (held *Gate) {
-	for _, g := range b.known.Load().byLambda[t.Partition.Lambda] {
-		if g.Holds(t, now) && (held == nil || held.Action == Drop && g.Action == Pause) {
-			held = g
-		}
-	}
-	return held
+	return b.OfLambda(t.Partition.Lambda).Of(t, now)
 }
 
 // Decode reads a stored gate.

@@ -73,6 +73,19 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 	}
 }
 
+// holding lets the scheduler ask gates.
+func (n *Node) holding() *scheduler.Gating {
+	return &scheduler.Gating{Gates: n.gates, Retention: n.retention}
+}
+
+// isHeld reports whether a gate keeps a task from being claimed.
+func (n *Node) isHeld(t *task.Task, now task.Instant) bool { return n.gates.Of(t, now) != nil }
+
+func (n *Node) retention(lambda uint32) (time.Duration, bool) {
+	l, known := n.Lambda(lambda)
+	return l.Retention, known
+}
+
 // downtime lets the scheduler set aside tasks that may have run although no row tells, in the same place as
 // rejected messages of the inbound buffer; that works without inbound's role. It returns nil if the store
 // keeps ended rows as long as they are needed.
@@ -81,11 +94,8 @@ func (n *Node) downtime(c *Config, seal *task.Sealer) *scheduler.Downtime {
 		return nil
 	}
 	return &scheduler.Downtime{
-		Rows: n.store,
-		Retention: func(lambda uint32) (time.Duration, bool) {
-			l, known := n.Lambda(lambda)
-			return l.Retention, known
-		},
-		Aside: n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
+		Rows:      n.store,
+		Retention: n.retention,
+		Aside:     n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
 	}
 }

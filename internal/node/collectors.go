@@ -81,7 +81,7 @@ func (n *Node) registerStoreHealth(f promauto.Factory) {
 type classCollector struct {
 	n *Node
 
-	tasks, oldest, stuck, counted, messages, oldestMessage *prometheus.Desc
+	tasks, oldest, stuck, counted, messages, oldestMessage, held *prometheus.Desc
 }
 
 func newClassCollector(n *Node) *classCollector {
@@ -98,13 +98,15 @@ func newClassCollector(n *Node) *classCollector {
 			"lambda", "priority"),
 		messages: desc("kinesin_queue_messages", "Approximate number of messages in the queue, by state; a message may hold several tasks.",
 			"lambda", "priority", "state"),
+		held: desc("kinesin_held_tasks", "About how many waiting tasks of this process's partitions are held back, by what, as of the last reads of the schedule, "+
+			"which are minutes apart.", "lambda", "reason"),
 		oldestMessage: desc("kinesin_queue_oldest_seconds", "Approximate age of the oldest due message in the queue.", "lambda", "priority"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage} {
+	for _, d := range []*prometheus.Desc{c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held} {
 		out <- d
 	}
 }
@@ -114,21 +116,23 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 	counts, ready := c.n.store.Depths()
 	out <- prometheus.MustNewConstMetric(c.counted, prometheus.GaugeValue, boolean(ready))
 	var overdue map[task.Partition]task.Instant
-	var stuck map[task.Partition]int64
+	var stuck, held map[task.Partition]int64
 	if c.n.scheduler != nil {
-		overdue, stuck = c.n.scheduler.Overdue(), c.n.scheduler.Stuck()
+		overdue, stuck, held = c.n.scheduler.Overdue(), c.n.scheduler.Stuck(), c.n.scheduler.Held()
 	}
 	now := c.n.clock.Now()
 	for _, l := range c.n.catalog.All() {
+		var heldByGates int64
 		for priority, name := range l.Priorities {
 			var sum store.Depth
 			var oldest time.Duration
-			var held int64
+			var acquired int64
 			for _, p := range partitionsOf(l, priority) {
 				for s, n := range counts[p] {
 					sum[s] += n
 				}
-				held += stuck[p]
+				acquired += stuck[p]
+				heldByGates += held[p]
 				if due, ok := overdue[p]; ok {
 					oldest = max(oldest, now.Sub(due))
 				}
@@ -140,8 +144,11 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 			}
 			out <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, oldest.Seconds(), l.Name, name)
 			if l.Mode == task.Deliver {
-				out <- prometheus.MustNewConstMetric(c.stuck, prometheus.GaugeValue, float64(held), l.Name, name)
+				out <- prometheus.MustNewConstMetric(c.stuck, prometheus.GaugeValue, float64(acquired), l.Name, name)
 			}
+		}
+		if c.n.gates.Has(l.Ref) {
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(heldByGates), l.Name, "gate")
 		}
 	}
 	c.collectQueues(out)

@@ -144,7 +144,7 @@ func (n *Node) compose(c Config) {
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
-			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal),
+			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal), Gating: n.holding(),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Foreign: c.shared, Window: c.Window, Lead: c.Lead,
@@ -158,7 +158,7 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Held: n.isHeld, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Caller: callerOf, Execute: n.guard.Execute, WatchProcess: c.beside(),
 		})
 	}
@@ -171,7 +171,7 @@ func (n *Node) compose(c Config) {
 func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
 	in := intake.New(intake.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
-		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Shared: c.shared,
+		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Gated: n.gates.Has, Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
@@ -417,3 +417,5 @@ func (noScheduler) Done([]task.Task)    {}
 type forHSC struct{ *scheduler.Scheduler }
 
 func (s forHSC) Awake(t task.Task) { s.Scheduler.Awake(&t) }
+
+func (s forHSC) PutBack(t task.Task, hasRow bool) { s.Scheduler.PutBack(&t, hasRow) }

@@ -39,6 +39,7 @@ const (
 	NamesDispatcher                // an enqueued row names who dispatched it; the rows of one that is gone are sent again
 	LeaseFirst                     // a claim is taken back only after its lease, or when it never reached its worker
 	NewLifeIsToCome                // a young first row of a key with a seq above the ended row's is a new task to come
+	PutBackBySeq                   // a claim puts a held task back on the condition of its message's seq
 	CountOfID                      // the shard follows from the count of the id, not from the newest that is known
 	RulesEnd                       // one more than the last
 )
@@ -71,6 +72,7 @@ var ruleTexts = [RulesEnd]string{
 	NamesDispatcher:    "7  an enqueued row names its dispatcher; one that is gone is made good for at once",
 	LeaseFirst:         "-  a claim is taken back only after its lease, or when it never reached its worker",
 	NewLifeIsToCome:    "1e a young first row of a key with a seq above the ended row's is a new task to come",
+	PutBackBySeq:       "9  a held task is put back on the condition of its message's seq",
 	CountOfID:          "8  the shard follows from the count of the id",
 }
 
@@ -180,7 +182,7 @@ type world struct {
 
 // budget bounds what may happen.
 type budget struct {
-	crashes, losses, leases, unknowns, refusals, resends, retries, moves, cancels, changes, gaps uint8
+	crashes, losses, leases, unknowns, refusals, resends, retries, moves, cancels, changes, gaps, holds uint8
 }
 
 func (w *world) addMsg(seq uint8) bool {

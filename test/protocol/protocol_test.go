@@ -73,6 +73,7 @@ func TestWithoutRule(t *testing.T) {
 		{protocol.LostIsReadAgain, "retry: within moments, hsc with", protocol.Late},
 		{protocol.NamesDispatcher, "take-over", protocol.Late},
 		{protocol.LeaseFirst, "dispatch", protocol.TwoAttempts},
+		{protocol.PutBackBySeq, "gate: a task", protocol.TwoAttempts},
 		{protocol.NewLifeIsToCome, "key: used again for", protocol.NoWakeup},
 		{protocol.CountOfID, "shards: a deliver", protocol.Twice},
 		{protocol.CountOfID, "shards: a call", protocol.FalseAnswer},

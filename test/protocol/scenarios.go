@@ -105,6 +105,16 @@ func Scenarios(long bool) []Scenario {
 			Left: budget{crashes: 1},
 		},
 		{
+			Name:  "gate: a task is put back at its claim, beside another owner and worker",
+			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 2, Places: 1,
+			Left: budget{crashes: 1, losses: 1, resends: 1, holds: 2},
+		},
+		{
+			Name:  "gate: the same, of a task that moves and is cancelled",
+			Calls: []Call{{Kind: Near}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Expires: true,
+			Left: budget{crashes: 1, cancels: 1, moves: 1, holds: 1},
+		},
+		{
 			Name:  "shards: a deliver lambda, and two counts",
 			Calls: []Call{{Kind: Far, At: 1}, {Kind: Far, At: 1, Stale: 1}}, Parts: 2, Owners: 2, Places: 2, Until: 1, Deliver: true,
 			Left: budget{crashes: 1},

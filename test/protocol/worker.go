@@ -68,9 +68,13 @@ func (m *model) claim(w *world, k int, out emit) {
 		if s == 0 || i > 0 && w.msgs[i-1] == s {
 			continue
 		}
+		current := w.task.state == enqueued && w.task.seq == s
+		if w.left.holds > 0 && (current || !m.has(PutBackBySeq) && w.task.state != absent && w.task.state != ended) {
+			m.putsBack(w, i, who, out)
+		}
 		v := *w
 		v.dropMsg(i)
-		if w.task.state != enqueued || w.task.seq != s {
+		if !current {
 			out(&v, step{who: who, what: "has a message refused as stale"})
 			continue
 		}
@@ -86,6 +90,21 @@ func (m *model) claim(w *world, k int, out emit) {
 			out(&lost, step{who: who, what: "has the task claimed, and never hears of it: hsc crashed", fault: true})
 		}
 	}
+}
+
+// putsBack has a task wait in its row again that a gate holds. Then the message goes, unless hsc crashes.
+func (m *model) putsBack(w *world, message int, who string, out emit) {
+	v := *w
+	v.left.holds--
+	v.task.state, v.task.by, v.task.worker = moved, 0, 0
+	v.task.seq++
+	if v.left.crashes > 0 {
+		v := v
+		v.left.crashes--
+		out(&v, step{who: who, what: "has a held task put back, and hsc crashes before the message is deleted", fault: true})
+	}
+	v.dropMsg(message)
+	out(&v, step{who: who, what: "has a held task put back, and its message deleted"})
 }
 
 func (m *model) result(w *world, k int, out emit) {

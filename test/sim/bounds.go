@@ -16,6 +16,8 @@ const (
 	writesPerCallMax    = 4 // each repeated Schedule, and each Cancel
 	writesPerChangeMax  = 5 // each other change by a user: two wake-up rows, its row, maybe its first row, and the next message's
 	messagesPerRunMax   = 2
+	// A task that a gate holds may be put back and sent again.
+	writesPerGateMax, messagesPerGateMax = 6, 3
 )
 
 // checkWork is invariant I15: bounded work, of a run without faults; calls is how often clients scheduled or
@@ -24,10 +26,14 @@ func (l *ledger) checkWork(calls int) (breaches []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, a := range l.accounts {
-		if most := writesMax + writesPerAttemptMax*int(max(a.attempts, 1)-1) + writesPerCallMax*calls + writesPerChangeMax*a.changes; a.writes > most {
+		gates := 0
+		if a.held {
+			gates = 2
+		}
+		if most := gates*writesPerGateMax + writesMax + writesPerAttemptMax*int(max(a.attempts, 1)-1) + writesPerCallMax*calls + writesPerChangeMax*a.changes; a.writes > most {
 			breaches = append(breaches, fmt.Sprintf("I15: task %s with %d attempts took %d writes, want at most %d", id, a.attempts, a.writes, most))
 		}
-		if most := messagesPerRunMax*int(max(a.attempts, 1)) + a.changes; a.messages > most {
+		if most := gates*messagesPerGateMax + messagesPerRunMax*int(max(a.attempts, 1)) + a.changes; a.messages > most {
 			breaches = append(breaches, fmt.Sprintf("I15: task %s with %d attempts took %d messages, want at most %d", id, a.attempts, a.messages, most))
 		}
 	}

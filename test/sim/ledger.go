@@ -15,7 +15,8 @@ import (
 
 // ledger holds what was written and sent of each task.
 type ledger struct {
-	gaps bool // a write may be missing: the process was killed after its commit and before it could be noted
+	held func(t *task.Task) bool // whether a task may have waited for a gate; nil: none may
+	gaps bool                    // a write may be missing: the process was killed after its commit and before it could be noted
 
 	mu       sync.Mutex // guards all below
 	accounts map[task.ID]*account
@@ -28,6 +29,7 @@ type account struct {
 	sent     bool
 	writes   int // that came to the rows, refused ones too: a service charges for both
 	messages int
+	held     bool // it may have been put back for a gate, and sent again
 	givenUp  bool // its workers were lost too often
 	changes  int  // writes that replace the row which a caller saw: changes by users, and further uses of a key
 }
@@ -52,9 +54,12 @@ func (l *ledger) account(id task.ID) *account {
 }
 
 // goes notes when a task was first on its way to a worker.
-func (a *account) goes(t *task.Task) {
+func (l *ledger) goes(a *account, t *task.Task) {
 	if !a.sent {
 		a.sent, a.late = true, time.Since(t.Due.Time())
+	}
+	if l.held != nil && l.held(t) {
+		a.held, a.late = true, 0
 	}
 }
 
@@ -81,7 +86,7 @@ func (l *ledger) wrote(op *store.Op, result error) (breaches []string) {
 	a.rows[t.Seq] = row
 	a.givenUp = a.givenUp || t.State == task.Dead && t.Lost >= lostMax
 	if t.State == task.Enqueued || t.State == task.Claimed {
-		a.goes(t)
+		l.goes(a, t)
 	}
 	a.attempts = max(a.attempts, t.Attempt)
 	return breaches
@@ -94,7 +99,7 @@ func (l *ledger) sent(m *queue.Message) (breaches []string) {
 	t := &m.Task
 	a := l.account(t.ID)
 	a.messages++
-	a.goes(t)
+	l.goes(a, t)
 	row, known := a.rows[t.Seq]
 	if known && row.state == task.Enqueued || t.State == task.Scheduled || !known && l.gaps { // the latter holds its task (ADR 19)
 		return nil
@@ -154,6 +159,9 @@ func edge(from string, to task.State) string { return fmt.Sprintf("edge %s to %s
 func (w *world) book(op *store.Op, result error) {
 	for _, text := range w.ledger.wrote(op, result) {
 		w.breach("%s", text)
+	}
+	if result == nil {
+		w.checkClaim(op)
 	}
 }
 

@@ -40,6 +40,7 @@ type Plan struct {
 	Load    []Order
 	Parcels []Parcel
 	Faults  []Fault
+	Gates   []Gate        `json:",omitempty"`
 	Calm    bool          // without faults, and judged strictly
 	Heal    time.Duration // when the last fault is over
 }
@@ -109,6 +110,7 @@ func NewPlan(seed uint64) Plan {
 	span := time.Duration(20+r.IntN(60)) * time.Second
 	p.Load = append(orders(r, span), p.changes(seed, span)...)
 	p.Parcels = p.parcels(seed, span)
+	p.Gates = p.gatesOf(seed, span)
 	p.Faults = append(p.faults(r, span), p.outage(r, span)...)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	p.calm(seed)

@@ -45,6 +45,7 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 			random: rand.New(rand.NewPCG(seed, 2)), active: map[Kind]float64{}, cuts: map[string]bool{}, set: map[string]time.Duration{}, fired: map[string]int{},
 			snoozed: map[string]int{}, workers: make([]*worker, plan.Workers),
 		}
+		w.ledger.held = w.mayBeHeld
 		w.queues = w.newQueues()
 		switch plan.Form {
 		case cloud:
@@ -103,6 +104,9 @@ func (w *world) live() {
 		})
 	}
 	var load sync.WaitGroup
+	for n, g := range w.plan.Gates {
+		load.Go(func() { w.keepGate(n+1, g) })
+	}
 	w.order(&load)
 	time.Sleep(time.Until(begin.Add(w.plan.Heal)))
 	storm.Wait()

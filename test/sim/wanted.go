@@ -57,6 +57,6 @@ func Wanted() []string {
 	for _, answer := range draftsWanted {
 		all = append(all, "draft "+answer)
 	}
-	return append(all, "no faults", "schedule failed", "schedule answered, duplicate false", "schedule answered, duplicate true", "cancelled", "cancelling", "too late to cancel",
+	return append(all, "gate set", "gate ended", "no faults", "schedule failed", "schedule answered, duplicate false", "schedule answered, duplicate true", "cancelled", "cancelling", "too late to cancel",
 		"heartbeat fenced", "parcel delivered", "parcel cancelled", "parcel too late to cancel")
 }

@@ -37,6 +37,7 @@ type world struct {
 	events    []checker.Event
 	calls     []call
 	ledger    ledger
+	gates     []*gated
 	servers   []*server // by slot; nil while there is none
 	workers   []*worker
 	snoozed   map[string]int

@@ -1,0 +1,163 @@
+package node
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// setGate stores a gate; the nodes learn of it by themselves.
+func (r *rig) setGate(lambda string, g *gates.Gate) {
+	r.Helper()
+	l, err := r.nodes[0].node.catalog.Lambda(lambda)
+	if err != nil {
+		r.Fatal(err)
+	}
+	g.Lambda, g.Ref = lambda, l.Ref
+	row, err := gates.Encode(gates.Kind, g)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := r.nodes[0].node.store.PutControl(r.ctx, row); err != nil {
+		r.Fatal(err)
+	}
+	g.Version++
+}
+
+func (r *rig) endGate(g *gates.Gate) {
+	r.Helper()
+	if err := r.nodes[0].node.store.DeleteControl(r.ctx, store.Control{Kind: gates.Kind, Name: g.ID, Version: g.Version}); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// starts notes when tasks of which collections start.
+type starts struct {
+	mu  sync.Mutex
+	all []startOf
+}
+
+type startOf struct {
+	collection string
+	at         time.Time
+}
+
+func (s *starts) noting(work time.Duration) sdk.Handler {
+	return func(_ context.Context, t *sdk.Task[[]byte]) error {
+		s.mu.Lock()
+		s.all = append(s.all, startOf{t.Collection, time.Now()})
+		s.mu.Unlock()
+		time.Sleep(work)
+		return nil
+	}
+}
+
+func (s *starts) of(collection string, from, to time.Time) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range s.all {
+		if one.collection == collection && one.at.After(from) && one.at.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAPauseHoldsOnAllNodes sets a gate by its row alone while tasks are scheduled, wait in the queue, fail
+// and are given back, on nodes that own the partitions and nodes that do not.
+func TestAPauseHoldsOnAllNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes  int
+		config func(*Config)
+	}{
+		"alone":       {1, nil},
+		"two, shared": {2, func(c *Config) { remote(c); c.Shared = true }},
+		"no match":    {1, func(c *Config) { c.NoMatch = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail", BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				var s starts
+				for _, p := range r.nodes {
+					r.work(p, "mail", s.noting(300*time.Millisecond), sdk.Slots(2))
+				}
+				clients := make([]*sdk.Client, len(r.nodes))
+				for i, p := range r.nodes {
+					clients[i] = r.dial(p.transport)
+				}
+				scheduleFor := func(d time.Duration) {
+					for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+						for i, client := range clients {
+							for _, collection := range []string{"a", "b"} {
+								item := sdk.Item{Lambda: "mail", Collection: collection, In: time.Duration(i) * 3 * time.Second}
+								if time.Now().Second()%3 == 0 {
+									item.Key = collection + time.Now().String() + strconv.Itoa(i)
+								}
+								result, err := client.Schedule(r.ctx, item)
+								if err != nil {
+									t.Fatal(err)
+								}
+								r.book.accepted(result.ID)
+							}
+						}
+					}
+				}
+				scheduleFor(10 * time.Second) // more than the workers run
+				g := &gates.Gate{ID: "7", Action: gates.Pause, Collection: "a", Reason: "db maintenance", Owner: "me"}
+				r.setGate("mail", g)
+				set := time.Now()
+				scheduleFor(10 * time.Second)
+				time.Sleep(2 * time.Minute)
+				if n := s.of("a", set.Add(2*time.Second), time.Now()); n > 0 {
+					t.Errorf("%d tasks started more than 2 s after their gate was set", n)
+				}
+				if n, all := s.of("b", set, time.Now()), s.of("b", time.Time{}, time.Now()); all != 200*c.nodes {
+					t.Errorf("%d of %d tasks started that no gate holds, %d of them while it held others", all, 200*c.nodes, n)
+				}
+				r.endGate(g)
+				resumed := time.Now()
+				time.Sleep(time.Minute)
+				if n := s.of("a", time.Time{}, time.Now()); n != 200*c.nodes {
+					t.Errorf("%d of %d tasks started a minute after the gate has ended, %d since then", n, 200*c.nodes, s.of("a", resumed, time.Now()))
+				}
+				r.settled(time.Minute)
+			})
+		})
+	}
+}
+
+// TestADropSaysWhichGate drops tasks, and wants each to say so.
+func TestADropSaysWhichGate(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.setGate("mail", &gates.Gate{ID: "8", Action: gates.Drop, Reason: "sent twice", Owner: "me"})
+		time.Sleep(2 * time.Second)
+		ids := []sdk.ID{
+			r.schedule(sdk.Item{Lambda: "mail"}), r.schedule(sdk.Item{Lambda: "mail", Key: "k", In: time.Second}),
+			r.schedule(sdk.Item{Lambda: "mail", In: 20 * time.Second}),
+		}
+		later := r.schedule(sdk.Item{Lambda: "mail", In: time.Hour})
+		time.Sleep(25 * time.Second)
+		for i, id := range ids {
+			info, err := r.client.Get(r.ctx, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.State != sdk.StateDropped || len(info.Attempts) != 1 || !strings.Contains(info.Attempts[0].Error, `gate 8 "sent twice"`) {
+				t.Errorf("task %d is %s: %+v", i, info.State, info.Attempts)
+			}
+		}
+		if info, err := r.client.Get(r.ctx, later); err != nil || info.State != sdk.StateScheduled {
+			t.Errorf("a task that is not due is %s, %v", info.State, err)
+		}
+		time.Sleep(time.Hour)
+		r.settled(time.Minute)
+	})
+}
