@@ -235,7 +235,10 @@ func (m *managedMode) resendIfLost(t *task.Task) {
 // scan need not find them again.
 func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent int) []task.Order {
 	now := m.now()
-	needsRoom := func(o task.Order) bool { return isRetry(o) && !o.Task.IsExpired(now) }
+	paced := m.isPaced()
+	needsRoom := func(o task.Order) bool {
+		return (isRetry(o) || paced && o.Event.Kind == task.WorkerLost) && !o.Task.IsExpired(now)
+	}
 	if !slices.ContainsFunc(orders, needsRoom) {
 		return orders
 	}
@@ -289,6 +292,7 @@ func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed
 func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatched) error {
 	switch {
 	case r.Err == nil && !r.Done:
+		m.returnStart(o)
 		m.settleMoved(o, &r.Task)
 		return nil
 	case r.Done:

@@ -61,6 +61,7 @@ type world struct {
 	presence func(process string) (here, gone bool) // nil: there are no others
 	found    func(t *task.Task)                     // what the scheduler says was claimed
 	downtime *scheduler.Downtime                    // nil: ended rows stay
+	quotas   scheduler.Quotas                       // nil: none
 
 	mu     sync.Mutex
 	waked  []task.EventKind
@@ -112,7 +113,7 @@ func (w *world) start() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight, IdleLoops: w.loops,
-		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime,
+		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime, Quotas: w.quotas,
 	})
 	w.run(s)
 	return s
