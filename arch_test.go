@@ -87,6 +87,7 @@ var table = []row{
 	{name: "internal/mirror", may: []string{"store", "internal/clock"}},
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/mirror"}},
 	{name: "internal/quota", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/mirror"}, tests: []string{"store/mem"}},
+	{name: "internal/quota/quotas", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/quota", "internal/refusal"})},
 	{name: "internal/lease", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/access", stdOnly: true},
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
@@ -144,7 +145,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/keyring", "internal/quota", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/ingest", "inbound/intake", "inbound/jobs", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

@@ -65,6 +65,11 @@ type Config struct {
 	// Rates returns the rates of a lambda in this process; nil: they are not known.
 	Rates func(lambda uint32) Rates
 
+	// Admission keeps the quotas of what is scheduled; nil: there are none.
+	Admission Admission
+	// HasStartQuota reports whether a quota bounds the starts of a priority of a lambda; nil: none does.
+	HasStartQuota func(p task.Partition) bool
+
 	// WaitLookEvery is the least time between two reads of a Wait. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration
 }

@@ -37,6 +37,7 @@ type backend struct {
 	tasks   kinesinv1connect.TaskServiceClient
 	lambdas kinesinv1connect.LambdaServiceClient
 	jobs    kinesinv1connect.JobServiceClient
+	quotas  kinesinv1connect.QuotaServiceClient
 	inbound kinesinv1connect.InboundServiceClient
 	keyring kinesinv1connect.KeyringServiceClient
 	workers controller.Backend
@@ -105,6 +106,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 		backend: backend{
 			tasks:   newWireTasks(h),
 			jobs:    kinesinv1connect.NewJobServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			quotas:  kinesinv1connect.NewQuotaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			keyring: kinesinv1connect.NewKeyringServiceClient(h.Calls, h.Base, api.ClientOptions()...),

@@ -124,6 +124,8 @@ var needs = map[string]need{
 	"LambdaService/GetLambda":       {[]access.Verb{access.Read}, false, `{"name":"L"}`},
 	"LambdaService/ListLambdas":     {nil, false, `{}`}, // it leaves out what may not be read
 	"LambdaService/UpdateLambda":    {[]access.Verb{access.Admin}, false, `{"lambda":{"name":"L","maxAttempts":7}}`},
+	"QuotaService/SetQuota":         {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
+	"QuotaService/GetQuotas":        {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"LambdaService/DeleteLambda":    {[]access.Verb{access.Admin}, false, `{"name":"L"}`}, // it has a task, so it stays
 	"WorkerService/Register":        {[]access.Verb{access.Execute}, false, `{"groups":[{"lambdas":["L"],"slots":1}]}`},
 	"WorkerService/Claim":           {[]access.Verb{access.Execute}, false, `{"worker":"nobody","lambdas":["L"]}`},

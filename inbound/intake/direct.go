@@ -35,7 +35,7 @@ func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1
 
 // goesDirect reports whether a task needs no row. One with a key does: only a row keeps the key taken.
 func (b *Batch) goesDirect(c *Incoming) bool {
-	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect)
+	return c.Lambda.Mode == task.Deliver && !b.isPaced(c.Lambda.Ref) && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect)
 }
 
 // SendDirect sends the tasks that need no row. One that the queue does not acknowledge in time gets a row; if

@@ -19,6 +19,7 @@ type Services struct {
 	Tasks   kinesinv1connect.TaskServiceHandler
 	Jobs    kinesinv1connect.JobServiceHandler
 	Lambdas kinesinv1connect.LambdaServiceHandler
+	Quotas  kinesinv1connect.QuotaServiceHandler
 	Workers kinesinv1connect.WorkerServiceHandler
 }
 
@@ -32,6 +33,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.Lambdas == nil {
 		s.Lambdas = kinesinv1connect.UnimplementedLambdaServiceHandler{}
+	}
+	if s.Quotas == nil {
+		s.Quotas = kinesinv1connect.UnimplementedQuotaServiceHandler{}
 	}
 	if s.Workers == nil {
 		s.Workers = kinesinv1connect.UnimplementedWorkerServiceHandler{}
