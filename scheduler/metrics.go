@@ -42,12 +42,12 @@ func (s *Scheduler) Stuck() map[task.Partition]int64 {
 	return all
 }
 
-// Held returns, by partition, how many tasks that are due wait here for their quota. It counts those that were
-// read ahead.
-func (s *Scheduler) Held() map[task.Partition]int64 {
+// HeldByQuotas returns, by partition, how many tasks that are due wait here for their quota, of those that
+// were read ahead.
+func (s *Scheduler) HeldByQuotas() map[task.Partition]int64 {
 	all := map[task.Partition]int64{}
 	for p, l := range s.loops() {
-		if n := l.stats.held.Load(); n > 0 {
+		if n := l.stats.heldByQuota.Load(); n > 0 {
 			all[p] = n
 		}
 	}

@@ -6,7 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// quotaWait says when tasks that wait for their quota are tried again. The zero value is of tasks that do not.
+// quotaWait says when tasks that wait for their quota are tried again. The zero value is of tasks that do
+// not.
 type quotaWait struct {
 	again task.Instant
 	more  <-chan struct{} // closed when it may be sooner; nil: it will not be
@@ -76,7 +77,7 @@ func (m *managedMode) returnStarts(orders []task.Order, now task.Instant) {
 			held = int64(m.buffer.waiting(now, 0, partitionRowsMax))
 		}
 	}
-	m.stats.held.Store(held)
+	m.stats.heldByQuota.Store(held)
 }
 
 // returnStart gives back the start of an order whose task somebody else had moved.
@@ -103,7 +104,7 @@ func countOrders(orders []task.Order, is func(o task.Order) bool) (n int) {
 func (d *deliverMode) acquireStarts(now task.Instant, lead time.Duration) (allowed int) {
 	d.quota = quotaWait{}
 	if !d.isPaced() {
-		d.stats.held.Store(0)
+		d.stats.heldByQuota.Store(0)
 		return batchRowsMax
 	}
 	waiting := d.buffer.count(now.Add(lead), partitionRowsMax)
@@ -112,7 +113,7 @@ func (d *deliverMode) acquireStarts(now task.Instant, lead time.Duration) (allow
 	if d.quota.isSet() {
 		held = int64(max(0, d.buffer.count(now, partitionRowsMax)-allowed))
 	}
-	d.stats.held.Store(held)
+	d.stats.heldByQuota.Store(held)
 	return allowed
 }
 

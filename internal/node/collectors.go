@@ -81,7 +81,7 @@ func (n *Node) registerStoreHealth(f promauto.Factory) {
 type classCollector struct {
 	n *Node
 
-	tasks, oldest, stuck, counted, messages, oldestMessage *prometheus.Desc
+	tasks, oldest, stuck, counted, messages, oldestMessage, held *prometheus.Desc
 }
 
 func newClassCollector(n *Node) *classCollector {
@@ -98,19 +98,22 @@ func newClassCollector(n *Node) *classCollector {
 			"lambda", "priority"),
 		messages: desc("kinesin_queue_messages", "Approximate number of messages in the queue, by state; a message may hold several tasks.",
 			"lambda", "priority", "state"),
+		held: desc("kinesin_held_tasks", "About how many waiting tasks of this process's partitions are held back, by what, as of the last reads of the schedule, "+
+			"which are minutes apart.", "lambda", "reason"),
 		oldestMessage: desc("kinesin_queue_oldest_seconds", "Approximate age of the oldest due message in the queue.", "lambda", "priority"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage} {
+	for _, d := range []*prometheus.Desc{c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held} {
 		out <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (c *classCollector) Collect(out chan<- prometheus.Metric) {
+	c.collectHeldByQuotas(out)
 	counts, ready := c.n.store.Depths()
 	out <- prometheus.MustNewConstMetric(c.counted, prometheus.GaugeValue, boolean(ready))
 	var overdue map[task.Partition]task.Instant

@@ -10,7 +10,8 @@ import (
 const (
 	// admitBurst is how much of a quota of admission may come at once.
 	admitBurst = time.Second
-	// metersMax is how many identities of lambdas are kept; beyond it those whose burst is whole are forgotten.
+	// metersMax is how many identities of lambdas are kept; beyond it those are forgotten whose burst is
+	// whole.
 	metersMax = 4096
 )
 

@@ -6,10 +6,10 @@ import (
 )
 
 // The rate is kept by the generic cell rate algorithm (GCRA, ITU-T I.371, the leaky bucket as a meter): one
-// number, the theoretical arrival time (TAT), says when the next start is due if all come at even distances. A
-// start that comes later moves it along; one may come earlier by the tolerance, which is what makes a burst.
-// Each reservation takes the next stretch of that line of time for one server, so that no two servers have
-// the same start, whatever their clocks show.
+// number, the theoretical arrival time (TAT), says when the next start is due if all come at even distances.
+// A start that comes later moves it along; one may come earlier by the tolerance, which is what makes a
+// burst. Each reservation takes the next stretch of that line of time for one server, so that no two servers
+// have the same start, whatever their clocks show.
 
 const (
 	// stretchMax is how much of the line one reservation takes at most (beyond a burst). It is what a server

@@ -1,7 +1,7 @@
 // Package quota bounds rates: how many tasks of a lambda, or of a priority of it, start in a second, and how
-// many Schedule takes. Quotas are control rows, of which a Book is this process's copy. A Limiter keeps a rate
-// exactly over all servers, without an owner and without clocks in step; an Admission keeps this server's
-// share. The package reads and writes no task.
+// many Schedule takes. Quotas are control rows, of which a Book is this process's copy. A Limiter keeps a
+// rate exactly over all servers, without an owner and without clocks in step; an Admission keeps this
+// server's share. The package reads and writes no task.
 package quota
 
 import (
