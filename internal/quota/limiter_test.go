@@ -335,3 +335,7 @@ func TestReturnedStartsAreMade(t *testing.T) {
 		}
 	})
 }
+
+func partition(lambda uint32, priority uint8) task.Partition {
+	return task.Partition{Lambda: lambda, Priority: priority}
+}

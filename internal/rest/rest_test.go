@@ -25,6 +25,7 @@ import (
 type fake struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
 	kinesinv1connect.UnimplementedJobServiceHandler
+	kinesinv1connect.UnimplementedQuotaServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedWorkerServiceHandler
 
@@ -34,7 +35,9 @@ type fake struct {
 	internal error
 }
 
-func (f *fake) services() Services { return Services{Tasks: f, Jobs: f, Lambdas: f, Workers: f} }
+func (f *fake) services() Services {
+	return Services{Tasks: f, Jobs: f, Lambdas: f, Quotas: f, Workers: f}
+}
 
 // reply keeps a request and returns the answer that the test has set.
 func reply[A any](f *fake, r proto.Message) (*A, error) {
@@ -102,6 +105,14 @@ func (f *fake) ListJobs(_ context.Context, r *kinesinv1.ListJobsRequest) (*kines
 
 func (f *fake) ControlJob(_ context.Context, r *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error) {
 	return reply[kinesinv1.ControlJobResponse](f, r)
+}
+
+func (f *fake) SetQuota(_ context.Context, r *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
+	return reply[kinesinv1.SetQuotaResponse](f, r)
+}
+
+func (f *fake) GetQuotas(_ context.Context, r *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
+	return reply[kinesinv1.GetQuotasResponse](f, r)
 }
 
 func (f *fake) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
@@ -328,6 +339,23 @@ var exchanges = []exchange{
 	{request: `POST /v1/jobs/j/resume`, wire: `{"id":"j","action":"resume"}`, status: 200},
 	{request: `POST /v1/jobs/j/stop`, wire: `{"id":"j","action":"stop"}`, status: 200},
 	{request: `POST /v1/jobs/j/go`, status: 404},
+
+	// Quotas.
+	{
+		request: `PUT /v1/lambdas/mail/quotas {"priority":"low","rate":0.5,"burst":3}`, wire: `{"lambda":"mail","priority":"low","rate":0.5,"burst":3}`,
+		answer: &kinesinv1.SetQuotaResponse{Quota: &kinesinv1.Quota{Lambda: "mail", Priority: "low", Rate: 0.5, Burst: 3, UpdatedBy: "bob"}}, status: 200,
+		body: `{"lambda":"mail","priority":"low","rate":0.5,"burst":3,"updated_by":"bob"}`,
+	},
+	{request: `PUT /v1/lambdas/mail/quotas {"identity":"crm","admit":0}`, wire: `{"lambda":"mail","identity":"crm","admit":0}`, status: 200},
+	{request: `PUT /v1/lambdas/mail/quotas {"rate":"fast"}`, status: 400, body: `is not a number`},
+	{request: `PUT /v1/lambdas/mail/quotas {"concurrency":5}`, status: 400, body: `concurrency`},
+	{
+		request: `GET /v1/lambdas/mail/quotas`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.GetQuotasResponse{Quotas: []*kinesinv1.Quota{{Lambda: "mail", Rate: 100}}},
+		status: 200, body: `{"quotas":[{"lambda":"mail","rate":100}]}`,
+	},
+	{
+		request: `GET /v1/lambdas/mail/quotas`, err: api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "slow").After(1500 * time.Millisecond), status: 429, body: `"retry_after":"1.5s"`,
+	},
 
 	// Workers.
 	{
