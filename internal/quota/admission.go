@@ -77,6 +77,9 @@ func (m *meter) read(a *Admission, now nanos, refused int) time.Duration {
 	tolerance := max(0, nanos(admitBurst)-nanos(interval))
 	tat := now - tolerance
 	if known, ok := a.meters[m.key]; ok {
+		if known > now+nanos(interval) {
+			known = now // of a lower rate
+		}
 		tat = max(tat, known)
 	}
 	m.next = tat + nanos(interval)

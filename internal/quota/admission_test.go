@@ -111,6 +111,23 @@ func TestAdmissionByIdentityAndOfAllTogether(t *testing.T) {
 	})
 }
 
+func TestARaisedAdmissionHoldsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &quota.Admission{Book: bookOf(t, quota.Limit{Admit: 0.001}), Clock: aside{clock.Real(), 0}, Servers: func() int { return 1 }}
+		if n, _ := taken(a, 7, "", 10); n != 1 {
+			t.Fatalf("%d admitted", n)
+		}
+		a.Book = bookOf(t, quota.Limit{Admit: 10})
+		if n, _ := taken(a, 7, "", 10); n < 1 {
+			t.Error("nothing is admitted at the new rate")
+		}
+		time.Sleep(time.Second)
+		if n, _ := taken(a, 7, "", 100); n != 10 {
+			t.Errorf("%d admitted a second later, want 10", n)
+		}
+	})
+}
+
 func TestStartsOfLambdaAndPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &quota.Starts{Book: bookOf(t, quota.Limit{Rate: 100, Burst: 1}, quota.Limit{Priority: "low", Class: 2, Rate: 10, Burst: 3}), Limiter: quota.NewLimiter(nil, clock.Real())}
