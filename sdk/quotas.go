@@ -29,7 +29,7 @@ func (c *Client) SetQuota(ctx context.Context, q Quota) (Quota, error) {
 		Lambda: q.Lambda, Priority: q.Priority, Identity: q.Identity, Rate: changeOf(q.Rate), Admit: changeOf(q.Admit),
 	}
 	if q.Burst != 0 {
-		burst := uint32(max(q.Burst, 0)) //nolint:gosec // the server bounds it
+		burst := uint32(max(q.Burst, 0))
 		request.Burst = &burst
 	}
 	response, err := call(ctx, c, "set quota", c.backend.quotas.SetQuota, request)

@@ -34,8 +34,10 @@ func TestQuotasOfTheClient(t *testing.T) {
 		}
 	}
 	want := []sdk.Quota{
-		{Lambda: "mail", Rate: 100, Admit: 500}, {Lambda: "mail", Priority: "low", Rate: 20, Burst: 50},
-		{Lambda: "mail", Identity: "crm", Admit: 5}, {Lambda: "pay", Rate: 0.5},
+		{Lambda: "mail", Rate: 100, Admit: 500},
+		{Lambda: "mail", Priority: "low", Rate: 20, Burst: 50},
+		{Lambda: "mail", Identity: "crm", Admit: 5},
+		{Lambda: "pay", Rate: 0.5},
 	}
 	wantQuotas(t, c, "", want...)
 	wantQuotas(t, c, "mail", want[:3]...)

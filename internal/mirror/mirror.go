@@ -75,9 +75,10 @@ func (m *Mirror[V]) Run(ctx context.Context) error {
 				slog.String("kind", m.cfg.Kind), slog.Any("error", err))
 		}
 		if clock.Sleep(ctx, m.cfg.Clock, RefreshEvery) != nil {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
 // Refresh reads all rows.

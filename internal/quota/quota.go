@@ -17,8 +17,10 @@ import (
 
 // Bounds of a quota.
 const (
-	// RateMin and RateMax bound rates, in tasks per second: from one task in a quarter of an hour on.
-	RateMin, RateMax = 0.001, 1_000_000
+	// RateMin is the lowest rate, in tasks per second: about one in a quarter of an hour.
+	RateMin = 0.001
+	// RateMax is the highest rate, in tasks per second.
+	RateMax = 1_000_000
 	// BurstMax bounds how many tasks start at once after a pause.
 	BurstMax = 100_000
 	// LimitsMax is how many limits a lambda has at most, over priorities and identities.
