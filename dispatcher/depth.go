@@ -16,10 +16,10 @@ const (
 	// depthsMax bounds the cached depths.
 	depthsMax = 4096
 	// unclaimedMax is for how much of a quota of starts messages may lie in a queue: all that do start at
-	// once when workers come. Where the depth is what a service said a while ago, it has to be more, or what
-	// has started since would keep the next from being sent.
+	// once when workers come. Where the depth is what a service said a while ago, up to 5 s in queue/sqs, it
+	// has to be more, or what has started since would keep the next from being sent.
 	unclaimedMax        = 150 * time.Millisecond
-	unclaimedServiceMax = depthFresh + 500*time.Millisecond
+	unclaimedServiceMax = 7 * time.Second
 	// unclaimedServiceMin is how many messages a queue of a service takes at any quota.
 	unclaimedServiceMin = 10
 )

@@ -492,7 +492,7 @@ func TestRoom(t *testing.T) {
 // What lies unclaimed in a queue starts at once when workers come, so that a quota bounds it.
 func TestAQuotaBoundsWhatLiesInAQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
-		perSecond := 1000.0
+		perSecond := 100.0
 		limited := func(q dispatcher.Queue) *dispatcher.Dispatcher {
 			return dispatcher.New(dispatcher.Config{Queue: q, Clock: w.clock, DepthMax: 5000, Starts: func(name queue.Name, within time.Duration) (int, bool) {
 				return int(perSecond * within.Seconds()), name == normal
@@ -502,7 +502,7 @@ func TestAQuotaBoundsWhatLiesInAQueue(t *testing.T) {
 		for _, c := range []struct {
 			perSecond       float64
 			inside, service int
-		}{{1000, 150, 1440}, {1, 1, 0}, {1e6, 5000, 4940}} {
+		}{{100, 15, 640}, {1, 1, 0}, {1e6, 5000, 4940}} {
 			perSecond = c.perSecond
 			if room, _ := d.Room(w.ctx, normal); room != c.inside {
 				t.Errorf("at %v per second: room for %d, want %d", perSecond, room, c.inside)
