@@ -22,6 +22,7 @@ import (
 type slowRows struct {
 	*store.Store
 
+	takes  time.Duration // a call
 	writes atomic.Int64
 	fails  atomic.Bool
 }
@@ -29,11 +30,11 @@ type slowRows struct {
 var errDown = errors.New("down")
 
 func newSlowRows() *slowRows {
-	return &slowRows{Store: store.New(mem.New(), store.Config{Clock: clock.Real()})}
+	return &slowRows{takes: 8 * time.Millisecond, Store: store.New(mem.New(), store.Config{Clock: clock.Real()})}
 }
 
 func (r *slowRows) call() error {
-	time.Sleep(8 * time.Millisecond)
+	time.Sleep(r.takes)
 	if r.fails.Load() {
 		return errDown
 	}
@@ -169,6 +170,27 @@ func TestRateIsKeptAsServersComeAndGo(t *testing.T) {
 				}
 				f.wg.Wait()
 				f.wantRate(t, time.Second, 80*time.Second)
+				t.Logf("%d starts, %d writes", len(f.starts), f.rows.writes.Load())
+			})
+		})
+	}
+}
+
+// A reservation in a store that is slow, or far away, takes as long as what it reserves lasts.
+func TestRateIsKeptOverASlowStore(t *testing.T) {
+	for _, servers := range []int{1, 3, 6} {
+		t.Run(fmt.Sprint(servers), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(100, 0)
+				f.rows.takes = 200 * time.Millisecond
+				stop := make(chan struct{})
+				for range servers {
+					f.serve(2, 0, stop)
+				}
+				time.Sleep(40 * time.Second)
+				close(stop)
+				f.wg.Wait()
+				f.wantRate(t, 5*time.Second, 40*time.Second)
 				t.Logf("%d starts, %d writes", len(f.starts), f.rows.writes.Load())
 			})
 		})
