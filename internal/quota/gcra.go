@@ -17,6 +17,8 @@ const (
 	stretchMax = 200 * time.Millisecond
 	// reserveAhead is how far ahead of now all servers together may have reserved.
 	reserveAhead = 350 * time.Millisecond
+	// tookMax is how slow a store may be so that its answers come in time.
+	tookMax = time.Second
 	// clocksApart is by how much clocks may differ, and a little more.
 	clocksApart = time.Second
 	// burstDefault is how much of the rate may start at once after a pause, if the quota does not say.
@@ -84,21 +86,23 @@ func (s *stretch) upTo(t nanos) int {
 func (s *stretch) drop(n int) { s.first, s.count = s.at(n), s.count-n }
 
 // reserve takes up to want starts from the line, whose theoretical arrival time is tat. Where others have
-// reserved far enough ahead it takes none, and says when to come again.
-func (p pace) reserve(tat, now nanos, want int) (taken stretch, next, again nanos) {
+// reserved far enough ahead it takes none, and says when to come again. A slow store, whose answers take took,
+// needs more at a time.
+func (p pace) reserve(tat, now, took nanos, want int) (taken stretch, next, again nanos) {
+	ahead, longest := nanos(reserveAhead)+2*took, nanos(stretchMax)+2*took
 	if tat > now+p.aheadMax() {
 		tat = now // of a lower rate, or of a clock that was set back
 	}
-	if tat > now+nanos(reserveAhead) {
-		return stretch{}, tat, tat - nanos(reserveAhead)
+	if tat > now+ahead {
+		return stretch{}, tat, tat - ahead
 	}
 	tat = max(tat, now-p.tolerance())
-	most := max(1, int(float64(max(tat, now)+nanos(stretchMax)-tat)/p.interval()))
+	most := max(1, int(float64(max(tat, now)+longest-tat)/p.interval()))
 	taken = stretch{tat, p.interval(), min(want, most)}
 	return taken, taken.at(taken.count), 0
 }
 
 // aheadMax returns how far ahead of now the line can be reserved at this rate, by any server's clock.
 func (p pace) aheadMax() nanos {
-	return nanos(reserveAhead) + max(nanos(stretchMax), nanos(p.interval())) + nanos(clocksApart)
+	return nanos(reserveAhead+2*tookMax) + max(nanos(stretchMax+2*tookMax), nanos(p.interval())) + nanos(clocksApart)
 }

@@ -76,6 +76,7 @@ type line struct {
 	reserved  chan struct{} // closed when the reservation under way is over
 	notBefore nanos         // for the next reservation: others have reserved until then, or the store failed
 	failures  int           // of the store, in a row
+	took      nanos         // the latest reservation, at most tookMax
 	tat       nanos         // of a server that is alone
 	row       store.Control // as it was seen last
 }

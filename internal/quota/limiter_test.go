@@ -182,7 +182,7 @@ func TestRateIsKeptOverASlowStore(t *testing.T) {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFleet(100, 0)
-				f.rows.takes = 200 * time.Millisecond
+				f.rows.takes = 400 * time.Millisecond
 				stop := make(chan struct{})
 				for range servers {
 					f.serve(2, 0, stop)

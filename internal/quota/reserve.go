@@ -44,18 +44,18 @@ func (l *Limiter) refill(o *line, now nanos) (more bool) {
 	for i := range o.have {
 		need -= o.have[i].count
 	}
-	if o.reserving || now < o.notBefore && o.notBefore <= now+o.pace.aheadMax() || need <= 0 || o.reaches(now+nanos(refillAt)) {
+	if o.reserving || now < o.notBefore && o.notBefore <= now+o.pace.aheadMax() || need <= 0 || o.reaches(now+nanos(refillAt)+2*o.took) {
 		return false
 	}
 	if l.rows == nil {
-		s, next, again := o.pace.reserve(o.tat, now, need)
+		s, next, again := o.pace.reserve(o.tat, now, 0, need)
 		o.tat = next
 		o.add(s, again)
 		return s.upTo(now) > 0
 	}
 	o.reserving, o.reserved = true, make(chan struct{})
-	p, row := o.pace, o.row
-	l.underWay.Go(func() { l.reserve(o, p, row, need) })
+	p, row, took := o.pace, o.row, o.took
+	l.underWay.Go(func() { l.reserve(o, p, row, took, need) })
 	return false
 }
 
@@ -78,12 +78,16 @@ func (o *line) add(s stretch, again nanos) {
 }
 
 // reserve makes a reservation in the line's row.
-func (l *Limiter) reserve(o *line, p pace, row store.Control, need int) {
+func (l *Limiter) reserve(o *line, p pace, row store.Control, took nanos, need int) {
 	ctx, cancel := clock.Within(context.Background(), l.clock, reserveMax)
 	defer cancel()
-	s, row, again, err := l.write(ctx, o.name, p, row, need)
+	began := clock.Mono(l.clock)
+	s, row, again, err := l.write(ctx, o.name, p, row, took, need)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if s.count > 0 {
+		o.took = min(nanos(clock.Mono(l.clock)-began), nanos(tookMax))
+	}
 	switch {
 	case err != nil:
 		o.failures++
@@ -100,7 +104,7 @@ func (l *Limiter) reserve(o *line, p pace, row store.Control, need int) {
 }
 
 // write takes a stretch from the row, of which the caller knows one version; zero: none.
-func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Control, need int) (stretch, store.Control, nanos, error) {
+func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Control, took nanos, need int) (stretch, store.Control, nanos, error) {
 	for n := 1; ; n++ {
 		if row.Version == 0 {
 			var err error
@@ -112,7 +116,7 @@ func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Cont
 		if len(row.Value) > 0 && json.Unmarshal(row.Value, &was) != nil {
 			was = lineRow{} // damaged: a burst may begin
 		}
-		s, next, again := p.reserve(was.TAT, l.now(), need)
+		s, next, again := p.reserve(was.TAT, l.now(), took, need)
 		if s.count == 0 {
 			return s, row, again + nanos(conflictPause.Pause(l.clock, n)), nil
 		}
