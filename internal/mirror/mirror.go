@@ -69,14 +69,12 @@ func New[V any](c Config[V]) *Mirror[V] {
 
 // Run refreshes until ctx ends.
 func (m *Mirror[V]) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		if err := m.Refresh(ctx); err != nil && ctx.Err() == nil {
 			m.cfg.Log.WarnContext(ctx, "cannot refresh settings; those that were known last stay",
 				slog.String("kind", m.cfg.Kind), slog.Any("error", err))
 		}
-		if clock.Sleep(ctx, m.cfg.Clock, RefreshEvery) != nil {
-			break
-		}
+		_ = clock.Sleep(ctx, m.cfg.Clock, RefreshEvery)
 	}
 	return nil
 }

@@ -86,8 +86,8 @@ func (s *stretch) upTo(t nanos) int {
 func (s *stretch) drop(n int) { s.first, s.count = s.at(n), s.count-n }
 
 // reserve takes up to want starts from the line, whose theoretical arrival time is tat. Where others have
-// reserved far enough ahead it takes none, and says when to come again. A slow store, whose answers take took,
-// needs more at a time.
+// reserved far enough ahead it takes none, and says when to come again. A slow store, whose answers take
+// took, needs more at a time.
 func (p pace) reserve(tat, now, took nanos, want int) (taken stretch, next, again nanos) {
 	ahead, longest := nanos(reserveAhead)+2*took, nanos(stretchMax)+2*took
 	if tat > now+p.aheadMax() {
