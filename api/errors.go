@@ -29,6 +29,8 @@ var (
 	ErrTooLarge = errors.New("too large")
 	// ErrFull means that the store has no space for new tasks. Stored tasks still run.
 	ErrFull = errors.New("store is full")
+	// ErrThrottled means that an admission quota is used up; RetryAfter of the *Error says when to try again.
+	ErrThrottled = errors.New("admission quota is used up")
 	// ErrUnavailable means that the call may be tried again; its outcome may be unknown.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrLeaseLost means that the worker's lease has ended.
@@ -62,6 +64,7 @@ var sentinels = map[Reason]error{
 	kinesinv1.Reason_REASON_TOO_LATE:          ErrTooLate,
 	kinesinv1.Reason_REASON_TOO_LARGE:         ErrTooLarge,
 	kinesinv1.Reason_REASON_FULL:              ErrFull,
+	kinesinv1.Reason_REASON_THROTTLED:         ErrThrottled,
 	kinesinv1.Reason_REASON_UNAVAILABLE:       ErrUnavailable,
 	kinesinv1.Reason_REASON_LEASE_LOST:        ErrLeaseLost,
 	kinesinv1.Reason_REASON_FENCED:            ErrFenced,

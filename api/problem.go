@@ -22,6 +22,7 @@ var codes = map[Reason]connect.Code{
 	kinesinv1.Reason_REASON_TOO_LATE:          connect.CodeFailedPrecondition,
 	kinesinv1.Reason_REASON_TOO_LARGE:         connect.CodeInvalidArgument,
 	kinesinv1.Reason_REASON_FULL:              connect.CodeResourceExhausted,
+	kinesinv1.Reason_REASON_THROTTLED:         connect.CodeResourceExhausted,
 	kinesinv1.Reason_REASON_UNAVAILABLE:       connect.CodeUnavailable,
 	kinesinv1.Reason_REASON_LEASE_LOST:        connect.CodeFailedPrecondition,
 	kinesinv1.Reason_REASON_FENCED:            connect.CodeAborted,

@@ -53,7 +53,7 @@ type Policies interface {
 	PrioritiesBefore(t *task.Task) uint8
 }
 
-// Config is what a Dispatcher is made of. Everything is required except Matcher, DepthMax and Hooks.
+// Config is what a Dispatcher is made of. Everything is required except Matcher, DepthMax, Starts and Hooks.
 type Config struct {
 	Store    Store
 	Queue    Queue
@@ -62,7 +62,10 @@ type Config struct {
 	Log      *slog.Logger
 	Matcher  Matcher // nil: all tasks go through their queues
 	DepthMax int     // messages per queue; 0: DepthMaxDefault
-	Hooks    Hooks
+	// Starts returns how many tasks of a queue its quota lets start within a time; false where it has none.
+	// nil: no queue has one.
+	Starts func(name queue.Name, within time.Duration) (starts int, limited bool)
+	Hooks  Hooks
 }
 
 // Hooks are called when something happened. A nil hook is not called.

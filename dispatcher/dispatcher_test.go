@@ -491,6 +491,36 @@ func TestRoom(t *testing.T) {
 	})
 }
 
+// What lies unclaimed in a queue starts at once when workers come, so that a quota bounds it.
+func TestAQuotaBoundsWhatLiesInAQueue(t *testing.T) {
+	inWorld(t, func(w *world) {
+		perSecond := 100.0
+		limited := func(q dispatcher.Queue) *dispatcher.Dispatcher {
+			return dispatcher.New(dispatcher.Config{Queue: q, Clock: w.clock, DepthMax: 5000, Starts: func(name queue.Name, within time.Duration) (int, bool) {
+				return int(perSecond * within.Seconds()), name == normal
+			}})
+		}
+		d, slow := limited(w.queue), limited(&service{tracedQueue: tracedQueue{w.queue, w.trace}})
+		for _, c := range []struct {
+			perSecond       float64
+			inside, service int
+		}{{100, 15, 640}, {1, 1, 0}, {1e6, 5000, 4940}} {
+			perSecond = c.perSecond
+			if room, _ := d.Room(w.ctx, normal); room != c.inside {
+				t.Errorf("at %v per second: room for %d, want %d", perSecond, room, c.inside)
+			}
+			if room, _ := slow.Room(w.ctx, normal); room != c.service { // there are 60 messages
+				t.Errorf("at %v per second in a service: room for %d, want %d", perSecond, room, c.service)
+			}
+		}
+		other := normal
+		other.Priority++
+		if room, _ := d.Room(w.ctx, other); room != 5000 {
+			t.Errorf("room for %d without a quota", room)
+		}
+	})
+}
+
 // service is a queue that cannot tell when it has room, and is slow to ask.
 type service struct {
 	tracedQueue

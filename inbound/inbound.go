@@ -71,6 +71,10 @@ type Config struct {
 	Gates *gates.Book
 	// Workless reports whether no worker serves a lambda; nil: that is not known.
 	Workless func(l *catalog.Entry) bool
+	// Admission keeps the quotas of what is scheduled; nil: there are none.
+	Admission Admission
+	// HasStartQuota reports whether a quota bounds the starts of a priority of a lambda; nil: none does.
+	HasStartQuota func(p task.Partition) bool
 
 	// WaitLookEvery is the least time between two reads of a Wait. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration

@@ -35,10 +35,11 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	b.MaySchedule = func(l *catalog.Entry, collection string) bool {
 		return grants.AllowIn(access.Schedule, l.Name, collection)
 	}
+	quota := callQuota{in: in, identity: access.From(ctx).Name}
 	for i, item := range items {
 		c := &b.Tasks[i]
 		c.Item, c.Way = item, intake.WayStore
-		c.Err = admit(ctx, b, c)
+		c.Err = admit(ctx, b, c, &quota)
 	}
 	// A caller that gives up now will call again and then meet rows that nobody announced, so the call is
 	// finished.
@@ -79,7 +80,7 @@ func (in *Inbound) answer(ctx context.Context, b *intake.Batch) *kinesinv1.Sched
 }
 
 // admit checks a task of a Schedule call, gives it an id and plans its rows.
-func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming) error {
+func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, quota *callQuota) error {
 	l, err := b.FindLambda(ctx, c.Item.Lambda)
 	if err != nil {
 		return err
@@ -97,6 +98,9 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming) error {
 		return err
 	}
 	if err := identify(b, t, l, c.Item); err != nil {
+		return err
+	}
+	if err := quota.take(l); err != nil {
 		return err
 	}
 	t.Partition = intake.PartitionOf(l, t.Partition.Priority, t.ID)

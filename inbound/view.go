@@ -45,6 +45,9 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	for i := range t.History {
 		v.Attempts = append(v.Attempts, viewAttempt(&t.History[i]))
 	}
+	if v.WaitsFor == nil {
+		v.WaitsFor = in.quotaWait(t, in.Clock.Now())
+	}
 	if t.State.IsRunning() {
 		v.Attempts = append(v.Attempts, &kinesinv1.Attempt{
 			Number: t.Attempt, Worker: t.Worker, StartMicros: int64(t.Started),

@@ -168,6 +168,21 @@ func (b *buffer) take(now task.Instant, lead time.Duration, limit, room int) (ta
 	return taken, full
 }
 
+// waiting counts the entries that take would take if there was room, and that need some; it stops at most.
+func (b *buffer) waiting(now task.Instant, lead time.Duration, most int) (n int) {
+	last := now.Add(lead)
+	b.entries.Ascend(func(e entry) bool {
+		if e.at > last || n == most {
+			return false
+		}
+		if (e.at <= now || e.early) && e.sends && (e.expiry().IsZero() || e.expiry() > now) {
+			n++
+		}
+		return true
+	})
+	return n
+}
+
 // first returns the instant of the earliest entry.
 func (b *buffer) first() (task.Instant, bool) {
 	first, ok := b.entries.Min()

@@ -86,6 +86,17 @@ type Delivery struct {
 	Deliverer Deliverer
 }
 
+// Quotas bound the starts of tasks. All methods answer from memory, and are safe for concurrent use.
+type Quotas interface {
+	// Rate returns how many tasks of a partition's lambda and priority may start per second; 0: any number.
+	Rate(p task.Partition) float64
+	// Take takes up to want starts for a partition of which wait tasks wait. When it grants fewer, again says
+	// when to ask again; more, if not nil, is closed when that may be sooner.
+	Take(p task.Partition, want, wait int) (granted int, again task.Instant, more <-chan struct{})
+	// Return gives back starts that were not made.
+	Return(p task.Partition, count int)
+}
+
 // Leases reads and ends the leases of workers.
 type Leases interface {
 	Look(ctx context.Context, worker string) (lease.Lease, error)
@@ -172,6 +183,7 @@ type Config struct {
 	Log        *slog.Logger
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
+	Quotas     Quotas    // nil: nothing bounds the rate of starts
 	Downtime   *Downtime // nil: ended rows stay until a full scan has seen their wake-up rows
 	Gating     *Gating   // nil: there are no gates
 	// Found is called with each row that was claimed when this process took its partition over. It may be

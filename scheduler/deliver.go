@@ -49,6 +49,7 @@ type deliverMode struct {
 	waiting  map[task.ID]*task.Order
 	leftover []task.Task // wake-up rows that no task needs
 	breaker  breaker     // for reads and writes of rows
+	quota    quotaWait   // set when the quota was lacking
 	batches  deliverBatches
 }
 
@@ -320,6 +321,9 @@ func (d *deliverMode) nextAcquire() (at task.Instant, lead time.Duration, ok boo
 	}
 	crowd := d.buffer.count(first.Add(deliverLeads*d.Lead), crowdRows*crowdLeadsMax)
 	lead = max(deliverLeads*d.Lead, time.Duration(crowd)*d.Lead/crowdRows)
+	if d.isPaced() { // what is acquired early would start together
+		return max(first.Add(-d.Lead), d.quota.again), d.Lead, true
+	}
 	apart := deliverLeads * d.Lead / 2
 	at = first.Add(apart - lead)
 	return at - at%max(task.Instant(0).Add(apart), 1), lead, true
@@ -329,10 +333,12 @@ func (d *deliverMode) nextAcquire() (at task.Instant, lead time.Duration, ok boo
 // again.
 func (d *deliverMode) takeFresh(ctx context.Context, now task.Instant) (orders []task.Order, err error) {
 	at, lead, ok := d.nextAcquire()
-	if !ok || now < at {
+	if !ok || now < at && !d.quota.isSet() {
 		return nil, nil
 	}
-	taken, _ := d.buffer.take(now, lead, batchRowsMax, batchRowsMax)
+	limit := d.acquireStarts(now, lead)
+	taken, _ := d.buffer.take(now, lead, limit, limit)
+	defer func() { d.returnUnused(limit - len(orders)) }()
 	wakeups, ids := make([]task.Task, len(taken)), make([]task.ID, len(taken))
 	for i, e := range taken {
 		wakeups[i], ids[i] = *e.row, e.id
@@ -429,8 +435,11 @@ func (d *deliverMode) next(now task.Instant) (at task.Instant, room <-chan struc
 			at = min(at, retry)
 		}
 		if fresh, _, ok := d.nextAcquire(); ok && len(d.waiting) < deliverHeldMax {
-			at = min(at, fresh)
+			at, room = min(at, fresh), d.quota.more
 		}
 	}
-	return d.breaker.notBefore(now, at), nil
+	if d.breaker.isOpen(now) {
+		room = nil
+	}
+	return d.breaker.notBefore(now, at), room
 }

@@ -82,7 +82,7 @@ func (o *outbound) start(process string) (s *scheduler.Scheduler, stop func()) {
 	s = scheduler.New(scheduler.Config{
 		Store: o.rows, Queue: o.queue, Dispatcher: o.world.sent, Leases: o.leases, Ownership: o, Partitions: o.parts,
 		Clock: o.clock, Log: slog.New(slog.DiscardHandler), Hooks: o.hooks, LookaheadRows: o.look,
-		Process: process, Presence: o.presence, Foreign: o.here != nil, Gating: o.gating,
+		Process: process, Presence: o.presence, Foreign: o.here != nil, Gating: o.gating, Quotas: o.quotas,
 		Delivery: &scheduler.Delivery{Deliverer: o, Is: func(p task.Partition) bool { return p == high }},
 	})
 	ctx, cancel := context.WithCancel(o.ctx)

@@ -25,15 +25,17 @@ type managedMode struct {
 
 	unsent   bool // in this round something failed that there was room for
 	room     queueRoom
+	starts   startBudget
 	resend   []task.Task // enqueued tasks whose messages may not be on their queue
 	leftover []task.Task // wake-up rows that no task needs
 	breaker  breaker     // for calls about leases and queues, opened by a round in which some failed
 }
 
-// queueRoom says whether tasks of a round had to wait for room in their queue.
+// queueRoom says whether tasks of a round had to wait for room in their queue, or for their quota.
 type queueRoom struct {
 	lacking bool
 	back    <-chan struct{} // closed when there is room again; nil when the queue cannot tell
+	quota   quotaWait       // set when the quota was lacking
 }
 
 func (m *managedMode) end(context.Context) {}
@@ -47,7 +49,7 @@ func (m *managedMode) shift(time.Duration) {}
 // dispatchDue implements mode. Each call that returns is progress: in an outage a round may take long, and is
 // not stuck.
 func (m *managedMode) dispatchDue(ctx context.Context) (busy bool, err error) {
-	m.unsent, m.room = false, queueRoom{}
+	m.unsent, m.room, m.starts = false, queueRoom{}, startBudget{}
 	r := newRecheck(m)
 	defer r.end(ctx)
 	ids, checked := r.checkInFlight(ctx)
@@ -59,6 +61,7 @@ func (m *managedMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 		more, failed = m.readRows(ctx, r, ids, reads, len(orders))
 		orders = append(orders, more...)
 	}
+	m.returnStarts(orders, r.now)
 	err = errors.Join(failed, m.carryOut(ctx, orders))
 	m.stats.queueFull.Store(m.room.lacking && !m.unsent)
 	return checked+len(taken) > 0, err
@@ -72,8 +75,10 @@ func (m *managedMode) takeDue(ctx context.Context, now task.Instant) []entry {
 	}
 	var room int
 	room, m.room = m.queueRoom(ctx)
+	allowed, wait := m.startsFor(now, room)
 	var taken []entry
-	taken, m.room.lacking = m.buffer.take(now, m.Lead, batchRowsMax, room)
+	taken, m.room.lacking = m.buffer.take(now, m.Lead, batchRowsMax, allowed)
+	m.room.quota = wait
 	return taken
 }
 
@@ -235,17 +240,20 @@ func (m *managedMode) resendIfLost(t *task.Task) {
 // scan need not find them again.
 func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent int) []task.Order {
 	now := m.now()
-	needsRoom := func(o task.Order) bool { return isRetry(o) && !o.Task.IsExpired(now) }
+	paced := m.isPaced()
+	needsRoom := func(o task.Order) bool {
+		return (isRetry(o) || paced && o.Event.Kind == task.WorkerLost) && !o.Task.IsExpired(now)
+	}
 	if !slices.ContainsFunc(orders, needsRoom) {
 		return orders
 	}
 	messages, room := m.queueRoom(ctx)
-	messages -= sent
+	messages, room.quota = m.retryStarts(messages-sent, sent, countOrders(orders, needsRoom))
 	kept := orders[:0]
 	for i := range orders {
 		if needsRoom(orders[i]) {
 			if messages--; messages < 0 {
-				m.room = queueRoom{lacking: true, back: room.back}
+				m.room = queueRoom{lacking: true, back: room.back, quota: room.quota}
 				t := orders[i].Task
 				m.buffer.add(entry{at: m.delayed(t.Wake), id: t.ID, row: &t, mustRead: true, sends: true})
 				m.leaveAlone(&t)
@@ -291,6 +299,7 @@ func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed
 func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatched) error {
 	switch {
 	case r.Err == nil && !r.Done:
+		m.returnStart(o)
 		m.settleMoved(o, &r.Task)
 		return nil
 	case r.Done:
@@ -356,7 +365,10 @@ func (m *managedMode) leaveAlone(t *task.Task) {
 // next implements mode.
 func (m *managedMode) next(now task.Instant) (at task.Instant, room <-chan struct{}) {
 	at = now.Add(idleMax)
-	if m.room.lacking {
+	switch {
+	case m.room.lacking && m.room.quota.isSet():
+		at, room = min(at, m.room.quota.again), m.room.quota.more
+	case m.room.lacking:
 		room = m.room.back
 		select {
 		case <-room: // the queue's own bound is further away than the dispatcher's, so it tells nothing

@@ -53,6 +53,18 @@ func (s *Scheduler) Held() map[task.Partition]int64 {
 	return all
 }
 
+// HeldByQuotas returns, by partition, how many tasks that are due wait here for their quota, of those that
+// were read ahead.
+func (s *Scheduler) HeldByQuotas() map[task.Partition]int64 {
+	all := map[task.Partition]int64{}
+	for p, l := range s.loops() {
+		if n := l.stats.heldByQuota.Load(); n > 0 {
+			all[p] = n
+		}
+	}
+	return all
+}
+
 // InFlight returns how many tasks are in flight.
 func (s *Scheduler) InFlight() int { return s.FlightRows - int(max(s.inFlightLimit.left.Load(), 0)) }
 

@@ -63,6 +63,7 @@ type world struct {
 	downtime *scheduler.Downtime                    // nil: ended rows stay
 	gating   *scheduler.Gating                      // nil: there are no gates
 	shared   bool                                   // others store tasks, too
+	quotas   scheduler.Quotas                       // nil: none
 
 	mu     sync.Mutex
 	waked  []task.EventKind
@@ -114,7 +115,7 @@ func (w *world) start() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight, IdleLoops: w.loops,
-		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime, Gating: w.gating, Foreign: w.shared,
+		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime, Gating: w.gating, Quotas: w.quotas, Foreign: w.shared,
 	})
 	w.run(s)
 	return s

@@ -16,6 +16,7 @@ var (
 	ErrStaleSeq         = api.ErrStaleSeq         // the task has changed since its seq was read: see IfSeq
 	ErrTooLarge         = api.ErrTooLarge         // the payload is above the limit
 	ErrFull             = api.ErrFull             // the store has no space for new tasks
+	ErrThrottled        = api.ErrThrottled        // an admission quota is used up, for longer than the call may take
 	ErrUnavailable      = api.ErrUnavailable      // no server answered, even after retries; the outcome may be unknown
 	ErrExists           = api.ErrExists           // the lambda exists with other settings
 	ErrInUse            = api.ErrInUse            // the lambda has live tasks

@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 // retryPause is between the tries of a call.
@@ -44,13 +46,22 @@ func (b *budget) spend() bool {
 	return true
 }
 
-// retry repeats try while it returns ErrUnavailable, until the tries or the budget are used up or ctx ends.
+// retry repeats try while it returns ErrUnavailable, until the tries or the budget are used up or ctx ends. A
+// try that meets a quota is repeated when the server says.
 func (c *Client) retry(ctx context.Context, what string, try func(context.Context) error) error {
 	c.budget.earn()
+	throttled := c.throttleUntil(ctx)
 	for n := 1; ; n++ {
 		err := try(ctx)
 		if err == nil {
 			return nil
+		}
+		if after, wait := throttled.pause(c, err); wait {
+			n-- // no server failed
+			if clock.Sleep(ctx, c.cfg.Clock, after) != nil {
+				return fmt.Errorf("%s: %w: %w", what, context.Cause(ctx), err)
+			}
+			continue
 		}
 		if !errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, err)
@@ -62,4 +73,35 @@ func (c *Client) retry(ctx context.Context, what string, try func(context.Contex
 			return fmt.Errorf("%s, tried %d times: %w: %w", what, n, context.Cause(ctx), err)
 		}
 	}
+}
+
+const (
+	// throttledPauseMin is the least pause before a call is repeated that met a quota.
+	throttledPauseMin = 10 * time.Millisecond
+	// throttledMax is how long a call waits for a quota whose context has no deadline.
+	throttledMax = 10 * time.Second
+)
+
+// throttling is until when a call waits for quotas.
+type throttling struct {
+	end  time.Duration // in monotonic time
+	once bool          // the client makes no second tries
+}
+
+func (c *Client) throttleUntil(ctx context.Context) throttling {
+	left := throttledMax
+	if deadline, has := ctx.Deadline(); has {
+		left = clock.Until(c.cfg.Clock, deadline)
+	}
+	return throttling{clock.Mono(c.cfg.Clock) + left, c.cfg.TriesMax == 1}
+}
+
+// pause returns when a call is to be repeated that met a quota; false if it is not, or met none.
+func (t throttling) pause(c *Client, err error) (after time.Duration, wait bool) {
+	refused, is := errors.AsType[*api.Error](err)
+	if !is || !errors.Is(err, ErrThrottled) || t.once {
+		return 0, false
+	}
+	after = max(refused.RetryAfter, throttledPauseMin)
+	return after, clock.Mono(c.cfg.Clock)+after < t.end
 }

@@ -95,6 +95,7 @@ type batch struct {
 	ids     [][]byte
 	pending []int
 	begun   time.Duration // monotonic time of the first try; zero before it
+	again   bool          // the outcome of an earlier try is not known
 }
 
 // newBatch returns a batch of the items that have no error yet.
@@ -118,23 +119,28 @@ func (c *Client) scheduleCall(ctx context.Context, b *batch) {
 		request := b.request(clock.Mono(c.cfg.Clock))
 		response, err := once(ctx, c.cfg.Clock, c.cfg.CallTimeout, c.backend.tasks.Schedule, request)
 		if err != nil {
+			b.again = true
 			return err
 		}
 		return b.take(response)
 	})
 	for _, i := range b.pending {
+		if errors.Is(b.results[i].Err, ErrThrottled) && errors.Is(err, ErrThrottled) {
+			err := fmt.Errorf("schedule: %w", b.results[i].Err) // its own says when
+			b.results[i] = Result{Err: err}
+			continue
+		}
 		b.results[i] = Result{Err: err}
 	}
 }
 
 // request returns the request for the pending items. Delays count from the first try.
 func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
-	again := b.begun != 0
-	if !again {
+	if b.begun == 0 {
 		b.begun = now
 	}
 	elapsed := now - b.begun
-	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: again}
+	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: b.again}
 	for n, i := range b.pending {
 		item := b.items[i].wire(b.ids[i])
 		item.DelayMicros = max(0, item.DelayMicros-elapsed.Microseconds())
@@ -143,12 +149,14 @@ func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
 	return request
 }
 
-// take stores the answers. It returns the error of an item that has to be tried again, if there is one.
+// take stores the answers. It returns the error of an item that has to be tried again, if there is one; of
+// those that met a quota, the one that waits longest.
 func (b *batch) take(response *kinesinv1.ScheduleResponse) error {
 	if len(response.Results) != len(b.pending) {
 		return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "the server answered for %d of %d tasks", len(response.Results), len(b.pending))
 	}
 	var unanswered error
+	var throttled *api.Error
 	still := b.pending[:0]
 	for n, i := range b.pending {
 		r := resultOf(response.Results[n])
@@ -158,7 +166,19 @@ func (b *batch) take(response *kinesinv1.ScheduleResponse) error {
 			continue
 		}
 		b.results[i] = r
+		if refused, is := errors.AsType[*api.Error](r.Err); is && errors.Is(r.Err, ErrThrottled) {
+			if still = append(still, i); throttled == nil || refused.RetryAfter > throttled.RetryAfter {
+				throttled = refused
+			}
+		}
 	}
 	b.pending = still
-	return unanswered
+	if unanswered != nil {
+		b.again = true
+		return unanswered
+	}
+	if throttled != nil {
+		return throttled
+	}
+	return nil
 }

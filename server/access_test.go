@@ -154,6 +154,8 @@ var needs = map[string]need{
 	"GateService/ResumeGate":              {nil, false, `{"id":"7"}`}, // there is none; TestWhoMaySetAGate has one
 	"GateService/GetGate":                 {nil, false, `{"id":"7"}`},
 	"GateService/ListGates":               {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
+	"QuotaService/GetQuotas":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }
 
 // variants are calls of procedures that need more.

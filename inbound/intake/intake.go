@@ -105,6 +105,10 @@ type Config struct {
 	// later.
 	Shared bool
 
+	// Paced reports whether a quota bounds the starts of a lambda. Its tasks go through the schedule, which
+	// keeps it, however soon they are due. nil: there are no quotas.
+	Paced func(lambda uint32) bool
+
 	Near         time.Duration // 0: NearDefault; negative: never
 	NearDepthMax int           // messages in a queue beyond which near tasks are scheduled instead; 0: NearDepthMaxDefault
 	Horizon      time.Duration // 0: HorizonDefault

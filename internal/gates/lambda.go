@@ -10,7 +10,7 @@ import (
 type Gates []*Gate
 
 // OfLambda returns the gates of a lambda. They must not be changed.
-func (b *Book) OfLambda(lambda uint32) Gates { return b.known.Load().byLambda[lambda] }
+func (b *Book) OfLambda(lambda uint32) Gates { return b.Value()[lambda] }
 
 // Of returns the gate that holds a task back, as Book.Of does.
 func (all Gates) Of(t *task.Task, now task.Instant) (held *Gate) {

@@ -113,6 +113,7 @@ func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *classCollector) Collect(out chan<- prometheus.Metric) {
+	c.collectHeldByQuotas(out)
 	counts, ready := c.n.store.Depths()
 	out <- prometheus.MustNewConstMetric(c.counted, prometheus.GaugeValue, boolean(ready))
 	var overdue map[task.Partition]task.Instant

@@ -111,7 +111,7 @@ func TestHeartbeatsCostPerWorker(t *testing.T) {
 			t.Errorf("%d writes of tasks and %d of leases, want 0 and %d", got.tasks, got.controls, beats)
 		}
 		// The HSC reads them every five minutes, the scheduler at intervals that double, and a scan from the
-		// head now and then; lambdas, leases and gates are read too.
+		// head now and then; lambdas, leases, gates and quotas are read too.
 		if most := n*(minutes/5+1+4+4) + minutes*(60+40); got.reads+got.rows > most {
 			t.Errorf("%d reads and %d rows of scans, want %d at most", got.reads, got.rows, most)
 		}

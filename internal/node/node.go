@@ -58,6 +58,7 @@ type Node struct {
 	catalog    *catalog.Catalog
 	gates      *gates.Book
 	keyring    *keyring.Ring
+	quotas     *quotaKeeper
 	members    *members             // nil without the scheduler's role
 	scheduler  *scheduler.Scheduler // nil without the role
 	dispatcher *dispatcher.Dispatcher
@@ -122,6 +123,9 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	}
 	n.tokens, n.taken = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Taken
 	n.guard = n.newGuard(&c)
+	if n.quotas, err = n.newQuotas(ctx, &c); err != nil {
+		return nil, err
+	}
 	n.compose(c.withSteps())
 	n.grower = n.newGrower(&c)
 	n.registerCollectors()
@@ -140,14 +144,14 @@ func (n *Node) compose(c Config) {
 		n.members = n.newMembers(&c)
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
-			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(),
+			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
 			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal), Gating: n.holding(),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
-			Foreign: c.shared, Window: c.Window, Lead: c.Lead,
+			Foreign: c.shared, Window: c.Window, Lead: c.Lead, Quotas: n.quotas.starts,
 		})
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
@@ -172,12 +176,13 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	in := intake.New(intake.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
 		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Gated: n.gates.Has, Shared: c.shared,
-		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
+		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect, Paced: n.quotas.book.HasRate,
 	})
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
 		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, Workless: newWorkless(n, c),
+		Admission: n.quotas.admission, HasStartQuota: n.quotas.paces,
 	})
 	n.ingest = ingest.New(ingest.Config{
 		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
@@ -258,6 +263,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
 	group.Go(func() error { return n.gates.Run(groupCtx) })
 	group.Go(func() error { return n.keyring.Run(groupCtx) })
+	group.Go(func() error { return n.quotas.book.Run(groupCtx) })
 	if n.steps != nil {
 		group.Go(func() error { return n.watchClock(groupCtx) })
 	}
@@ -347,6 +353,7 @@ func (n *Node) schedule(ctx context.Context) error {
 // Close closes the buffer, the queue and the store. Run must have returned.
 func (n *Node) Close() error {
 	var err error
+	n.quotas.starts.Limiter.Wait()
 	if n.audit != nil {
 		n.audit.Flush(context.Background())
 	}

@@ -214,6 +214,8 @@ func wantOf(t reflect.Type) string {
 		return "true or false"
 	case reflect.String:
 		return "a text"
+	case reflect.Float64:
+		return "a number"
 	case reflect.Uint32:
 		return "a whole number from 0 to 4294967295"
 	default:

@@ -23,6 +23,7 @@ type Services struct {
 	// DeadLetters are those of deliver lambdas.
 	DeadLetters kinesinv1connect.DeadLetterServiceHandler
 	Workers     kinesinv1connect.WorkerServiceHandler
+	Quotas      kinesinv1connect.QuotaServiceHandler
 }
 
 // withDefaults returns services without nil.
@@ -41,6 +42,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.DeadLetters == nil {
 		s.DeadLetters = kinesinv1connect.UnimplementedDeadLetterServiceHandler{}
+	}
+	if s.Quotas == nil {
+		s.Quotas = kinesinv1connect.UnimplementedQuotaServiceHandler{}
 	}
 	if s.Workers == nil {
 		s.Workers = kinesinv1connect.UnimplementedWorkerServiceHandler{}

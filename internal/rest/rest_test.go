@@ -26,6 +26,7 @@ type fake struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
 	kinesinv1connect.UnimplementedJobServiceHandler
 	kinesinv1connect.UnimplementedGateServiceHandler
+	kinesinv1connect.UnimplementedQuotaServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedDeadLetterServiceHandler
 	kinesinv1connect.UnimplementedWorkerServiceHandler
@@ -37,7 +38,7 @@ type fake struct {
 }
 
 func (f *fake) services() Services {
-	return Services{Tasks: f, Jobs: f, Gates: f, Lambdas: f, DeadLetters: f, Workers: f}
+	return Services{Tasks: f, Jobs: f, Gates: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
 }
 
 // reply keeps a request and returns the answer that the test has set.
@@ -122,6 +123,14 @@ func (f *fake) ListGates(_ context.Context, r *kinesinv1.ListGatesRequest) (*kin
 
 func (f *fake) ResumeGate(_ context.Context, r *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
 	return reply[kinesinv1.ResumeGateResponse](f, r)
+}
+
+func (f *fake) SetQuota(_ context.Context, r *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
+	return reply[kinesinv1.SetQuotaResponse](f, r)
+}
+
+func (f *fake) GetQuotas(_ context.Context, r *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
+	return reply[kinesinv1.GetQuotasResponse](f, r)
 }
 
 func (f *fake) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
@@ -408,6 +417,22 @@ var exchanges = []exchange{
 	{request: `POST /v1/gates/7/resume {"pace":5}`, wire: `{"id":"7","pace":5}`, answer: &kinesinv1.ResumeGateResponse{Gate: &kinesinv1.Gate{State: "resuming", Pace: 5}}, status: 200, body: `"state":"resuming","pace":5`},
 	{request: `POST /v1/gates/7/resume`, wire: `{"id":"7"}`, status: 200},
 	{request: `POST /v1/gates/7/resume {"pace":-1}`, status: 400, body: `pace`},
+	// Quotas.
+	{
+		request: `PUT /v1/lambdas/mail/quotas {"priority":"low","rate":0.5,"burst":3}`, wire: `{"lambda":"mail","priority":"low","rate":0.5,"burst":3}`,
+		answer: &kinesinv1.SetQuotaResponse{Quota: &kinesinv1.Quota{Lambda: "mail", Priority: "low", Rate: 0.5, Burst: 3, UpdatedBy: "bob"}}, status: 200,
+		body: `{"lambda":"mail","priority":"low","rate":0.5,"burst":3,"updated_by":"bob"}`,
+	},
+	{request: `PUT /v1/lambdas/mail/quotas {"identity":"crm","admit":0}`, wire: `{"lambda":"mail","identity":"crm","admit":0}`, status: 200},
+	{request: `PUT /v1/lambdas/mail/quotas {"rate":"fast"}`, status: 400, body: `is not a number`},
+	{request: `PUT /v1/lambdas/mail/quotas {"concurrency":5}`, status: 400, body: `concurrency`},
+	{
+		request: `GET /v1/lambdas/mail/quotas`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.GetQuotasResponse{Quotas: []*kinesinv1.Quota{{Lambda: "mail", Rate: 100}}},
+		status: 200, body: `{"quotas":[{"lambda":"mail","rate":100}]}`,
+	},
+	{
+		request: `GET /v1/lambdas/mail/quotas`, err: api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "slow").After(1500 * time.Millisecond), status: 429, body: `"retry_after":"1.5s"`,
+	},
 
 	// Workers.
 	{

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -22,6 +25,9 @@ const (
 	batchLineBytesMax = 6 << 20 // of one line
 	batchCallsMax     = 4       // in flight
 	batchReadBytes    = 256 << 10
+
+	// Pauses before tasks are scheduled again that a quota has refused.
+	batchThrottledMin, batchThrottledMax = 10 * time.Millisecond, time.Minute
 )
 
 // scheduleBatch reads, schedules and prints concurrently, and prints in order.
@@ -187,8 +193,7 @@ func (b *batch) schedule(ctx context.Context, k *sdk.Client, c *chunk) {
 		items, at = append(items, item), append(at, i)
 	}
 	if len(items) > 0 {
-		scheduled, _ := k.ScheduleMany(ctx, items) // the errors are in the results
-		for j, r := range scheduled {
+		for j, r := range scheduleAll(ctx, k, items) {
 			results[at[j]] = r
 		}
 	}
@@ -200,6 +205,29 @@ func (b *batch) schedule(ctx context.Context, k *sdk.Client, c *chunk) {
 			}
 		}
 		b.format(&c.out, c.lines[i].number, &results[i])
+	}
+}
+
+// scheduleAll schedules items. For those that a quota refuses it waits, however long that takes.
+func scheduleAll(ctx context.Context, k *sdk.Client, items []sdk.Item) []sdk.Result {
+	results, _ := k.ScheduleMany(ctx, items) // the errors are in the results
+	for {
+		var again []sdk.Item
+		var at []int
+		wait := batchThrottledMax
+		for i := range results {
+			if refused, is := errors.AsType[*api.Error](results[i].Err); is && errors.Is(refused, sdk.ErrThrottled) {
+				again, at = append(again, items[i]), append(at, i)
+				wait = min(wait, refused.RetryAfter)
+			}
+		}
+		if len(again) == 0 || clock.Sleep(ctx, clock.Real(), max(wait, batchThrottledMin)) != nil {
+			return results
+		}
+		some, _ := k.ScheduleMany(ctx, again) // which waits before it gives up
+		for j := range some {
+			results[at[j]] = some[j]
+		}
 	}
 }
 

@@ -47,6 +47,8 @@ type lambdaObject struct {
 	Withdrawn  bool   `json:"withdrawn"`
 	Refused    string `json:"registration_refused,omitempty"`
 	Existed    *bool  `json:"existed,omitempty"` // create only
+
+	Quotas []quotaObject `json:"quotas,omitempty"` // get only
 }
 
 func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
@@ -77,6 +79,28 @@ func (a *app) printLambda(l *sdk.LambdaInfo, existed *bool) error {
 		return printJSON(a.Stdout, o)
 	}
 	t := newTable(a.Stdout)
+	lambdaRows(t, l)
+	return t.Flush()
+}
+
+// printLambdaWith prints a lambda with its quotas.
+func (a *app) printLambdaWith(l *sdk.LambdaInfo, quotas []sdk.Quota) error {
+	if a.json() {
+		o := lambdaObjectOf(l)
+		for i := range quotas {
+			o.Quotas = append(o.Quotas, quotaObjectOf(&quotas[i]))
+		}
+		return printJSON(a.Stdout, o)
+	}
+	t := newTable(a.Stdout)
+	lambdaRows(t, l)
+	for i := range quotas {
+		t.row("quota", strings.TrimPrefix(strings.TrimPrefix(quotaText(&quotas[i]), l.Name+": "), l.Name+", "))
+	}
+	return t.Flush()
+}
+
+func lambdaRows(t table, l *sdk.LambdaInfo) {
 	t.row("name", l.Name)
 	t.row("mode", l.Mode)
 	t.row("priorities", strings.Join(l.Priorities, ","))
@@ -98,7 +122,6 @@ func (a *app) printLambda(l *sdk.LambdaInfo, existed *bool) error {
 	if l.Deleting {
 		t.row("deleting", "yes: it accepts no new tasks")
 	}
-	return t.Flush()
 }
 
 func registeredText(l *sdk.LambdaInfo) string {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -18,6 +19,10 @@ func (a *app) lambdaGetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printLambda(&l, nil)
+		quotas, err := k.Quotas(ctx, args[0])
+		if err != nil && !errors.Is(err, sdk.ErrUnsupported) { // of an older server
+			return err
+		}
+		return a.printLambdaWith(&l, quotas)
 	})
 }

@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestQuotasFromSetToNone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	if got := s.must("quota", "get"); got != "" {
+		t.Error(got)
+	}
+	for _, c := range []struct{ args, says string }{
+		{"--rate 100", "mail: 100/s starts"},
+		{"--priority low --rate 0.5 --burst 20", "mail, priority low: 0.5/s starts, 20 at once"},
+		{"--admit 3 --identity crm", "mail, identity crm: 3/s scheduled"},
+		{"--admit 500 --burst 30", "mail: 100/s starts, 30 at once; 500/s scheduled"},
+	} {
+		if got := s.must(append([]string{"quota", "set", "--lambda", "mail"}, strings.Fields(c.args)...)...); got != c.says {
+			t.Errorf("%s: %q", c.args, got)
+		}
+	}
+	if all := s.objects("quota", "get", "--lambda", "mail"); len(all) != 3 || all[0]["rate"] != 100.0 || all[0]["burst"] != 30.0 || all[0]["admit"] != 500.0 ||
+		all[1]["priority"] != "low" || all[2]["identity"] != "crm" || all[2]["updated_by"] != "anonymous" || all[2]["updated"] == nil || all[2]["rate"] != nil {
+		t.Errorf("%v", all)
+	}
+	if table := s.must("quota", "get"); !strings.HasPrefix(table, "LAMBDA  PRIORITY") || !strings.Contains(table, "0.5/s") {
+		t.Error(table)
+	}
+	if text := s.must("lambda", "get", "mail"); !strings.Contains(text, "priority low: 0.5/s starts, 20 at once") {
+		t.Error(text)
+	}
+	if quotas, _ := s.object("lambda", "get", "mail")["quotas"].([]any); len(quotas) != 3 {
+		t.Errorf("%v", quotas)
+	}
+	if got := s.must("quota", "set", "--lambda", "mail", "--rate", "none", "--admit", "none"); got != "mail: no limit" {
+		t.Error(got)
+	}
+	if all := s.objects("quota", "get"); len(all) != 2 {
+		t.Errorf("%v", all)
+	}
+}
+
+func TestQuotasThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--rate 5", 2, "--lambda is missing"},
+		{"--lambda mail", 2, "nothing to set"},
+		{"--lambda mail --rate 0", 2, "kinesin gate pause stops starts, and --rate none takes the limit away"},
+		{"--lambda mail --admit 0", 2, "--admit none takes the limit away"},
+		{"--lambda mail --rate -5", 2, "want 0.001 to 1000000 per second, or none"},
+		{"--lambda mail --rate fast", 2, `"fast" is not a rate`},
+		{"--lambda mail --rate 5 --burst 0", 2, "want 1 to 100000"},
+		{"--lambda mail --rate 5 --identity crm", 2, "--identity is for --admit"},
+		{"--lambda mail --rate 5 --admit 5 --identity crm", 2, "--identity does not go with --rate"},
+		{"--lambda mail --admit 5 --priority low", 2, "--priority does not go with --admit"},
+		{"--lambda mail --priority urgent --rate 5", 1, "want high, normal, low"},
+		{"--lambda nail --rate 5", 1, "nail"},
+		{"--lambda mail --concurrency 5", 2, "unknown flag: --concurrency"},
+	} {
+		s.do(append([]string{"quota", "set"}, strings.Fields(c.args)...)...).check(t, c.args, c.code, c.says)
+	}
+}
+
+// What a quota refuses fails a single command with its reason, and makes a batch wait.
+func TestScheduleMeetsAQuota(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	s.must("quota", "set", "--lambda", "mail", "--admit", "0.001")
+	s.must("schedule", "mail", "--in", "1h")
+	o := s.do("schedule", "mail", "--in", "1h")
+	o.check(t, "schedule", 1, "the admission quota of lambda mail is used up; try again in 16m")
+	s.must("quota", "set", "--lambda", "mail", "--admit", "40")
+	lines := strings.Repeat(`{"lambda":"mail","in":"1h"}`+"\n", 60)
+	if o := s.doWith(lines, "schedule", "--batch", "-"); o.code != 0 || len(strings.Fields(o.stdout)) != 60 {
+		t.Errorf("%+v", o)
+	}
+}

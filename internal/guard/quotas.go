@@ -1,0 +1,61 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
+)
+
+// Actions on quotas, as they are in the audit log.
+const (
+	actSetQuota  = "quota.set"
+	actReadQuota = "quota.read"
+)
+
+type quotas struct {
+	*Guard
+
+	next kinesinv1connect.QuotaServiceHandler
+}
+
+// Quotas guards a QuotaService.
+func (g *Guard) Quotas(next kinesinv1connect.QuotaServiceHandler) kinesinv1connect.QuotaServiceHandler {
+	return quotas{g, next}
+}
+
+// SetQuota needs operate on the lambda.
+func (s quotas) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
+	if err := s.allow(ctx, actSetQuota, access.Operate, r.GetLambda()); err != nil {
+		return nil, err
+	}
+	response, err := s.next.SetQuota(ctx, r)
+	s.note(ctx, audit.Record{Action: actSetQuota, Target: r.GetLambda(), After: s.settings(response.GetQuota())}, err)
+	return response, err
+}
+
+// GetQuotas needs read on the lambda that the request names, in one of its collections at least. Without a
+// lambda it leaves out those that the caller may not read.
+func (s quotas) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
+	if r.GetLambda() != "" {
+		if err := s.allowSome(ctx, actReadQuota, access.Read, r.GetLambda()); err != nil {
+			return nil, err
+		}
+		return s.next.GetQuotas(ctx, r)
+	}
+	response, err := s.next.GetQuotas(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	c := access.From(ctx)
+	shown := response.Quotas[:0]
+	for _, q := range response.Quotas {
+		if c.Grants.AllowSome(access.Read, q.GetLambda()) {
+			shown = append(shown, q)
+		}
+	}
+	response.Quotas = shown
+	return response, nil
+}

@@ -1,0 +1,73 @@
+package quota
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// Book has all quotas. It answers from memory, and is safe for concurrent use. While the store does not
+// answer, the quotas that were known last stay.
+type Book struct {
+	*mirror.Mirror[byLambda]
+}
+
+// byLambda has the limits of each lambda as they are looked up.
+type byLambda map[uint32]*limits
+
+// limits are the limits of a lambda.
+type limits struct {
+	starts  map[uint8]Limit // of priorities
+	all     Limit           // of all priorities together; it may have no rate
+	hasRate bool
+	admits  map[string]float64 // by identity; of all together under the empty one
+}
+
+// NewBook returns a book without quotas; Refresh or Run fills it.
+func NewBook(rows mirror.Rows, c clock.Clock, log *slog.Logger) *Book {
+	return &Book{mirror.New(mirror.Config[byLambda]{
+		Kind: Kind, Rows: rows, Clock: c, Log: log,
+		Build: func(ctx context.Context, rows []store.Control) byLambda { return build(ctx, rows, log) },
+	})}
+}
+
+func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda {
+	all := byLambda{}
+	for _, row := range rows {
+		q, err := Decode(row)
+		if err != nil {
+			log.ErrorContext(ctx, "skipping a quota that cannot be read", slog.String("lambda", row.Name), slog.Any("error", err))
+			continue
+		}
+		if len(q.Limits) > 0 {
+			all[q.Ref] = limitsOf(q)
+		}
+	}
+	return all
+}
+
+func limitsOf(q *Quota) *limits {
+	of := &limits{starts: map[uint8]Limit{}, admits: map[string]float64{}}
+	for _, l := range q.Limits {
+		of.hasRate = of.hasRate || l.Rate > 0
+		switch {
+		case l.Rate > 0 && l.Priority != "":
+			of.starts[l.Class] = l
+		case l.Rate > 0:
+			of.all = l
+		}
+		if l.Admit > 0 {
+			of.admits[l.Identity] = l.Admit
+		}
+	}
+	return of
+}
+
+// HasRate reports whether starts of a lambda, or of one of its priorities, are bounded.
+func (b *Book) HasRate(lambda uint32) bool {
+	of := b.Value()[lambda]
+	return of != nil && of.hasRate
+}

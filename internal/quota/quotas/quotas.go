@@ -1,0 +1,185 @@
+// Package quotas serves the QuotaService of the wire contract: it reads and changes the quotas of lambdas.
+package quotas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// casTriesMax bounds how often a change is tried again because another one came in between.
+const casTriesMax = 5
+
+// Rows is what the service reads and writes.
+type Rows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Service is the QuotaService.
+type Service struct {
+	Rows    Rows
+	Catalog *catalog.Catalog
+	Book    *quota.Book // of this server, which knows a change made here at once
+	Clock   clock.Clock
+}
+
+// SetQuota changes what the request has. A quota holds on all servers two seconds later.
+func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_ *kinesinv1.SetQuotaResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	if r.Rate == nil && r.Burst == nil && r.Admit == nil {
+		return nil, refusal.Invalid("nothing to set: want a rate, a burst or admit, of which 0 takes the limit away")
+	}
+	l, err := s.Catalog.Find(ctx, r.GetLambda())
+	if err != nil {
+		return nil, err
+	}
+	for range casTriesMax {
+		var changed quota.Limit
+		if changed, err = s.change(ctx, l, r); err == nil {
+			_ = s.Book.Refresh(ctx) // else it is known a moment later
+			return &kinesinv1.SetQuotaResponse{Quota: view(l.Name, &changed)}, nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return nil, err
+		}
+	}
+	return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the quotas of lambda %s are being changed by others; try again", l.Name)
+}
+
+// change tries the change once.
+func (s *Service) change(ctx context.Context, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (quota.Limit, error) {
+	q, err := s.read(ctx, l)
+	if err != nil {
+		return quota.Limit{}, err
+	}
+	limit, err := merge(q, l, r)
+	if err != nil {
+		return limit, err
+	}
+	limit.Updated, limit.UpdatedBy = s.Clock.Now(), access.From(ctx).Name
+	next := q.With(limit)
+	if len(next.Limits) > quota.LimitsMax {
+		return limit, refusal.Invalid("lambda %s would have %d quotas, over priorities and identities: want at most %d", l.Name, len(next.Limits), quota.LimitsMax)
+	}
+	return limit, s.write(ctx, next)
+}
+
+// read returns the quota of a lambda; one without limits if it has none, or the row is of an earlier lambda
+// of that name.
+func (s *Service) read(ctx context.Context, l *catalog.Entry) (*quota.Quota, error) {
+	row, err := s.Rows.Control(ctx, quota.Kind, l.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return &quota.Quota{Lambda: l.Name, Ref: l.Ref}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	q, err := quota.Decode(row)
+	if err != nil {
+		return nil, err
+	}
+	if q.Ref != l.Ref {
+		return &quota.Quota{Lambda: l.Name, Ref: l.Ref, Version: row.Version}, nil
+	}
+	return q, nil
+}
+
+func (s *Service) write(ctx context.Context, q *quota.Quota) error {
+	if len(q.Limits) == 0 && q.Version > 0 {
+		return s.Rows.DeleteControl(ctx, store.Control{Kind: quota.Kind, Name: q.Lambda, Version: q.Version})
+	}
+	if len(q.Limits) == 0 {
+		return nil
+	}
+	row, err := quota.Encode(q)
+	if err != nil {
+		return err
+	}
+	return s.Rows.PutControl(ctx, row)
+}
+
+// merge returns the limit of the priority and identity that a request names as it is after the change.
+func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (quota.Limit, error) {
+	limit := q.Find(r.GetPriority(), r.GetIdentity())
+	if r.GetPriority() != "" {
+		class := slices.Index(l.Priorities, r.GetPriority())
+		if class < 0 {
+			return limit, refusal.Invalid("lambda %s has no priority %.64q: want %s", l.Name, r.GetPriority(), strings.Join(l.Priorities, ", "))
+		}
+		limit.Class = uint8(class)
+	}
+	if r.Rate != nil {
+		limit.Rate = r.GetRate()
+		if limit.Rate == 0 && r.Burst == nil {
+			limit.Burst = 0
+		}
+	}
+	if r.Burst != nil {
+		limit.Burst = r.GetBurst()
+	}
+	if r.Admit != nil {
+		limit.Admit = r.GetAdmit()
+	}
+	if err := limit.Validate(); err != nil {
+		return limit, refusal.Invalid("%v", err)
+	}
+	return limit, nil
+}
+
+// GetQuotas returns the quotas of a lambda, or of all.
+func (s *Service) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) (_ *kinesinv1.GetQuotasResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	response := &kinesinv1.GetQuotasResponse{}
+	if r.GetLambda() != "" {
+		l, err := s.Catalog.Find(ctx, r.GetLambda())
+		if err != nil {
+			return nil, err
+		}
+		q, err := s.read(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		response.Quotas = views(q)
+		return response, nil
+	}
+	rows, err := s.Rows.Controls(ctx, quota.Kind)
+	if err != nil {
+		return nil, fmt.Errorf("read quotas: %w", err)
+	}
+	slices.SortFunc(rows, func(a, b store.Control) int { return strings.Compare(a.Name, b.Name) })
+	for _, row := range rows {
+		if q, err := quota.Decode(row); err == nil && s.Catalog.ByRef(q.Ref) != nil {
+			response.Quotas = append(response.Quotas, views(q)...)
+		}
+	}
+	return response, nil
+}
+
+func views(q *quota.Quota) []*kinesinv1.Quota {
+	all := make([]*kinesinv1.Quota, len(q.Limits))
+	for i := range q.Limits {
+		all[i] = view(q.Lambda, &q.Limits[i])
+	}
+	return all
+}
+
+func view(lambda string, l *quota.Limit) *kinesinv1.Quota {
+	return &kinesinv1.Quota{
+		Lambda: lambda, Priority: l.Priority, Identity: l.Identity, Rate: l.Rate, Burst: l.Burst, Admit: l.Admit,
+		UpdatedMicros: int64(l.Updated), UpdatedBy: l.UpdatedBy,
+	}
+}

@@ -1,0 +1,151 @@
+package quota
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// KindLine is the kind of the control rows of lines that servers share.
+const KindLine = "quota-line"
+
+const (
+	// reserveTriesMax is how often a reservation is tried again that another server's was before.
+	reserveTriesMax = 8
+	// reserveMax bounds one reservation.
+	reserveMax = 3 * time.Second
+)
+
+// conflictPause is before a try that follows a conflict, failurePause before one that follows a failure of
+// the store. What was reserved is spent meanwhile, and then nothing starts: never more than the rate.
+var (
+	conflictPause = backoff.Policy{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
+	failurePause  = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
+)
+
+// lineRow is the stored form of a line.
+type lineRow struct {
+	// TAT is the theoretical arrival time of the next start, in Unix nanoseconds.
+	TAT nanos `json:"tat"`
+}
+
+// refill reserves what waits and is not reserved, when the rest of what is comes soon. It reports whether
+// there is more at once; with rows it comes later.
+func (l *Limiter) refill(o *line, now nanos) (more bool) {
+	need := 0
+	for _, w := range o.waiting {
+		need += w.count
+	}
+	for i := range o.have {
+		need -= o.have[i].count
+	}
+	if o.reserving || now < o.notBefore && o.notBefore <= now+o.pace.aheadMax() || need <= 0 || o.reaches(now+nanos(refillAt)+2*o.took) {
+		return false
+	}
+	if l.rows == nil {
+		s, next, again := o.pace.reserve(o.tat, now, 0, need)
+		o.tat = next
+		o.add(s, again)
+		return s.upTo(now) > 0
+	}
+	o.reserving, o.reserved = true, make(chan struct{})
+	p, row, took := o.pace, o.row, o.took
+	l.underWay.Go(func() { l.reserve(o, p, row, took, need) })
+	return false
+}
+
+// reaches reports whether what is reserved goes on until t.
+func (o *line) reaches(t nanos) bool {
+	for i := range o.have {
+		if s := &o.have[i]; s.count > 0 && s.at(s.count-1) > t {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds a stretch; an empty one says when to try again.
+func (o *line) add(s stretch, again nanos) {
+	if s.count > 0 {
+		o.have = append(o.have, s)
+	}
+	o.notBefore = again
+}
+
+// reserve makes a reservation in the line's row.
+func (l *Limiter) reserve(o *line, p pace, row store.Control, took nanos, need int) {
+	ctx, cancel := clock.Within(context.Background(), l.clock, reserveMax)
+	defer cancel()
+	began := clock.Mono(l.clock)
+	s, row, again, err := l.write(ctx, o.name, p, row, took, need)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.count > 0 {
+		o.took = min(nanos(clock.Mono(l.clock)-began), nanos(tookMax))
+	}
+	switch {
+	case err != nil:
+		o.failures++
+		o.row = store.Control{} // the write may have been made: what it took is lost
+		o.notBefore = l.now() + nanos(failurePause.Pause(l.clock, o.failures))
+	case o.pace != p:
+		o.row = row // the rate was changed meanwhile
+	default:
+		o.row, o.failures = row, 0
+		o.add(s, again)
+	}
+	o.reserving = false
+	close(o.reserved)
+}
+
+// write takes a stretch from the row, of which the caller knows one version; zero: none.
+func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Control, took nanos, need int) (stretch, store.Control, nanos, error) {
+	for n := 1; ; n++ {
+		if row.Version == 0 {
+			var err error
+			if row, err = l.rows.Control(ctx, KindLine, name); err != nil && !errors.Is(err, store.ErrNotFound) {
+				return stretch{}, row, 0, err
+			}
+		}
+		var was lineRow
+		if len(row.Value) > 0 && json.Unmarshal(row.Value, &was) != nil {
+			was = lineRow{} // damaged: a burst may begin
+		}
+		s, next, again := p.reserve(was.TAT, l.now(), took, need)
+		if s.count == 0 {
+			return s, row, again + nanos(conflictPause.Pause(l.clock, n)), nil
+		}
+		value, err := json.Marshal(lineRow{next})
+		if err != nil {
+			return stretch{}, row, 0, err
+		}
+		changed := store.Control{Kind: KindLine, Name: name, Version: row.Version + 1, Value: value}
+		err = l.rows.PutControl(ctx, changed)
+		if err == nil {
+			return s, changed, 0, nil
+		}
+		if row = conflictRow(err); !errors.Is(err, store.ErrConflict) {
+			return stretch{}, row, 0, err
+		}
+		pause := conflictPause.Pause(l.clock, n)
+		if n == reserveTriesMax {
+			return stretch{}, row, l.now() + nanos(pause), nil
+		}
+		if err := clock.Sleep(ctx, l.clock, pause); err != nil {
+			return stretch{}, row, 0, err
+		}
+	}
+}
+
+// conflictRow returns the row that a write has met; zero if it is not known.
+func conflictRow(err error) store.Control {
+	if conflict := (*store.ConflictError)(nil); errors.As(err, &conflict) && conflict.Control != nil {
+		return *conflict.Control
+	}
+	return store.Control{}
+}

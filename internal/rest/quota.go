@@ -1,0 +1,68 @@
+package rest
+
+import (
+	"net/http"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// quotaRequest changes what it has; 0 takes a limit away.
+type quotaRequest struct {
+	Priority string   `json:"priority,omitempty" jsonschema:"whose starts rate bounds; when not set, those of all priorities together"`
+	Identity string   `json:"identity,omitempty" jsonschema:"whose tasks admit bounds; when not set, those of all identities together"`
+	Rate     *float64 `json:"rate,omitempty" jsonschema:"starts per second; 0: no limit"`
+	Burst    *uint32  `json:"burst,omitempty" jsonschema:"starts at once after a pause; 0: what the rate gives in 100 ms"`
+	Admit    *float64 `json:"admit,omitempty" jsonschema:"tasks per second that may be scheduled; 0: no limit"`
+}
+
+type quotaView struct {
+	Lambda    string  `json:"lambda"`
+	Priority  string  `json:"priority,omitempty"`
+	Identity  string  `json:"identity,omitempty"`
+	Rate      float64 `json:"rate,omitempty"`
+	Burst     uint32  `json:"burst,omitempty"`
+	Admit     float64 `json:"admit,omitempty"`
+	Updated   moment  `json:"updated,omitzero"`
+	UpdatedBy string  `json:"updated_by,omitempty"`
+}
+
+type quotaList struct {
+	Quotas []quotaView `json:"quotas"`
+}
+
+func quotaRoutes() []route {
+	return []route{
+		op("GET", "/v1/lambdas/{lambda}/quotas", "getQuotas", "Read the quotas of a lambda", getQuotas, notFound),
+		op("PUT", "/v1/lambdas/{lambda}/quotas", "setQuota", "Set a quota of a lambda, or take it away", setQuota, notFound),
+	}
+}
+
+func quotaViewOf(q *kinesinv1.Quota) quotaView {
+	return quotaView{
+		Lambda: q.GetLambda(), Priority: q.GetPriority(), Identity: q.GetIdentity(), Rate: q.GetRate(), Burst: q.GetBurst(), Admit: q.GetAdmit(),
+		Updated: moment(q.GetUpdatedMicros()), UpdatedBy: q.GetUpdatedBy(),
+	}
+}
+
+func getQuotas(c *call, _ *none) (int, *quotaList, error) {
+	response, err := c.Quotas.GetQuotas(c.r.Context(), &kinesinv1.GetQuotasRequest{Lambda: c.vars["lambda"]})
+	if err != nil {
+		return 0, nil, err
+	}
+	list := &quotaList{Quotas: make([]quotaView, len(response.GetQuotas()))}
+	for i, q := range response.GetQuotas() {
+		list.Quotas[i] = quotaViewOf(q)
+	}
+	return http.StatusOK, list, nil
+}
+
+func setQuota(c *call, r *quotaRequest) (int, *quotaView, error) {
+	response, err := c.Quotas.SetQuota(c.r.Context(), &kinesinv1.SetQuotaRequest{
+		Lambda: c.vars["lambda"], Priority: r.Priority, Identity: r.Identity, Rate: r.Rate, Burst: r.Burst, Admit: r.Admit,
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	v := quotaViewOf(response.GetQuota())
+	return http.StatusOK, &v, nil
+}
