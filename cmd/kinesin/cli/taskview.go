@@ -215,6 +215,9 @@ func (o *taskObject) stateText() string {
 func latenessText(d time.Duration) string { return strconv.FormatFloat(millis(d), 'f', 3, 64) + " ms" }
 
 func (a *attemptObject) text() string {
+	if a.Worker == "" { // none had the task when it was dropped
+		return a.Outcome + " at " + a.End + ": " + a.Error
+	}
 	text := "on " + a.Worker
 	if a.Start != "" {
 		text += " from " + a.Start
