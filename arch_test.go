@@ -148,7 +148,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/gates", "internal/keyring", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/gating", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/gates", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/gating", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

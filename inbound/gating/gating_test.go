@@ -730,3 +730,25 @@ func TestAGateWhoseRowIsNotMovedHasEnded(t *testing.T) {
 		}
 	})
 }
+
+func TestAGateThatResumesEndsWhenItHoldsNothing(t *testing.T) {
+	run(t, func(f *fixture) {
+		held := f.schedule(&kinesinv1.ScheduleItem{Lambda: "mail"}, 0)
+		f.schedule(&kinesinv1.ScheduleItem{Lambda: "mail"}, time.Hour) // comes due later: not held any more
+		f.set(pause())
+		f.sleep(time.Second)
+		f.resume("1", 7)
+		f.tidying()
+		f.sleep(3 * time.Minute)
+		if g := f.gate("1"); g.State != "resuming" {
+			t.Errorf("with a task left it is %s", g.State)
+		}
+		if _, err := f.in.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: []string{held}}); err != nil {
+			t.Fatal(err)
+		}
+		f.sleep(2 * time.Minute)
+		if g := f.gate("1"); g.State != "ended" || g.EndedBy != "ops" || f.rows(gates.KindEnded) != "1" {
+			t.Errorf("without one: %v", g)
+		}
+	})
+}

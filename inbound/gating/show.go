@@ -238,17 +238,26 @@ func (s *Service) tidy(ctx context.Context) error {
 	return s.forget(ctx)
 }
 
-// endDone ends a gate that expired, or whose lambda was deleted.
+// endDone ends a gate that expired, whose lambda was deleted, or that resumes and holds no more tasks.
 func (s *Service) endDone(ctx context.Context, g *gates.Gate) error {
 	now := s.Clock.Now()
 	if !g.InForce(now) {
 		return gates.End(ctx, s.Store, g, g.Until, "")
 	}
 	l, err := s.lambdaOf(ctx, g)
-	if err != nil || l != nil {
+	switch {
+	case err != nil:
+		return err
+	case l == nil:
+		return gates.End(ctx, s.Store, g, now, access.ServerName)
+	case g.Resumed.IsZero():
+		return nil
+	}
+	left, err := s.count(ctx, g, l, access.All())
+	if err != nil || left.Now > 0 {
 		return err
 	}
-	return gates.End(ctx, s.Store, g, now, access.ServerName)
+	return gates.End(ctx, s.Store, g, now, "")
 }
 
 // forget deletes gates that ended long ago, and the oldest if there are too many. It keeps the one with the

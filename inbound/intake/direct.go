@@ -34,7 +34,7 @@ func (b *Batch) checkDeliverable(l *catalog.Entry, t *task.Task, item *kinesinv1
 }
 
 // goesDirect reports whether a task needs no row. One with a key does: only a row keeps the key taken. And so
-// does one that a gate may hold.
+// does one that a gate or a quota may hold back.
 func (b *Batch) goesDirect(c *Incoming) bool {
 	return c.Lambda.Mode == task.Deliver && c.Task.Key == "" && b.DeliverDirect > 0 && c.requested <= b.Now.Add(b.DeliverDirect) &&
 		!b.isGated(c.Lambda.Ref) && !b.isPaced(c.Lambda.Ref)

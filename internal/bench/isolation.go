@@ -26,6 +26,7 @@ func Cases() []Case {
 		{"due-at-once", all, 100, Works},
 		{"failing", atMost(100_000), 100, Fails},
 		{"no-workers", all, 100, Idle},
+		{"paused", all, 100, Paused},
 		{"large-payloads", atMost(2000), 250_000, Works},
 		{"hanging", atMost(100_000), 100, Hangs},
 		{"poison", atMost(1000), 100, Dies},

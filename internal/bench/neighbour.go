@@ -21,6 +21,8 @@ const (
 	Fails Behaviour = "fail"
 	Hangs Behaviour = "hang"
 	Dies  Behaviour = "die" // each task ends the process
+	// Paused has a gate that pauses the tasks, before workers that would run them.
+	Paused Behaviour = "pause"
 )
 
 // Neighbour is the load of a lambda that shares a server with the one that is measured.
@@ -39,6 +41,11 @@ type Neighbour struct {
 func (n *Neighbour) Schedule(ctx context.Context) error {
 	if _, _, err := n.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: n.Lambda, Priorities: []string{"normal"}}); err != nil {
 		return err
+	}
+	if n.Behaviour == Paused {
+		if _, err := n.Client.SetGate(ctx, sdk.Gate{Action: sdk.GatePause, Lambda: n.Lambda, Reason: "benchmark of isolation"}); err != nil {
+			return err
+		}
 	}
 	batch := max(1, min(1000, batchBytesMax/max(n.PayloadBytes, 1)))
 	g, ctx := errgroup.WithContext(ctx)
@@ -80,7 +87,7 @@ func (n *Neighbour) Work(ctx context.Context) error {
 			<-ctx.Done()
 		case Dies:
 			n.Die()
-		case Idle, Works:
+		case Idle, Works, Paused:
 		}
 		return nil
 	})

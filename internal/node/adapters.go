@@ -6,6 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -75,7 +77,22 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 
 // holding lets the scheduler ask gates.
 func (n *Node) holding() *scheduler.Gating {
-	return &scheduler.Gating{Gates: n.gates, Retention: n.retention}
+	return &scheduler.Gating{Gates: n.gates, Retention: n.retention, Pace: n.takePace}
+}
+
+// Of a gate's pace a server reserves a fifth of a second at a time, and spends what it has within half a
+// second: scans of partitions, which ask, are at least 100 ms apart.
+const paceAhead, paceBurst = 5, 2 // parts of a second
+
+// takePace takes starts of tasks that a gate holds which resumes at a pace, over all servers.
+func (n *Node) takePace(g *gates.Gate, want int) (granted int, again task.Instant) {
+	granted, wait := n.quotas.starts.Limiter.Take(quota.Ask{
+		Name: "gate/" + g.ID, Rate: float64(g.Pace), Burst: g.Pace/paceBurst + 1, Caller: g.ID, Want: want, Wait: max(want, int(g.Pace)/paceAhead),
+	})
+	if wait.More != nil { // a reservation is under way, which is soon over
+		return granted, n.clock.Now()
+	}
+	return granted, wait.Again
 }
 
 // isHeld reports whether a gate keeps a task from being claimed.

@@ -112,7 +112,7 @@ func TestHeartbeatsCostPerWorker(t *testing.T) {
 		}
 		// The HSC reads them every five minutes, the scheduler at intervals that double, and a scan from the
 		// head now and then; lambdas, leases, gates and quotas are read too.
-		if most := n*(minutes/5+1+4+4) + minutes*(60+40); got.reads+got.rows > most {
+		if most := n*(minutes/5+1+4+4) + minutes*(60+80); got.reads+got.rows > most {
 			t.Errorf("%d reads and %d rows of scans, want %d at most", got.reads, got.rows, most)
 		}
 	})

@@ -161,3 +161,71 @@ func TestADropSaysWhichGate(t *testing.T) {
 		r.settled(time.Minute)
 	})
 }
+
+// TestAGateResumesAtAPace wants what a gate held to start at its pace, what comes later to start at once, and
+// the gate to end.
+func TestAGateResumesAtAPace(t *testing.T) {
+	const pace, count = 50, 800
+	for name, c := range map[string]struct {
+		nodes  int
+		config func(*Config)
+	}{
+		"alone":       {1, nil},
+		"two, shared": {2, func(c *Config) { remote(c); c.Shared = true }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 4})
+				g, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "mail", Reason: "db"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * time.Second)
+				began := time.Now()
+				var s pacedStarts
+				for _, p := range r.nodes {
+					r.work(p, "mail", func(context.Context, *sdk.Task[[]byte]) error {
+						s.note(time.Since(began))
+						return nil
+					}, sdk.Slots(200))
+				}
+				items := make([]sdk.Item, count)
+				for i := range items {
+					if items[i] = (sdk.Item{Lambda: "mail"}); i%7 == 0 {
+						items[i].Key = strconv.Itoa(i)
+					}
+				}
+				results, err := r.client.ScheduleMany(r.ctx, items)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := range results {
+					r.book.accepted(results[i].ID)
+				}
+				time.Sleep(2*time.Minute - time.Since(began))
+				if n := len(s.take()); n > 0 {
+					t.Fatalf("%d tasks started behind the gate", n)
+				}
+				if _, err = r.client.ResumeGate(r.ctx, g.ID, pace); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				before := time.Now()
+				late, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.book.accepted(late.ID)
+				if _, err = r.client.Wait(r.ctx, late.ID); err != nil || time.Since(before) > 2*time.Second {
+					t.Errorf("a task that came later ended %v after it was scheduled: %v", time.Since(before), err)
+				}
+				time.Sleep(2 * time.Minute)
+				wantPaced(t, s.take(), pace, 2*time.Minute+3*time.Second, 2*time.Minute+15*time.Second)
+				if g, err = r.client.GetGate(r.ctx, g.ID); err != nil || g.State != "ended" {
+					t.Errorf("the gate is %s: %v", g.State, err)
+				}
+				r.settled(time.Minute)
+			})
+		})
+	}
+}

@@ -33,11 +33,16 @@ type pacedStarts struct {
 	all []time.Duration
 }
 
+func (s *pacedStarts) note(at time.Duration) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = append(s.all, at)
+	return len(s.all)
+}
+
 func (s *pacedStarts) noting(began time.Time) sdk.Handler {
 	return func(_ context.Context, t *sdk.Task[[]byte]) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.all = append(s.all, time.Since(began)); len(s.all)%10 == 0 && t.Attempt == 1 {
+		if s.note(time.Since(began))%10 == 0 && t.Attempt == 1 {
 			return errors.New("once")
 		}
 		return nil

@@ -56,7 +56,7 @@ func (a *app) benchIsolationCommand() *cobra.Command {
 		Use:   "isolation",
 		Short: "Run R tasks a second beside neighbours that misbehave",
 		Long: `Measures the lateness of a lambda alone, and then beside another lambda on the same server that misbehaves: a million tasks due at
-once, tasks that all fail, no workers, payloads of 250 KB, workers that hang, tasks that kill their worker. Each case has a server
+once, tasks that all fail, no workers, tasks behind a gate, payloads of 250 KB, workers that hang, tasks that kill their worker. Each case has a server
 of its own in a process of its own, and the neighbour's workers are in another process. The bound is 1.2 times the p99 of the
 lambda alone and 5 ms. The exit code does not depend on it.`,
 		Args: cobra.NoArgs,
