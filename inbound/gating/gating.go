@@ -129,7 +129,7 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 	if g.Priority != "" {
 		class := slices.Index(l.Priorities, g.Priority)
 		if class < 0 {
-			return nil, nil, refusal.Invalid("priority %.80q: lambda %s has %s", g.Priority, l.Name, strings.Join(l.Priorities, ", "))
+			return nil, nil, refusal.Invalid("lambda %s has no priority %.80q: want %s", l.Name, g.Priority, strings.Join(l.Priorities, ", "))
 		}
 		g.Class = uint8(class)
 	}

@@ -591,8 +591,9 @@ func TestOverlapsAreSaid(t *testing.T) {
 		for i, way := range ways {
 			g := f.set(pause(way))
 			got := ""
-			if _, after, overlaps := strings.Cut(g.Note, "it overlaps with gate "); overlaps {
-				got, _, _ = strings.Cut(after, ":")
+			if _, after, overlaps := strings.Cut(g.Note, "it overlaps with gate"); overlaps {
+				got, _, _ = strings.Cut(strings.TrimPrefix(after, "s"), ":")
+				got = strings.TrimSpace(got)
 			}
 			if got != want[i] {
 				t.Errorf("gate %s overlaps with %q (%s), want %q", g.Id, got, g.Note, want[i])
@@ -601,7 +602,7 @@ func TestOverlapsAreSaid(t *testing.T) {
 		if g := f.gate("7"); g.Note != "" {
 			t.Errorf("shown: %q", g.Note)
 		}
-		if g := f.gate("1"); !strings.Contains(g.Note, "gate 3, 4, 5, 6, 8:") {
+		if g := f.gate("1"); !strings.Contains(g.Note, "gates 3, 4, 5, 6, 8:") {
 			t.Errorf("shown: %q", g.Note)
 		}
 	})
