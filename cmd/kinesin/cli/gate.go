@@ -138,8 +138,8 @@ func (a *app) gateResumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume ID",
 		Short: "End a gate, at once or at a pace",
-		Long: `Ends a gate. With --pace N, its tasks go at N a second, oldest first, and the gate ends when none is left, and not at its expiry; what
-comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
+		Long: `Ends a gate. With --pace N, its tasks go at N a second, higher priorities first, and the gate ends when none is left, and not at its
+expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
 		Args: one("ID"), ValidArgsFunction: a.completeGates,
 	}
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; 0 for all at once")
