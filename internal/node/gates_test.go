@@ -230,8 +230,8 @@ func TestAGateResumesAtAPace(t *testing.T) {
 	}
 }
 
-// TestAPaceIsForHigherPrioritiesFirst wants those of a higher priority to go first that a gate held, or, where
-// priorities have weights, some of each.
+// TestAPaceIsForHigherPrioritiesFirst wants those of a higher priority to go first that a gate held, or,
+// where priorities have weights, some of each.
 func TestAPaceIsForHigherPrioritiesFirst(t *testing.T) {
 	const pace, count, burst = 50, 200, 50/2 + 1
 	for name, c := range map[string]struct {
