@@ -211,7 +211,7 @@ func (l *loop) passesOverAhead(row *task.Task) bool {
 func (l *loop) holdScanned(row *task.Task) (held bool, again task.Instant) {
 	h, now := &l.held, l.now()
 	if g := l.gateOf(row, now); g != nil && g.Action == gates.Pause && !g.Resumed.IsZero() {
-		granted, at := l.Gating.Pace(g, 1)
+		granted, at := l.Gating.Pace(g, l.partition, 1)
 		if granted == 0 {
 			return true, min(max(at, now.Add(scanPause)), now.Add(paceWaitMax))
 		}
@@ -236,7 +236,7 @@ func (l *loop) takePace(g *gates.Gate, id task.ID) bool {
 		delete(l.held.mayGo, id)
 		return true
 	}
-	granted, _ := l.Gating.Pace(g, 1)
+	granted, _ := l.Gating.Pace(g, l.partition, 1)
 	return granted > 0
 }
 

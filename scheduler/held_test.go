@@ -429,7 +429,7 @@ func TestAGateResumesAtItsPace(t *testing.T) {
 		g.parts.all = []task.Partition{high}
 		const pace, count = 50, 2000
 		bucket := struct{ left, at float64 }{0, 0}
-		g.gating.Pace = func(gate *gates.Gate, _ int) (int, task.Instant) {
+		g.gating.Pace = func(gate *gates.Gate, _ task.Partition, _ int) (int, task.Instant) {
 			now := g.clock.Now()
 			seconds := now.Sub(start).Seconds()
 			bucket.left = min(bucket.left+(seconds-bucket.at)*float64(gate.Pace), pace/10)

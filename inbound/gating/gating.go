@@ -129,7 +129,7 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 	if g.Priority != "" {
 		class := slices.Index(l.Priorities, g.Priority)
 		if class < 0 {
-			return nil, nil, refusal.Invalid("priority %.80q: lambda %s has %s", g.Priority, l.Name, strings.Join(l.Priorities, ", "))
+			return nil, nil, refusal.Invalid("lambda %s has no priority %.80q: want %s", l.Name, g.Priority, strings.Join(l.Priorities, ", "))
 		}
 		g.Class = uint8(class)
 	}
@@ -178,6 +178,9 @@ func repeated(known, asked *gates.Gate, active []*gates.Gate) (*gates.Gate, []*g
 	same := *asked // in all that a caller chooses
 	same.ID, same.Created, same.Version = known.ID, known.Created, known.Version
 	same.Resumed, same.Pace, same.Ended, same.EndedBy = known.Resumed, known.Pace, known.Ended, known.EndedBy
+	if !known.Resumed.IsZero() {
+		same.Until = known.Until // a resume at a pace takes the expiry away
+	}
 	if same != *known {
 		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "gate %s was set by a call with this request id, and is another one: want a new request id", known.ID)
 	}
@@ -252,7 +255,7 @@ func (s *Service) resume(ctx context.Context, g *gates.Gate, pace uint32) error 
 	if g.Resumed.IsZero() {
 		g.Resumed, g.EndedBy = now, by
 	}
-	g.Pace = pace
+	g.Pace, g.Until = pace, 0 // at its expiry all that is left would go at once, which the pace is to prevent
 	return gates.Put(ctx, s.Store, gates.Kind, g)
 }
 

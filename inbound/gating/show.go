@@ -165,7 +165,11 @@ func (s *Service) note(ctx context.Context, g *gates.Gate, l *catalog.Entry, act
 	switch found, looked, all, err := s.look(ctx, g, l); {
 	case err != nil || found:
 	case all:
-		notes = append(notes, fmt.Sprintf("no live task of lambda %s has %s: the gate holds those that come", l.Name, what))
+		does := "holds"
+		if g.Action == gates.Drop {
+			does = "drops"
+		}
+		notes = append(notes, fmt.Sprintf("no live task of lambda %s has %s: the gate %s those that come", l.Name, what, does))
 	default:
 		notes = append(notes, fmt.Sprintf("none of the first %d live tasks of lambda %s has %s", looked, l.Name, what))
 	}
@@ -182,7 +186,11 @@ func (s *Service) lasting(g *gates.Gate, l *catalog.Entry, active []*gates.Gate)
 	}
 	if len(others) > 0 {
 		slices.SortFunc(others, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
-		notes = append(notes, fmt.Sprintf("it overlaps with gate %s: all of them hold, and a task shows the oldest one that pauses", strings.Join(others, ", ")))
+		several := ""
+		if len(others) > 1 {
+			several = "s"
+		}
+		notes = append(notes, fmt.Sprintf("it overlaps with gate%s %s: all of them hold, and a task shows the oldest one that pauses", several, strings.Join(others, ", ")))
 	}
 	if l.Mode == task.Deliver {
 		notes = append(notes, fmt.Sprintf("lambda %s delivers to SQS: what is on its queue already, and that may be a task due within 15 minutes, cannot be held", l.Name))

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/task"
@@ -137,8 +138,8 @@ func (g *Gate) Validate(now task.Instant) error {
 	switch reason := strings.TrimSpace(g.Reason); {
 	case reason == "":
 		errs = append(errs, fmt.Errorf("%w reason: it is empty; say why, for those who find their tasks held back", task.ErrInvalid))
-	case len(reason) > ReasonBytesMax || !utf8.ValidString(reason):
-		errs = append(errs, fmt.Errorf("%w reason: want at most %d bytes of UTF-8", task.ErrInvalid, ReasonBytesMax))
+	case len(reason) > ReasonBytesMax || !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
+		errs = append(errs, fmt.Errorf("%w reason: want at most %d bytes of UTF-8 text on one line", task.ErrInvalid, ReasonBytesMax))
 	}
 	if g.TagName != "" {
 		_, err := task.TagsOf(map[string]string{g.TagName: g.TagValue})

@@ -229,3 +229,59 @@ func TestAGateResumesAtAPace(t *testing.T) {
 		})
 	}
 }
+
+// TestAPaceIsForHigherPrioritiesFirst wants those of a higher priority to go first that a gate held, or,
+// where priorities have weights, some of each.
+func TestAPaceIsForHigherPrioritiesFirst(t *testing.T) {
+	const pace, count, burst = 50, 200, 50/2 + 1
+	for name, c := range map[string]struct {
+		weights map[string]int
+		want    int // of low that start before the last one of high, besides the burst
+	}{
+		"strict":  {nil, pace / 5},
+		"weights": {map[string]int{"high": 4, "low": 1}, count/4 + pace/5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, drivers{}, 1, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"high", "low"}, PriorityWeights: c.weights})
+				g, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "mail", Reason: "db"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var mu sync.Mutex
+				var order []string
+				r.work(r.nodes[0], "mail", func(_ context.Context, task *sdk.Task[[]byte]) error {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, task.Priority)
+					return nil
+				}, sdk.Slots(200))
+				for range count {
+					for _, priority := range []string{"low", "high"} {
+						one, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail", Priority: priority})
+						if err != nil {
+							t.Fatal(err)
+						}
+						r.book.accepted(one.ID)
+					}
+				}
+				if _, err = r.client.ResumeGate(r.ctx, g.ID, pace); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				low, before := 0, 0
+				for _, priority := range order {
+					if priority == "low" {
+						low++
+					} else {
+						before = low
+					}
+				}
+				if len(order) != 2*count || before < c.want-burst-pace/5 || before > c.want+burst {
+					t.Errorf("%d started, %d of low before the last one of high, want about %d", len(order), before, c.want)
+				}
+				r.settled(time.Minute)
+			})
+		})
+	}
+}

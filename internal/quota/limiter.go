@@ -47,13 +47,14 @@ func NewLimiter(rows Rows, c clock.Clock) *Limiter {
 
 // Ask says what a caller wants of a rate.
 type Ask struct {
-	Name   string // of what is limited; the same on all servers
-	Rate   float64
-	Burst  uint32 // 0: what the rate gives in 100 ms, at least 1
-	Caller any    // who asks: what waits for it counts once
-	Class  uint8  // lower classes that wait on this server go first
-	Want   int    // starts that can be made now
-	Wait   int    // starts that wait, Want included; so many are reserved
+	Name    string // of what is limited; the same on all servers
+	Rate    float64
+	Burst   uint32   // 0: what the rate gives in 100 ms, at least 1
+	Caller  any      // who asks: what waits for it counts once
+	Class   uint8    // lower classes that wait on this server go first
+	Weights []uint16 // of the classes, which then take turns instead; nil: lower ones go first
+	Want    int      // starts that can be made now
+	Wait    int      // starts that wait, Want included; so many are reserved
 }
 
 // Wait says when a caller that did not get all is to come again.
@@ -69,6 +70,7 @@ type line struct {
 
 	have     []stretch // reserved and not spent, in order
 	waiting  map[any]waiting
+	turns    turns // of classes that have weights
 	promised nanos // until when callers were told to come again
 	used     nanos
 
@@ -182,18 +184,13 @@ func (o *line) lapse(now nanos) {
 	}
 }
 
-// grant spends what has come up to now and is not for a higher class that waits. It notes what still waits.
+// grant spends what has come up to now and is not for another class that waits. It notes what still waits.
 func (o *line) grant(a *Ask, now nanos) (granted int) {
 	ready := 0
 	for i := range o.have {
 		ready += o.have[i].upTo(now)
 	}
-	for caller, w := range o.waiting {
-		if w.class < a.Class && caller != a.Caller {
-			ready -= w.count
-		}
-	}
-	granted = min(a.Want, max(0, ready))
+	granted = o.mine(a, ready)
 	for i, left := 0, granted; left > 0; i++ {
 		n := min(left, o.have[i].upTo(now))
 		o.have[i].drop(n)
@@ -206,6 +203,28 @@ func (o *line) grant(a *Ask, now nanos) (granted int) {
 		o.waiting[a.Caller] = waiting{a.Wait, a.Class, now, o.waiting[a.Caller].again}
 	}
 	return granted
+}
+
+// mine returns how many of the starts that have come a caller gets, besides others that wait.
+func (o *line) mine(a *Ask, ready int) (granted int) {
+	var others [task.PrioritiesMax]int
+	isNew := true // of its class
+	for caller, w := range o.waiting {
+		if caller != a.Caller {
+			others[w.class] += w.count
+		}
+		isNew = isNew && w.class != a.Class
+	}
+	if len(a.Weights) > 0 {
+		if isNew {
+			o.turns.join(a.Class)
+		}
+		return o.turns.give(a.Class, a.Want, ready, others, a.Weights)
+	}
+	for _, count := range others[:a.Class] {
+		ready -= count
+	}
+	return min(a.Want, max(0, ready))
 }
 
 // wait says when a caller that waits comes again: those that wait come one after the other, each for the next

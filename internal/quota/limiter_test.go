@@ -322,6 +322,48 @@ func TestHigherPrioritiesGoFirst(t *testing.T) {
 	})
 }
 
+// Priorities with weights share the rate out by them; what one leaves goes to the others, and it saves
+// nothing up.
+func TestPrioritiesWithWeightsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := quota.NewLimiter(nil, clock.Real())
+		var again [3]time.Time
+		var got [3]int
+		serve := func(d time.Duration, waiting ...int) {
+			got = [3]int{}
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				for _, class := range waiting {
+					if time.Now().Before(again[class]) {
+						continue
+					}
+					n, wait := l.Take(quota.Ask{
+						Name: "7", Rate: 120, Caller: class, Class: uint8(class), Weights: []uint16{8, 3, 1}, Want: 4096, Wait: 4096,
+					})
+					got[class] += n
+					again[class] = wait.Again.Time()
+				}
+			}
+		}
+		want := func(when string, want ...int) {
+			t.Helper()
+			for class, n := range got {
+				if n < want[class]-15 || n > want[class]+15 {
+					t.Errorf("%s: %v started, want about %v", when, got, want)
+					return
+				}
+			}
+		}
+		serve(10*time.Second, 0, 1, 2)
+		want("all wait", 800, 300, 100)
+		serve(10*time.Second, 1, 2)
+		want("high does not wait", 0, 900, 300)
+		serve(10*time.Second, 2)
+		want("only low waits", 0, 0, 1200)
+		serve(time.Second, 0, 1, 2)
+		want("all wait again", 80, 30, 10)
+	})
+}
+
 func TestAChangedRateHoldsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(0.01, 0) // the next start is 100 s ahead

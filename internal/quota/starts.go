@@ -11,6 +11,7 @@ import (
 type Starts struct {
 	Book    *Book
 	Limiter *Limiter
+	Weights func(lambda uint32) []uint16 // of a lambda's priorities; nil, or none: higher ones go first
 }
 
 // Rate returns the lowest rate that bounds the starts of a partition's tasks, per second; 0: none does.
@@ -61,7 +62,8 @@ func (s *Starts) Take(p task.Partition, want, wait int) (granted int, again task
 	if of.all.Rate > 0 && granted > 0 {
 		of := of.all
 		n, all := s.Limiter.Take(Ask{
-			Name: lambdaLine(p), Rate: of.Rate, Burst: of.Burst, Caller: p, Class: p.Priority, Want: granted, Wait: max(wait, granted),
+			Name: lambdaLine(p), Rate: of.Rate, Burst: of.Burst, Caller: p, Class: p.Priority, Weights: s.weights(p.Lambda), Want: granted,
+			Wait: max(wait, granted),
 		})
 		if hasOne {
 			s.Limiter.Return(classLine(p), granted-n)
@@ -71,6 +73,13 @@ func (s *Starts) Take(p task.Partition, want, wait int) (granted int, again task
 		}
 	}
 	return granted, w.Again, w.More
+}
+
+func (s *Starts) weights(lambda uint32) []uint16 {
+	if s.Weights == nil {
+		return nil
+	}
+	return s.Weights(lambda)
 }
 
 // Return gives starts back that were taken for a partition and not made.

@@ -35,7 +35,7 @@ func (a *app) gateSetCommand(action sdk.GateAction, short string) *cobra.Command
 		Short: short,
 		Long: short + `. Prints the gate's id, by which it is resumed. Whatever is unusual, such as an
 overlap with another gate, is said on stderr. With --dry-run, prints how many tasks are due that it would hold or drop, and how many
-come due within an hour.`,
+come due within an hour, or before it ends.`,
 		Example: `  kinesin gate ` + string(action) + ` --lambda mail --reason 'db maintenance' --for 2h
   kinesin gate ` + string(action) + ` --lambda mail --collection import-7 --reason 'bad batch' --dry-run`,
 	}
@@ -116,7 +116,14 @@ func heldText(g *sdk.Gate, does string) string {
 	if !g.Counts.Exact {
 		about = "about "
 	}
-	text := fmt.Sprintf("%s %s%d tasks now and %s%d more within an hour", does, about, g.Counts.Now, about, g.Counts.NextHour)
+	text := fmt.Sprintf("%s %s%d tasks now", does, about, g.Counts.Now)
+	switch {
+	case g.State == "resuming": // what comes due is not held
+	case !g.Until.IsZero() && g.Until.Before(clock.Real().Now().Time().Add(time.Hour)):
+		text += fmt.Sprintf(" and %s%d more before it ends", about, g.Counts.NextHour)
+	default:
+		text += fmt.Sprintf(" and %s%d more within an hour", about, g.Counts.NextHour)
+	}
 	switch {
 	case g.Counts.Sent > 0:
 		text += fmt.Sprintf("; about %d are on SQS already and are not held", g.Counts.Sent)
@@ -131,8 +138,8 @@ func (a *app) gateResumeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "resume ID",
 		Short: "End a gate, at once or at a pace",
-		Long: `Ends a gate. With --pace N, its tasks go at N a second, oldest first, and the gate ends when none is left; what comes due
-meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
+		Long: `Ends a gate. With --pace N, its tasks go at N a second, higher priorities first, and the gate ends when none is left, and not at its
+expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
 		Args: one("ID"), ValidArgsFunction: a.completeGates,
 	}
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; 0 for all at once")
@@ -206,7 +213,7 @@ func (a *app) gateShowCommand() *cobra.Command {
 			{"created", o.Created},
 			{"until", o.Until},
 			{"ended", o.Ended},
-			{"ended by", o.EndedBy},
+			{map[bool]string{true: "ended by", false: "resumed by"}[isEnded], o.EndedBy},
 			{"note", o.Note},
 		} {
 			t.fact(fact[0], fact[1])

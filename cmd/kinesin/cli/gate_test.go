@@ -81,7 +81,7 @@ func TestRefusedGates(t *testing.T) {
 	s.must("gate", "drop", "--lambda", "mail", "--reason", "x")
 	for line, says := range map[string]string{
 		"gate pause --lambda nail --reason x":                   `unknown lambda "nail"`,
-		"gate pause --lambda mail --reason x --priority urgent": "lambda mail has high, normal, low",
+		"gate pause --lambda mail --reason x --priority urgent": "lambda mail has no priority \"urgent\": want high, normal, low",
 		"gate resume 7":           "no gate 7",
 		"gate resume mail":        "an id is a number",
 		"gate show 7":             "no gate 7",
@@ -89,5 +89,36 @@ func TestRefusedGates(t *testing.T) {
 		"gate list --lambda nail": `unknown lambda "nail"`,
 	} {
 		s.do(strings.Fields(line)...).check(t, line, 1, says)
+	}
+	s.do("gate", "pause", "--lambda", "mail", "--reason", "two\nlines").check(t, "two lines", 1, "on one line")
+	s.do("gate", "resume", "1", "--pace", "1.5").check(t, "half a task", 2, `"1.5" is not a whole number`)
+}
+
+func TestAGateSaysUntilWhenItCounts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	s.must("schedule", "mail")
+	s.must("schedule", "mail", "--in", "30m")
+	for expiry, want := range map[string]string{
+		"10m": "would drop 1 tasks now and 0 more before it ends",
+		"2h":  "would drop 1 tasks now and 1 more within an hour",
+	} {
+		if got := s.must("gate", "drop", "--lambda", "mail", "--reason", "x", "--for", expiry, "--dry-run"); got != want {
+			t.Errorf("for %s: %s", expiry, got)
+		}
+	}
+	s.must("gate", "pause", "--lambda", "mail", "--reason", "x")
+	s.must("gate", "pause", "--lambda", "mail", "--reason", "x", "--priority", "low")
+	o := s.do("gate", "drop", "--lambda", "mail", "--reason", "x", "--tag", "a=b", "--dry-run")
+	o.check(t, "overlap", 0, "it overlaps with gates 1, 2: all", "the gate drops those that come")
+	s.must("gate", "resume", "1", "--pace", "1")
+	text := s.must("gate", "show", "1")
+	if !strings.Contains(text, "resumed by  anonymous") || strings.Contains(text, "ended by") || strings.Contains(text, "more") {
+		t.Error(text)
+	}
+	s.must("gate", "resume", "1")
+	if text := s.must("gate", "show", "1"); !strings.Contains(text, "ended by") {
+		t.Error(text)
 	}
 }

@@ -115,7 +115,7 @@ func (v intValue) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is not a number", text)
+		return fmt.Errorf("%q is not a whole number", text)
 	case v.max == 0 && n < v.min:
 		return fmt.Errorf("%d is out of range: want %d or more", n, v.min)
 	case v.max > 0 && (n < v.min || n > v.max):
