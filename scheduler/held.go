@@ -29,6 +29,8 @@ const (
 	pacedRowsMin = 16
 	// paceWaitMax bounds the time until a gate that resumes is asked again.
 	paceWaitMax = time.Second
+	// gateKnownMax is how long after it was made a gate is known everywhere, by all clocks.
+	gateKnownMax = time.Minute
 )
 
 // heldPassEvery returns for how long a full scan may begin behind the rows that gates hold.
@@ -192,6 +194,18 @@ func (l *loop) passesOver(row *task.Task) bool {
 	l.held.some = true
 	l.endWhenExpired(row, false)
 	return true
+}
+
+// mayBeLeftover reports whether the task of a wake-up row that a gate holds may have been dispatched before the
+// gate was known, and have ended. The row is then read with each scan that meets it, while the ended row is
+// there to tell: one that was left in the schedule for longer than that would start its task again when the
+// gate ends. Where ended rows do not expire by themselves, no such row stays without them.
+func (l *loop) mayBeLeftover(row *task.Task) bool {
+	if len(l.held.gates) == 0 || l.Downtime == nil || l.delivers {
+		return false
+	}
+	g := l.gateOf(row, l.now())
+	return g != nil && g.Action == gates.Pause && g.Resumed.IsZero() && row.WakeRow.At < g.Created.Add(gateKnownMax)
 }
 
 // passesOverAhead is passesOver for a read-ahead.
