@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -33,6 +34,39 @@ func TestALeftoverRowThatAGateSelectsIsMet(t *testing.T) {
 		g.advance(time.Hour + 2*fullScanLatest)
 		if rows := g.schedule(high); len(rows) != 1 || rows[0].ID != held.ID {
 			t.Errorf("%d rows are there, want the one that is held", len(rows))
+		}
+	})
+}
+
+// Rows that do not tell their collection go at the pace, too.
+func TestMovedTasksResumeAtThePace(t *testing.T) {
+	inGated(t, 10_000, func(g *gated) {
+		g.parts.all = []task.Partition{high}
+		const pace, count = 50, 500
+		left, at := 0.0, start
+		g.gating.Pace = func(gate *gates.Gate, _ int) (int, task.Instant) {
+			now := g.clock.Now()
+			left = min(left+now.Sub(at).Seconds()*pace, pace/10)
+			at = now
+			if left < 1 {
+				return 0, now.Add(time.Second / pace)
+			}
+			left--
+			return 1, 0
+		}
+		gate := pauseA()
+		g.set(gate)
+		g.settled()
+		for range count {
+			g.moved(high, -time.Minute, func(t *task.Task) { t.State, t.Attempt, t.Collection = task.RetriableFailure, 1, "a" })
+		}
+		g.advance(10 * time.Minute)
+		gate.Resumed, gate.Pace = g.clock.Now(), pace
+		at = g.clock.Now()
+		g.set(gate)
+		g.advance(20 * time.Second)
+		if n := len(g.sent.fired()); n < count {
+			t.Errorf("%d of %d dispatched in 20 s at %d/s", n, count, pace)
 		}
 	})
 }

@@ -251,7 +251,7 @@ func (l *loop) mustRead(row *task.Task) (must, old bool) {
 // that wakes soon waits in the buffer.
 func (l *loop) await(t *task.Task, sends bool) {
 	if isWaiting(t) && t.Wake <= l.now() && l.isPaused(t, true) {
-		l.inFlight.drop(t.ID)
+		l.leave(t)
 		return
 	}
 	if t.Wake == t.WakeRow.At && !l.foreign && !l.buffer.covers(t.Wake) { // a read-ahead brings its wake-up row
