@@ -277,3 +277,24 @@ func TestADropTakesNoStart(t *testing.T) {
 		}
 	})
 }
+
+// Where the priorities have weights a backlog of high tasks leaves low ones some of the quota.
+func TestWithWeightsNoPriorityUsesTheWholeQuota(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.withQuota(quota.Limit{Rate: 100})
+		w.quotas.(*quota.Starts).Weighted = func(uint32) bool { return true }
+		of := map[task.ID]task.Partition{}
+		for range 2000 {
+			of[w.waiting(high, 0).ID] = high
+			of[w.waiting(low, 0).ID] = low
+		}
+		w.start()
+		w.advance(7 * time.Second)
+		wantPerSecond(w.t, w.firedPer(time.Second, anyOrder), 100, 5)
+		for i, n := range w.firedPer(time.Second, func(f fired) bool { return of[f.id] == low })[1:6] {
+			if n < 25 || n > 75 {
+				t.Errorf("%d of 100 starts were of low tasks in second %d, want about half", n, i+1)
+			}
+		}
+	})
+}

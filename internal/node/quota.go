@@ -30,7 +30,7 @@ func (n *Node) newQuotas(ctx context.Context, c *Config) (*quotaKeeper, error) {
 	if c.shared {
 		rows = n.store
 	}
-	k.starts = &quota.Starts{Book: k.book, Limiter: quota.NewLimiter(rows, c.Clock)}
+	k.starts = &quota.Starts{Book: k.book, Limiter: quota.NewLimiter(rows, c.Clock), Weighted: func(lambda uint32) bool { return n.weights(lambda) != nil }}
 	k.admission = &quota.Admission{Book: k.book, Clock: c.Clock, Servers: n.servers}
 	k.service = &quotas.Service{Rows: n.store, Catalog: n.catalog, Book: k.book, Clock: c.Clock}
 	return k, nil

@@ -11,6 +11,9 @@ import (
 type Starts struct {
 	Book    *Book
 	Limiter *Limiter
+	// Weighted reports whether the priorities of a lambda have weights: then none of them comes first. nil: in
+	// no lambda.
+	Weighted func(lambda uint32) bool
 }
 
 // Rate returns the lowest rate that bounds the starts of a partition's tasks, per second; 0: none does.
@@ -59,9 +62,12 @@ func (s *Starts) Take(p task.Partition, want, wait int) (granted int, again task
 		wait = granted // what the priority holds back needs nothing of the lambda
 	}
 	if of.all.Rate > 0 && granted > 0 {
-		of := of.all
+		of, class := of.all, p.Priority
+		if s.Weighted != nil && s.Weighted(p.Lambda) {
+			class = 0
+		}
 		n, all := s.Limiter.Take(Ask{
-			Name: lambdaLine(p), Rate: of.Rate, Burst: of.Burst, Caller: p, Class: p.Priority, Want: granted, Wait: max(wait, granted),
+			Name: lambdaLine(p), Rate: of.Rate, Burst: of.Burst, Caller: p, Class: class, Want: granted, Wait: max(wait, granted),
 		})
 		if hasOne {
 			s.Limiter.Return(classLine(p), granted-n)
