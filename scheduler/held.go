@@ -200,10 +200,10 @@ func (l *loop) passesOver(row *task.Task) bool {
 	return true
 }
 
-// mayBeLeftover reports whether the task of a wake-up row that a gate holds may have been dispatched before the
-// gate was known, and have ended. The row is then read with each scan that meets it, while the ended row is
-// there to tell: one that was left in the schedule for longer than that would start its task again when the
-// gate ends. Where ended rows do not expire by themselves, no such row stays without them.
+// mayBeLeftover reports whether the task of a wake-up row that a gate holds may have been dispatched before
+// the gate was known, and have ended. The row is then read with each scan that meets it, while the ended row
+// is there to tell: one that was left in the schedule for longer than that would start its task again when
+// the gate ends. Where ended rows do not expire by themselves, no such row stays without them.
 func (l *loop) mayBeLeftover(row *task.Task) bool {
 	if len(l.held.gates) == 0 || l.Downtime == nil || l.delivers {
 		return false

@@ -11,8 +11,8 @@ import (
 type Starts struct {
 	Book    *Book
 	Limiter *Limiter
-	// Weighted reports whether the priorities of a lambda have weights: then none of them comes first. nil: in
-	// no lambda.
+	// Weighted reports whether the priorities of a lambda have weights: then none of them comes first. nil:
+	// in no lambda.
 	Weighted func(lambda uint32) bool
 }
 
