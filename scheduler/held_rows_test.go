@@ -43,7 +43,7 @@ func TestMovedTasksResumeAtThePace(t *testing.T) {
 		g.parts.all = []task.Partition{high}
 		const pace, count = 50, 500
 		left, at := 0.0, start
-		g.gating.Pace = func(gate *gates.Gate, _ int) (int, task.Instant) {
+		g.gating.Pace = func(*gates.Gate, int) (int, task.Instant) {
 			now := g.clock.Now()
 			left = min(left+now.Sub(at).Seconds()*pace, pace/10)
 			at = now

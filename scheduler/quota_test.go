@@ -12,7 +12,7 @@ import (
 )
 
 // withQuota gives the world's lambda limits, which one server keeps alone.
-func (w *world) withQuota(limits ...quota.Limit) {
+func (w *world) withQuota(limits ...quota.Limit) *quota.Starts {
 	w.t.Helper()
 	row, err := quota.Encode(&quota.Quota{Lambda: "seven", Ref: high.Lambda, Limits: limits})
 	if err != nil {
@@ -23,7 +23,9 @@ func (w *world) withQuota(limits ...quota.Limit) {
 	if err := book.Refresh(w.ctx); err != nil {
 		w.t.Fatal(err)
 	}
-	w.quotas = &quota.Starts{Book: book, Limiter: quota.NewLimiter(nil, w.clock)}
+	starts := &quota.Starts{Book: book, Limiter: quota.NewLimiter(nil, w.clock)}
+	w.quotas = starts
+	return starts
 }
 
 // firedPer returns how many tasks of a priority were dispatched in each second of the test.
@@ -281,8 +283,7 @@ func TestADropTakesNoStart(t *testing.T) {
 // Where the priorities have weights a backlog of high tasks leaves low ones some of the quota.
 func TestWithWeightsNoPriorityUsesTheWholeQuota(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
-		w.withQuota(quota.Limit{Rate: 100})
-		w.quotas.(*quota.Starts).Weighted = func(uint32) bool { return true }
+		w.withQuota(quota.Limit{Rate: 100}).Weighted = func(uint32) bool { return true }
 		of := map[task.ID]task.Partition{}
 		for range 2000 {
 			of[w.waiting(high, 0).ID] = high
