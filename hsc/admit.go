@@ -98,10 +98,14 @@ func (c *claimer) admitSuspect(ctx context.Context, cl *claim) error {
 	return nil
 }
 
-// readPayloads reads the payloads that are stored apart, before anything is claimed for them.
+// readPayloads reads the payloads that are stored apart, before anything is claimed for them. Those of tasks
+// that gates hold are not needed.
 func (c *claimer) readPayloads(ctx context.Context) {
 	for cl := range c.in(claimOpen) {
-		if !cl.row.PayloadStoredApart() || c.svc.isHeld(cl.row, c.svc.Clock.Now()) {
+		if !cl.row.PayloadStoredApart() {
+			continue
+		}
+		if cl.payloadUnread = c.svc.isHeld(cl.row, c.svc.Clock.Now()); cl.payloadUnread {
 			continue
 		}
 		payload, err := c.svc.Store.Payload(ctx, cl.row.PayloadID())

@@ -43,6 +43,7 @@ type claim struct {
 	next           task.Task  // as claimed
 	payload        []byte     // if it is stored apart
 	payloadMissing bool
+	payloadUnread  bool // a gate held the task when the payloads were read
 	entry          *catalog.Entry
 	state          claimState
 	isSuspect      bool   // it is the reserved suspect of its process
@@ -132,6 +133,10 @@ func (c *claimer) decide() int {
 		}
 		if cl.putsBack = c.svc.isHeld(cl.row, now); cl.putsBack {
 			c.planPutBack(cl, now)
+			continue
+		}
+		if cl.payloadUnread { // the gate has ended since
+			cl.state = claimPutBack
 			continue
 		}
 		event, kind := task.Event{Kind: task.Claim, Seq: cl.row.Seq, Worker: c.sess.worker, Lease: c.sess.lease}, store.ReplaceTask

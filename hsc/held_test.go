@@ -85,3 +85,20 @@ func TestAPutBackThatFails(t *testing.T) {
 		f.wantQueued(lost, 0, 0)
 	})
 }
+
+// A gate ends between the read of the payloads, which leaves out what is held, and the claim.
+func TestAGateEndsDuringAClaim(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		asked := 0
+		f.svc.Held = func(*task.Task, task.Instant) bool { asked++; return asked == 1 }
+		one := f.task("mail", func(t *task.Task) { t.Payload, t.PayloadSize = nil, 6 })
+		f.putPayload(&one, "stored")
+		f.enqueue(one)
+		w := f.work(slots(1, "mail"))
+		w.wantClaimed(0)
+		time.Sleep(putBackDelay)
+		if got := w.wantClaimed(1)[0]; string(got.GetPayload()) != "stored" {
+			t.Errorf("claimed with the payload %q, want the stored one", got.GetPayload())
+		}
+	})
+}

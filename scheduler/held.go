@@ -29,6 +29,8 @@ const (
 	pacedRowsMin = 16
 	// paceWaitMax bounds the time until a gate that resumes is asked again.
 	paceWaitMax = time.Second
+	// gateKnownMax is how long after it was made a gate is known everywhere, by all clocks.
+	gateKnownMax = time.Minute
 )
 
 // heldPassEvery returns for how long a full scan may begin behind the rows that gates hold.
@@ -69,6 +71,7 @@ type heldRows struct {
 	expiring *buffer              // rows that expire while they are held
 	mayGo    map[task.ID]struct{} // rows that go although a gate that resumes at a pace holds them
 	paceRows int                  // as many rows the last page of the full scan came to before it had to wait
+	paceNext task.Instant         // when the latest of the tasks with task rows that wait for their pace asks again
 }
 
 // followGates notes changes of the gates, and of which of them are in force. It costs one atomic load while
@@ -94,6 +97,9 @@ func (l *loop) followGates() {
 	}
 	if len(before.gates) > 0 {
 		l.readAnew(now)
+		if before.isPaced && !l.foreign {
+			l.inFlight.checkAll(now) // some wait there for their pace
+		}
 	}
 	l.gateBuffer(now)
 	l.publishHeld()
@@ -194,6 +200,18 @@ func (l *loop) passesOver(row *task.Task) bool {
 	return true
 }
 
+// mayBeLeftover reports whether the task of a wake-up row that a gate holds may have been dispatched before
+// the gate was known, and have ended. The row is then read with each scan that meets it, while the ended row
+// is there to tell: one that was left in the schedule for longer than that would start its task again when
+// the gate ends. Where ended rows do not expire by themselves, no such row stays without them.
+func (l *loop) mayBeLeftover(row *task.Task) bool {
+	if len(l.held.gates) == 0 || l.Downtime == nil || l.delivers {
+		return false
+	}
+	g := l.gateOf(row, l.now())
+	return g != nil && g.Action == gates.Pause && g.Resumed.IsZero() && row.WakeRow.At < g.Created.Add(gateKnownMax)
+}
+
 // passesOverAhead is passesOver for a read-ahead.
 func (l *loop) passesOverAhead(row *task.Task) bool {
 	if !l.passesOver(row) {
@@ -238,6 +256,21 @@ func (l *loop) takePace(g *gates.Gate, id task.ID) bool {
 	}
 	granted, _ := l.Gating.Pace(g, l.partition, 1)
 	return granted > 0
+}
+
+// leave leaves a task with a task row that a gate holds in its row. While the gate resumes at a pace the task
+// asks again by itself, one after the other at that pace: its wake-up row may not tell what the gate selects
+// by, so the full scan asks for no start of it.
+func (l *loop) leave(t *task.Task) {
+	now, h := l.now(), &l.held
+	g := l.gateOf(t, now)
+	if g == nil || g.Resumed.IsZero() || l.foreign {
+		l.inFlight.drop(t.ID)
+		return
+	}
+	soonest, last := now.Add(scanPause), now.Add(scanEvery)
+	h.paceNext = min(max(h.paceNext, soonest).Add(time.Second/time.Duration(max(g.Pace, 1))), last)
+	l.inFlight.put(l.inFlightAt(t, h.paceNext))
 }
 
 // endWhenExpired remembers a row that is held and expires, as far as there is room. The others end when a
@@ -285,8 +318,11 @@ func (l *loop) followPutBack(t *task.Task, hasRow bool) {
 	if !hasRow {
 		t.Wake, t.Enqueued = t.WakeRow.At, 0
 	}
-	if !l.isPaused(t, hasRow) {
+	switch {
+	case !l.isPaused(t, hasRow):
 		l.buffer.add(entry{at: l.delayed(t.Wake), id: t.ID, row: t, mustRead: hasRow, sends: true})
+	case hasRow:
+		l.leave(t)
 	}
 }
 
@@ -374,7 +410,7 @@ func (m *managedMode) gateOrder(t *task.Task, event *task.Event, now task.Instan
 		*event = task.Event{Kind: task.Reschedule, Due: t.Due}
 		return true
 	case m.isPaused(t, true):
-		m.inFlight.drop(t.ID)
+		m.leave(t)
 		return false
 	}
 	return true

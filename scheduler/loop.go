@@ -238,9 +238,9 @@ func (l *loop) add(row *task.Task) {
 }
 
 // mustRead reports whether the task of a wake-up row may have a task row, which has to be read first. old
-// says that the row is older than this process's ownership.
+// says that the row is older than this process's ownership, or than the gate that holds it.
 func (l *loop) mustRead(row *task.Task) (must, old bool) {
-	old = row.WakeRow.At < l.reader.full.since
+	old = row.WakeRow.At < l.reader.full.since || l.mayBeLeftover(row)
 	if hasTaskRow(row) || row.WakeRow.Seq > 1 && !l.delivers || row.Attempt > 0 || row.State != task.Scheduled && row.State != task.Acquired {
 		return true, old
 	}
@@ -251,7 +251,7 @@ func (l *loop) mustRead(row *task.Task) (must, old bool) {
 // that wakes soon waits in the buffer.
 func (l *loop) await(t *task.Task, sends bool) {
 	if isWaiting(t) && t.Wake <= l.now() && l.isPaused(t, true) {
-		l.inFlight.drop(t.ID)
+		l.leave(t)
 		return
 	}
 	if t.Wake == t.WakeRow.At && !l.foreign && !l.buffer.covers(t.Wake) { // a read-ahead brings its wake-up row

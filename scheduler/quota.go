@@ -69,7 +69,7 @@ func (m *managedMode) retryStarts(room, sent, retries int) (allowed int, w quota
 func (m *managedMode) returnStarts(orders []task.Order, now task.Instant) {
 	var held int64
 	if m.starts.paced {
-		used := countOrders(orders, func(o task.Order) bool { return takesStart(&o) && !o.Task.IsExpired(now) })
+		used := countOrders(orders, func(o task.Order) bool { return takesStart(&o, now) })
 		if m.starts.taken > used {
 			m.Quotas.Return(m.partition, m.starts.taken-used)
 		}
@@ -82,14 +82,23 @@ func (m *managedMode) returnStarts(orders []task.Order, now task.Instant) {
 
 // returnStart gives back the start of an order whose task somebody else had moved.
 func (m *managedMode) returnStart(o *task.Order) {
-	if m.starts.paced && takesStart(o) {
+	if m.starts.paced && takesStart(o, m.now()) {
 		m.Quotas.Return(m.partition, 1)
 	}
 }
 
 // takesStart reports whether an order leads to another start: not one whose message is sent again because
-// nobody claimed it.
-func takesStart(o *task.Order) bool { return o.First || isRetry(*o) || o.Event.Kind == task.WorkerLost }
+// nobody claimed it, nor one that ends its task.
+func takesStart(o *task.Order, now task.Instant) bool {
+	switch o.Event.Kind {
+	case task.Enqueue:
+		return (o.First || isRetry(*o)) && !o.Task.IsExpired(now)
+	case task.WorkerLost:
+		return true
+	default:
+		return false
+	}
+}
 
 func countOrders(orders []task.Order, is func(o task.Order) bool) (n int) {
 	for i := range orders {

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,7 @@ import (
 )
 
 // withQuota gives the world's lambda limits, which one server keeps alone.
-func (w *world) withQuota(limits ...quota.Limit) {
+func (w *world) withQuota(limits ...quota.Limit) *quota.Starts {
 	w.t.Helper()
 	row, err := quota.Encode(&quota.Quota{Lambda: "seven", Ref: high.Lambda, Limits: limits})
 	if err != nil {
@@ -22,7 +23,9 @@ func (w *world) withQuota(limits ...quota.Limit) {
 	if err := book.Refresh(w.ctx); err != nil {
 		w.t.Fatal(err)
 	}
-	w.quotas = &quota.Starts{Book: book, Limiter: quota.NewLimiter(nil, w.clock)}
+	starts := &quota.Starts{Book: book, Limiter: quota.NewLimiter(nil, w.clock)}
+	w.quotas = starts
+	return starts
 }
 
 // firedPer returns how many tasks of a priority were dispatched in each second of the test.
@@ -232,6 +235,71 @@ func TestAQuotaPacesDeliveries(t *testing.T) {
 		wantPerSecond(t, per[3:], 100, 4)
 		if per[3] > 125 {
 			t.Errorf("%v were sent per second, want no more than a burst of 20 besides", per)
+		}
+	})
+}
+
+// countedQuota grants all that is asked for, and counts.
+type countedQuota struct{ taken, returned atomic.Int64 }
+
+func (*countedQuota) Rate(task.Partition) float64 { return 1000 }
+
+func (q *countedQuota) Take(_ task.Partition, want, _ int) (int, task.Instant, <-chan struct{}) {
+	q.taken.Add(int64(want))
+	return want, 0, nil
+}
+
+func (q *countedQuota) Return(_ task.Partition, count int) { q.returned.Add(int64(count)) }
+
+// What a gate drops, and what has ended before, takes no start and gives none back.
+func TestADropTakesNoStart(t *testing.T) {
+	inGated(t, depth, func(g *gated) {
+		q := &countedQuota{}
+		g.quotas = q
+		drop := dropAll()
+		drop.Collection = "a"
+		g.set(drop)
+		g.settled()
+		const count = 10
+		for range count {
+			g.of("b", 30*time.Second)
+			g.of("a", 30*time.Second)
+			left := g.of("a", 30*time.Second) // a leftover row
+			ended := left
+			ended.State, ended.Seq, ended.Attempt, ended.Wake, ended.Ended = task.Success, 4, 1, 0, left.Due
+			ended.ExpireAt = left.Due.Add(time.Hour)
+			g.apply(store.Op{Kind: store.PutTask, Task: ended, New: true})
+		}
+		g.advance(time.Minute)
+		if n := len(g.sent.fired()); n != 2*count {
+			t.Errorf("%d dispatched or dropped, want %d", n, 2*count)
+		}
+		if n := q.taken.Load() - q.returned.Load(); n != count {
+			t.Errorf("%d starts taken and %d given back, want %d for %d tasks", q.taken.Load(), q.returned.Load(), count, count)
+		}
+	})
+}
+
+// Where the priorities have weights a backlog of high tasks leaves low ones some of the quota.
+func TestWithWeightsNoPriorityUsesTheWholeQuota(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.withQuota(quota.Limit{Rate: 100}).Weights = func(uint32) []uint16 { return []uint16{1, 1, 1} }
+		of := map[task.ID]task.Partition{}
+		for range 2000 {
+			of[w.waiting(high, 0).ID] = high
+			of[w.waiting(low, 0).ID] = low
+		}
+		w.start()
+		w.advance(7 * time.Second)
+		wantPerSecond(w.t, w.firedPer(time.Second, anyOrder), 100, 5)
+		all, lows := 0, 0
+		for _, f := range w.sent.fired() {
+			if all++; of[f.id] == low {
+				lows++
+			}
+		}
+		if lows < all/4 || lows > all*3/4 {
+			t.Errorf("%d of %d starts were of low tasks, want about half", lows, all)
 		}
 	})
 }

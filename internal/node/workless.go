@@ -40,13 +40,32 @@ func (w *workless) is(l *catalog.Entry) bool {
 	if w.n.hsc.Serves(&task.Task{Partition: task.Partition{Lambda: l.Ref}}) {
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	now := clock.Mono(w.n.clock)
-	if since, known := w.since[l.Ref]; known && now-since < worklessFor {
+	if w.wasAt(l.Ref, now) {
 		return true
 	}
-	delete(w.since, l.Ref)
+	if !w.hasNoLease(l) { // without the lock: a slow store would hold up all who look at tasks, one after the other
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.since[l.Ref] = now
+	return true
+}
+
+// wasAt reports whether it was true a moment ago.
+func (w *workless) wasAt(lambda uint32, now time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since, known := w.since[lambda]
+	if known && now-since < worklessFor {
+		return true
+	}
+	delete(w.since, lambda)
+	return false
+}
+
+func (w *workless) hasNoLease(l *catalog.Entry) bool {
 	ctx, cancel := clock.Within(context.Background(), w.n.clock, worklessWithin)
 	defer cancel()
 	leases, err := w.n.leases.List(ctx)
@@ -59,6 +78,5 @@ func (w *workless) is(l *catalog.Entry) bool {
 			return false
 		}
 	}
-	w.since[l.Ref] = now
 	return true
 }

@@ -2,11 +2,15 @@ package node
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/store"
 )
 
 // A task that is due and has no worker says so, where all workers would be known.
@@ -54,4 +58,47 @@ func TestATaskSaysThatItHasNoWorker(t *testing.T) {
 			wants(r.schedule(sdk.Item{Lambda: "mail"}), "")
 		})
 	}
+}
+
+// slowLeases is a store that takes long to read all leases.
+type slowLeases struct {
+	store.Driver
+
+	slow atomic.Bool
+}
+
+func (d *slowLeases) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	if kind == lease.Kind && name == "" && d.slow.Load() {
+		time.Sleep(worklessWithin / 2)
+	}
+	return d.Driver.Controls(ctx, kind, name)
+}
+
+// Those who look at tasks that wait do not queue up behind each other's reads of the leases.
+func TestALookAtTheLeasesHoldsUpNoOther(t *testing.T) {
+	var d *slowLeases
+	over := func(under store.Driver) store.Driver {
+		d = &slowLeases{Driver: under}
+		return d
+	}
+	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		id := r.schedule(sdk.Item{Lambda: "mail"})
+		time.Sleep(2 * worklessFor)
+		d.slow.Store(true)
+		began := time.Now()
+		var looks sync.WaitGroup
+		for range 8 {
+			looks.Go(func() {
+				if info, err := r.client.Get(r.ctx, id); err != nil || info.WaitsFor.Reason != "no worker" {
+					t.Errorf("waits for %+v: %v", info.WaitsFor, err)
+				}
+			})
+		}
+		looks.Wait()
+		if took := time.Since(began); took > worklessWithin {
+			t.Errorf("8 looks took %v together", took)
+		}
+		d.slow.Store(false)
+	})
 }
