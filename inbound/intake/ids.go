@@ -79,12 +79,13 @@ func (in *Intake) passKeyed(seq uint64) {
 }
 
 // SeqOfKeyed returns the seq of a new task with a key. It is higher than that of every earlier task with the
-// key, of which a wake-up row may remain. No two calls to this process get the same, so that of two equal
-// calls only one finds its own row when the store did not answer.
+// key, of which a wake-up row may remain. No two calls to this process get the same or the next one, which is
+// that of a row that is stored as enqueued: so of two calls only one finds its own row when the store did not
+// answer.
 func (b *Batch) SeqOfKeyed() uint64 {
 	for b.keyed == 0 {
 		last := b.keyedSeq.Load()
-		if next := max(uint64(b.Now), last+1); b.keyedSeq.CompareAndSwap(last, next) {
+		if next := max(uint64(b.Now), last+2); b.keyedSeq.CompareAndSwap(last, next) {
 			b.keyed = next
 		}
 	}
