@@ -2,8 +2,8 @@ package intake
 
 import "testing"
 
-// A row that is stored as enqueued has the seq after the one of its call, and a task that uses a key again has
-// that for its life.
+// A row that is stored as enqueued has the seq after the one of its call, and a task that uses a key again
+// has that for its life.
 func TestNoCallHasTheSeqAfterThatOfAnother(t *testing.T) {
 	in := &Intake{}
 	first := (&Batch{Intake: in, Now: 1000}).SeqOfKeyed()
