@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -269,16 +270,19 @@ func TestAPaceIsForHigherPrioritiesFirst(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Minute)
+				mu.Lock()
+				started := slices.Clone(order)
+				mu.Unlock()
 				low, before := 0, 0
-				for _, priority := range order {
+				for _, priority := range started {
 					if priority == "low" {
 						low++
 					} else {
 						before = low
 					}
 				}
-				if len(order) != 2*count || before < c.want-burst-pace/5 || before > c.want+burst {
-					t.Errorf("%d started, %d of low before the last one of high, want about %d", len(order), before, c.want)
+				if len(started) != 2*count || before < c.want-burst-pace/5 || before > c.want+burst {
+					t.Errorf("%d started, %d of low before the last one of high, want about %d", len(started), before, c.want)
 				}
 				r.settled(time.Minute)
 			})
