@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -164,16 +165,9 @@ func (a *app) deadLetterTable(all []sdk.DeadLetter) error {
 		if shown := quotedText(o.Payload) + o.PayloadBase64; shown != "" {
 			text += "  " + shown
 		}
-		t.row(o.Priority, dashIfEmpty(o.Due), dashIfEmpty(o.Sent), strconv.Itoa(o.Receives), strconv.Itoa(o.PayloadBytes), text)
+		t.row(o.Priority, cmp.Or(o.Due, "-"), cmp.Or(o.Sent, "-"), strconv.Itoa(o.Receives), strconv.Itoa(o.PayloadBytes), text)
 	}
 	return t.Flush()
-}
-
-func dashIfEmpty(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // deadLetterCountObject is the number of dead letters in JSON.

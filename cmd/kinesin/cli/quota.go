@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (a *app) quotaGetCommand() *cobra.Command {
 		t.row("LAMBDA", "PRIORITY", "IDENTITY", "RATE", "BURST", "ADMIT", "UPDATED", "BY")
 		for i := range all {
 			q := &all[i]
-			t.row(q.Lambda, orDash(q.Priority), orDash(q.Identity), rateText(q.Rate), burstText(q.Burst), rateText(q.Admit), timeText(q.Updated), orDash(q.UpdatedBy))
+			t.row(q.Lambda, cmp.Or(q.Priority, "-"), cmp.Or(q.Identity, "-"), rateText(q.Rate), burstText(q.Burst), rateText(q.Admit), timeText(q.Updated), cmp.Or(q.UpdatedBy, "-"))
 		}
 		return t.Flush()
 	})
@@ -165,13 +166,6 @@ func burstText(burst int) string {
 		return "-"
 	}
 	return strconv.Itoa(burst)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // rateValue is a rate, or none, which is negative.
