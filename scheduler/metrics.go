@@ -33,32 +33,25 @@ func (s *Scheduler) Unread(since time.Duration) (count int) {
 // Stuck returns, by partition, how many tasks of deliver lambdas are acquired and not under way: those that
 // wait for another try, and those that other processes had acquired when they were last read.
 func (s *Scheduler) Stuck() map[task.Partition]int64 {
-	all := map[task.Partition]int64{}
-	for p, l := range s.loops() {
-		if n := l.stats.stuck.Load(); n > 0 {
-			all[p] = n
-		}
-	}
-	return all
+	return s.counts(func(l *loop) int64 { return l.stats.stuck.Load() })
 }
 
 // Held returns, by partition, about how many rows gates hold back, as far as they have been read.
 func (s *Scheduler) Held() map[task.Partition]int64 {
-	all := map[task.Partition]int64{}
-	for p, l := range s.loops() {
-		if n := l.stats.held.Load(); n > 0 {
-			all[p] = n
-		}
-	}
-	return all
+	return s.counts(func(l *loop) int64 { return l.stats.held.Load() })
 }
 
 // HeldByQuotas returns, by partition, how many tasks that are due wait here for their quota, of those that
 // were read ahead.
 func (s *Scheduler) HeldByQuotas() map[task.Partition]int64 {
+	return s.counts(func(l *loop) int64 { return l.stats.heldByQuota.Load() })
+}
+
+// counts returns what is counted of each partition, without zeros.
+func (s *Scheduler) counts(of func(*loop) int64) map[task.Partition]int64 {
 	all := map[task.Partition]int64{}
 	for p, l := range s.loops() {
-		if n := l.stats.heldByQuota.Load(); n > 0 {
+		if n := of(l); n > 0 {
 			all[p] = n
 		}
 	}
