@@ -113,17 +113,17 @@ func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *classCollector) Collect(out chan<- prometheus.Metric) {
-	c.collectHeldByQuotas(out)
 	counts, ready := c.n.store.Depths()
 	out <- prometheus.MustNewConstMetric(c.counted, prometheus.GaugeValue, boolean(ready))
 	var overdue map[task.Partition]task.Instant
-	var stuck, held map[task.Partition]int64
+	var stuck, heldByGates, heldByQuotas map[task.Partition]int64
 	if c.n.scheduler != nil {
-		overdue, stuck, held = c.n.scheduler.Overdue(), c.n.scheduler.Stuck(), c.n.scheduler.Held()
+		overdue, stuck = c.n.scheduler.Overdue(), c.n.scheduler.Stuck()
+		heldByGates, heldByQuotas = c.n.scheduler.Held(), c.n.scheduler.HeldByQuotas()
 	}
 	now := c.n.clock.Now()
 	for _, l := range c.n.catalog.All() {
-		var heldByGates int64
+		var held struct{ gates, quotas int64 }
 		for priority, name := range l.Priorities {
 			var sum store.Depth
 			var oldest time.Duration
@@ -133,7 +133,8 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 					sum[s] += n
 				}
 				acquired += stuck[p]
-				heldByGates += held[p]
+				held.gates += heldByGates[p]
+				held.quotas += heldByQuotas[p]
 				if due, ok := overdue[p]; ok {
 					oldest = max(oldest, now.Sub(due))
 				}
@@ -149,7 +150,10 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 		if c.n.gates.Has(l.Ref) {
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(heldByGates), l.Name, "gate")
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.gates), l.Name, "gate")
+		}
+		if c.n.scheduler != nil && c.n.quotas.book.HasRate(l.Ref) {
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.quotas), l.Name, "quota")
 		}
 	}
 	c.collectQueues(out)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/internal/quota/quotas"
 	"github.com/kinesin-io/kinesin/queue"
@@ -50,19 +48,3 @@ func (k *quotaKeeper) within(name queue.Name, d time.Duration) (starts int, limi
 }
 
 func (k *quotaKeeper) paces(p task.Partition) bool { return k.starts.Rate(p) > 0 }
-
-// collectHeldByQuotas tells how many tasks wait for quotas of starts, of the lambdas that have one.
-func (c *classCollector) collectHeldByQuotas(out chan<- prometheus.Metric) {
-	if c.n.scheduler == nil {
-		return
-	}
-	held := map[uint32]int64{}
-	for p, n := range c.n.scheduler.HeldByQuotas() {
-		held[p.Lambda] += n
-	}
-	for _, l := range c.n.catalog.All() {
-		if c.n.quotas.book.HasRate(l.Ref) {
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held[l.Ref]), l.Name, "quota")
-		}
-	}
-}
