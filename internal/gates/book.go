@@ -1,6 +1,7 @@
 package gates
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,12 +20,6 @@ const (
 	KindEnded = "gate-ended"
 )
 
-// RefreshEvery is how soon a gate that another process set is known here.
-const RefreshEvery = mirror.RefreshEvery
-
-// Rows is what the book reads.
-type Rows = mirror.Rows
-
 // Book has the gates that are in force. It answers from memory, and is safe for concurrent use. While the
 // store does not answer, the gates that were known last stay.
 type Book struct {
@@ -32,10 +27,10 @@ type Book struct {
 }
 
 // byLambda has the gates of each lambda, oldest first; without those that have ended.
-type byLambda map[uint32][]*Gate
+type byLambda map[uint32]Gates
 
 // NewBook returns a book without gates; Refresh or Run fills it.
-func NewBook(rows Rows, c clock.Clock, log *slog.Logger) *Book {
+func NewBook(rows mirror.Rows, c clock.Clock, log *slog.Logger) *Book {
 	return &Book{mirror.New(mirror.Config[byLambda]{
 		Kind: Kind, Rows: rows, Clock: c, Log: log,
 		Build: func(ctx context.Context, rows []store.Control) byLambda { return build(ctx, rows, log) },
@@ -53,7 +48,7 @@ func build(ctx context.Context, rows []store.Control, log *slog.Logger) byLambda
 		all[g.Ref] = append(all[g.Ref], g)
 	}
 	for _, of := range all {
-		slices.SortFunc(of, func(a, b *Gate) int { return int(a.Created - b.Created) })
+		slices.SortFunc(of, func(a, b *Gate) int { return cmp.Compare(a.Created, b.Created) })
 	}
 	return all
 }

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/kinesin-io/kinesin/internal/mirror"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // Store is where gates are kept.
 type Store interface {
-	Rows
+	mirror.Rows
 	Control(ctx context.Context, kind, name string) (store.Control, error)
 	PutControl(ctx context.Context, c store.Control) error
 	DeleteControl(ctx context.Context, c store.Control) error
@@ -35,7 +36,7 @@ func Find(ctx context.Context, s Store, id string) (*Gate, error) {
 }
 
 // All reads the gates of a kind, and leaves out those that cannot be read.
-func All(ctx context.Context, s Rows, kind string) ([]*Gate, error) {
+func All(ctx context.Context, s mirror.Rows, kind string) ([]*Gate, error) {
 	rows, err := s.Controls(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("read gates: %w", err)
