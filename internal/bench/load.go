@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -61,7 +62,7 @@ func (r *run) insertThenRun(ctx context.Context, first time.Time, length time.Du
 		return phase{}, fmt.Errorf("inserting %d tasks took %v longer than there was time before they were due: choose a longer --ahead", r.Tasks, -left)
 	}
 	r.progress("inserted %d tasks in %.1f s, the first is due in %.1f s", r.Tasks, r.inserted.seconds(), left.Seconds())
-	if err := sleep(ctx, left-time.Since(first.Add(-left))); err != nil {
+	if err := clock.Sleep(ctx, clock.Real(), left-time.Since(first.Add(-left))); err != nil {
 		return phase{}, err
 	}
 	p, err := r.begin(ctx)
@@ -79,14 +80,14 @@ func (r *run) awaitAll(ctx context.Context, p phase, length time.Duration) (phas
 	if err != nil && !errors.Is(err, errPatience) {
 		return p, err
 	}
-	if err := sleep(ctx, settleFor/10); err != nil { // for the last results
+	if err := clock.Sleep(ctx, clock.Real(), settleFor/10); err != nil { // for the last results
 		return p, err
 	}
 	if p, err = r.finish(ctx, p); err != nil {
 		return p, err
 	}
 	p.to = time.UnixMicro(r.seen.last.Load())
-	return p, sleep(ctx, settleFor)
+	return p, clock.Sleep(ctx, clock.Real(), settleFor)
 }
 
 // immediate schedules one task after the other, each due at once.
@@ -99,7 +100,7 @@ func (r *run) immediate(ctx context.Context) (phase, error) {
 	for i := range r.Tasks {
 		payload := payloads(1, r.PayloadBytes, func(int) uint64 { return uint64(i) })[0]
 		idle := time.Duration(rand.Float64() * float64(r.IdleMax)) //nolint:gosec // a load, no secret
-		if err := sleep(ctx, idle); err != nil {
+		if err := clock.Sleep(ctx, clock.Real(), idle); err != nil {
 			return p, err
 		}
 		r.seen.due[i] = time.Now().UnixMicro()
@@ -115,7 +116,7 @@ func (r *run) immediate(ctx context.Context) (phase, error) {
 	if p, err = r.finish(ctx, p); err != nil {
 		return p, err
 	}
-	return p, sleep(ctx, settleFor)
+	return p, clock.Sleep(ctx, clock.Real(), settleFor)
 }
 
 // insert schedules all tasks, in batches and several calls at a time.
@@ -146,15 +147,4 @@ func (r *run) insertBatch(ctx context.Context, from, to int) error {
 	}
 	_, err := r.Client.ScheduleMany(ctx, items)
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

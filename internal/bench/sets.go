@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -81,7 +82,7 @@ func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err
 	for err == nil && !j.State.IsEnd() {
 		heap, heapErr := r.ServerHeap(ctx)
 		c.HeapMax = max(c.HeapMax, heap/1e6)
-		if err = errors.Join(heapErr, sleep(ctx, jobLookEvery)); err == nil {
+		if err = errors.Join(heapErr, clock.Sleep(ctx, clock.Real(), jobLookEvery)); err == nil {
 			j, err = r.Client.GetJob(ctx, j.ID)
 		}
 	}

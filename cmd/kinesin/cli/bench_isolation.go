@@ -18,6 +18,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 	"github.com/kinesin-io/kinesin/internal/bench"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -136,7 +137,7 @@ func (a *app) benchCase(ctx context.Context, b *isolationFlags, c bench.Case, ta
 			return r, err
 		}
 		defer end()
-		if err := sleepUntil(ctx, due.Add(-measureBefore)); err != nil {
+		if err := clock.Sleep(ctx, clock.Real(), time.Until(due.Add(-measureBefore))); err != nil {
 			return r, err
 		}
 	}
@@ -242,15 +243,4 @@ func (a *app) benchNeighbourCommand() *cobra.Command {
 			return n.Work(ctx)
 		})
 	})
-}
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	t := time.NewTimer(time.Until(at))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
