@@ -98,16 +98,13 @@ type Config struct {
 	// Process is the name of the scheduler in this process, which knows what is enqueued here. Empty: there
 	// is none.
 	Process string
-	// Gated reports whether there are gates of a lambda. Its tasks then go through the schedule, which asks
-	// them. nil: there are none.
-	Gated func(lambda uint32) bool
+	// SchedulerOnly reports whether only the scheduler may start tasks of a lambda, since it has gates or
+	// quotas, which the scheduler keeps. All of its tasks then go through the schedule, however soon they are
+	// due. nil: there is no such lambda.
+	SchedulerOnly func(lambda uint32) bool
 	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
 	// later.
 	Shared bool
-
-	// Paced reports whether a quota bounds the starts of a lambda. Its tasks go through the schedule, which
-	// keeps it, however soon they are due. nil: there are no quotas.
-	Paced func(lambda uint32) bool
 
 	Near         time.Duration // 0: NearDefault; negative: never
 	NearDepthMax int           // messages in a queue beyond which near tasks are scheduled instead; 0: NearDepthMaxDefault

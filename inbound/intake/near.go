@@ -36,7 +36,7 @@ type room struct {
 // isNear reports whether a task skips the schedule: it is due within moments, and its queue is far from full,
 // so that memory stays bounded and older tasks are not overtaken.
 func (b *Batch) isNear(ctx context.Context, t *task.Task) bool {
-	if t.Due > b.Now.Add(b.Near) || b.isGated(t.Partition.Lambda) || b.isPaced(t.Partition.Lambda) {
+	if t.Due > b.Now.Add(b.Near) || b.isSchedulerOnly(t.Partition.Lambda) {
 		return false
 	}
 	r := b.roomOf(ctx, queue.NameFor(t))
@@ -44,10 +44,9 @@ func (b *Batch) isNear(ctx context.Context, t *task.Task) bool {
 	return r.left >= 0
 }
 
-func (b *Batch) isGated(lambda uint32) bool { return b.Gated != nil && b.Gated(lambda) }
-
-// isPaced reports whether only the scheduler may start tasks of a lambda, since it has a quota.
-func (b *Batch) isPaced(lambda uint32) bool { return b.Paced != nil && b.Paced(lambda) }
+func (b *Batch) isSchedulerOnly(lambda uint32) bool {
+	return b.SchedulerOnly != nil && b.SchedulerOnly(lambda)
+}
 
 func (b *Batch) roomOf(ctx context.Context, name queue.Name) *room {
 	if r := b.rooms[name]; r != nil {

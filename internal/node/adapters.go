@@ -97,6 +97,12 @@ func (n *Node) takePace(g *gates.Gate, p task.Partition, want int) (granted int,
 	return granted, wait.Again
 }
 
+// schedulerOnly reports whether only the scheduler may start tasks of a lambda: the gates and quotas of a
+// lambda are kept there.
+func (n *Node) schedulerOnly(lambda uint32) bool {
+	return n.gates.Has(lambda) || n.quotas.book.HasRate(lambda)
+}
+
 // isHeld reports whether a gate keeps a task from being claimed.
 func (n *Node) isHeld(t *task.Task, now task.Instant) bool { return n.gates.Of(t, now) != nil }
 

@@ -175,8 +175,8 @@ func (n *Node) compose(c Config) {
 func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
 	in := intake.New(intake.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
-		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), Gated: n.gates.Has, Shared: c.shared,
-		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect, Paced: n.quotas.book.HasRate,
+		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), SchedulerOnly: n.schedulerOnly, Shared: c.shared,
+		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
