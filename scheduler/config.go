@@ -154,9 +154,9 @@ type Aside interface {
 // Gating is what a scheduler needs to hold back what gates select.
 type Gating struct {
 	Gates Gates
-	// Pace takes up to want starts of a partition's tasks that a gate holds which resumes at a pace; again is
-	// when to ask again for those that are not granted. nil: such a gate holds nothing.
-	Pace func(g *gates.Gate, p task.Partition, want int) (granted int, again task.Instant)
+	// Pace takes the start of a task of a partition that a gate holds which resumes at a pace; when it is not
+	// granted, again says when to ask again. nil: such a gate holds nothing.
+	Pace func(g *gates.Gate, p task.Partition) (granted bool, again task.Instant)
 	// Retention returns how long a lambda keeps its ended rows; false for an unknown lambda.
 	Retention func(lambda uint32) (time.Duration, bool)
 }

@@ -229,8 +229,8 @@ func (l *loop) passesOverAhead(row *task.Task) bool {
 func (l *loop) holdScanned(row *task.Task) (held bool, again task.Instant) {
 	h, now := &l.held, l.now()
 	if g := l.gateOf(row, now); g != nil && g.Action == gates.Pause && !g.Resumed.IsZero() {
-		granted, at := l.Gating.Pace(g, l.partition, 1)
-		if granted == 0 {
+		granted, at := l.Gating.Pace(g, l.partition)
+		if !granted {
 			return true, min(max(at, now.Add(scanPause)), now.Add(paceWaitMax))
 		}
 		if h.mayGo == nil {
@@ -254,8 +254,8 @@ func (l *loop) takePace(g *gates.Gate, id task.ID) bool {
 		delete(l.held.mayGo, id)
 		return true
 	}
-	granted, _ := l.Gating.Pace(g, l.partition, 1)
-	return granted > 0
+	granted, _ := l.Gating.Pace(g, l.partition)
+	return granted
 }
 
 // leave leaves a task with a task row that a gate holds in its row. While the gate resumes at a pace the task

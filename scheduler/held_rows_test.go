@@ -43,15 +43,15 @@ func TestMovedTasksResumeAtThePace(t *testing.T) {
 		g.parts.all = []task.Partition{high}
 		const pace, count = 50, 500
 		left, at := 0.0, start
-		g.gating.Pace = func(*gates.Gate, task.Partition, int) (int, task.Instant) {
+		g.gating.Pace = func(*gates.Gate, task.Partition) (bool, task.Instant) {
 			now := g.clock.Now()
 			left = min(left+now.Sub(at).Seconds()*pace, pace/10)
 			at = now
 			if left < 1 {
-				return 0, now.Add(time.Second / pace)
+				return false, now.Add(time.Second / pace)
 			}
 			left--
-			return 1, 0
+			return true, 0
 		}
 		gate := pauseA()
 		g.set(gate)

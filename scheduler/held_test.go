@@ -429,16 +429,16 @@ func TestAGateResumesAtItsPace(t *testing.T) {
 		g.parts.all = []task.Partition{high}
 		const pace, count = 50, 2000
 		bucket := struct{ left, at float64 }{0, 0}
-		g.gating.Pace = func(gate *gates.Gate, _ task.Partition, _ int) (int, task.Instant) {
+		g.gating.Pace = func(gate *gates.Gate, _ task.Partition) (bool, task.Instant) {
 			now := g.clock.Now()
 			seconds := now.Sub(start).Seconds()
 			bucket.left = min(bucket.left+(seconds-bucket.at)*float64(gate.Pace), pace/10)
 			bucket.at = seconds
 			if bucket.left < 1 {
-				return 0, now.Add(time.Second / pace)
+				return false, now.Add(time.Second / pace)
 			}
 			bucket.left--
-			return 1, 0
+			return true, 0
 		}
 		gate := pauseAll()
 		g.set(gate)

@@ -84,17 +84,17 @@ func (n *Node) holding() *scheduler.Gating {
 // second: scans of partitions, which ask, are at least 100 ms apart.
 const paceAhead, paceBurst = 5, 2 // parts of a second
 
-// takePace takes starts of tasks that a gate holds which resumes at a pace, over all servers. A partition
+// takePace takes the start of a task that a gate holds which resumes at a pace, over all servers. A partition
 // asks as long as it has such tasks, and those of lower priorities wait meanwhile, or take turns by weights.
-func (n *Node) takePace(g *gates.Gate, p task.Partition, want int) (granted int, again task.Instant) {
-	granted, wait := n.quotas.starts.Limiter.Take(quota.Ask{
+func (n *Node) takePace(g *gates.Gate, p task.Partition) (granted bool, again task.Instant) {
+	starts, wait := n.quotas.starts.Limiter.Take(quota.Ask{
 		Name: "gate/" + g.ID, Rate: float64(g.Pace), Burst: g.Pace/paceBurst + 1, Caller: p, Class: p.Priority, Weights: n.weights(p.Lambda),
-		Want: want, Wait: max(want+1, int(g.Pace)/paceAhead),
+		Want: 1, Wait: max(2, int(g.Pace)/paceAhead),
 	})
 	if wait.More != nil { // a reservation is under way, which is soon over
-		return granted, n.clock.Now()
+		return starts > 0, n.clock.Now()
 	}
-	return granted, wait.Again
+	return starts > 0, wait.Again
 }
 
 // schedulerOnly reports whether only the scheduler may start tasks of a lambda: the gates and quotas of a
