@@ -69,8 +69,8 @@ type Config struct {
 
 	// Gates has the gates that hold tasks back; nil: there are none.
 	Gates *gates.Book
-	// Workless reports whether no worker serves a lambda; nil: that is not known.
-	Workless func(l *catalog.Entry) bool
+	// NoWorker reports whether no worker serves a lambda; nil: that is not known.
+	NoWorker func(l *catalog.Entry) bool
 	// Admission keeps the quotas of what is scheduled; nil: there are none.
 	Admission Admission
 	// HasStartQuota reports whether a quota bounds the starts of a priority of a lambda; nil: none does.

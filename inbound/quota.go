@@ -11,7 +11,7 @@ import (
 
 // Admission keeps the quotas of what is scheduled.
 type Admission interface {
-	// Take takes a task of an identity in, or says after what time it will; refused is how many tasks of the
+	// Take admits a task of an identity, or says after what time it will; refused is how many tasks of the
 	// same call wait as well.
 	Take(lambda uint32, identity string, refused int) (after time.Duration, ok bool)
 }
@@ -23,7 +23,7 @@ type callQuota struct {
 	refused  int
 }
 
-// take takes one more task of the call in.
+// take admits one more task of the call.
 func (q *callQuota) take(l *catalog.Entry) error {
 	if q.in.Admission == nil {
 		return nil

@@ -75,7 +75,7 @@ func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor 
 			return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: gateText(g), Gate: g.ID, UntilMicros: int64(g.Until)}
 		}
 	}
-	if l.Mode == task.Managed && start <= now && in.Workless != nil && in.Workless(l) {
+	if l.Mode == task.Managed && start <= now && in.NoWorker != nil && in.NoWorker(l) {
 		return &kinesinv1.WaitsFor{Reason: waitsForWorker, Text: "no worker: none is connected for lambda " + l.Name}
 	}
 	return nil

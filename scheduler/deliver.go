@@ -321,7 +321,7 @@ func (d *deliverMode) nextAcquire() (at task.Instant, lead time.Duration, ok boo
 	}
 	crowd := d.buffer.count(first.Add(deliverLeads*d.Lead), crowdRows*crowdLeadsMax)
 	lead = max(deliverLeads*d.Lead, time.Duration(crowd)*d.Lead/crowdRows)
-	if d.isPaced() { // what is acquired early would start together
+	if d.hasQuota() { // what is acquired early would start together
 		return max(first.Add(-d.Lead), d.quota.again), d.Lead, true
 	}
 	apart := deliverLeads * d.Lead / 2

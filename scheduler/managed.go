@@ -240,7 +240,7 @@ func (m *managedMode) resendIfLost(t *task.Task) {
 // scan need not find them again.
 func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent int) []task.Order {
 	now := m.now()
-	paced := m.isPaced()
+	paced := m.hasQuota()
 	needsRoom := func(o task.Order) bool {
 		return (isRetry(o) || paced && o.Event.Kind == task.WorkerLost) && !o.Task.IsExpired(now)
 	}

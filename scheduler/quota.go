@@ -21,8 +21,8 @@ type startBudget struct {
 	taken int // starts, some of which the round may not make
 }
 
-// isPaced reports whether the partition's tasks have a quota of starts.
-func (l *loop) isPaced() bool { return l.Quotas != nil && l.Quotas.Rate(l.partition) > 0 }
+// hasQuota reports whether the partition's tasks have a quota of starts.
+func (l *loop) hasQuota() bool { return l.Quotas != nil && l.Quotas.Rate(l.partition) > 0 }
 
 // takeStarts takes up to want starts for tasks of which wait wait.
 func (l *loop) takeStarts(want, wait int) (granted int, w quotaWait) {
@@ -39,7 +39,7 @@ func (l *loop) takeStarts(want, wait int) (granted int, w quotaWait) {
 // startsFor returns how many messages a round may send for what is due in the buffer, where its queue has
 // room for some.
 func (m *managedMode) startsFor(now task.Instant, room int) (allowed int, w quotaWait) {
-	if m.starts.paced = m.isPaced(); !m.starts.paced {
+	if m.starts.paced = m.hasQuota(); !m.starts.paced {
 		return room, quotaWait{}
 	}
 	waiting := m.buffer.waiting(now, m.Lead, partitionRowsMax)
@@ -51,7 +51,7 @@ func (m *managedMode) startsFor(now task.Instant, room int) (allowed int, w quot
 // retryStarts returns how many of the retries that a round found in rows it may send, where their queue has
 // room for some, besides what it sends anyway.
 func (m *managedMode) retryStarts(room, sent, retries int) (allowed int, w quotaWait) {
-	if !m.isPaced() {
+	if !m.hasQuota() {
 		return room, quotaWait{}
 	}
 	m.starts.paced = true
@@ -112,7 +112,7 @@ func countOrders(orders []task.Order, is func(o task.Order) bool) (n int) {
 // acquireStarts returns how many tasks a deliver lambda's partition may acquire now.
 func (d *deliverMode) acquireStarts(now task.Instant, lead time.Duration) (allowed int) {
 	d.quota = quotaWait{}
-	if !d.isPaced() {
+	if !d.hasQuota() {
 		d.stats.heldByQuota.Store(0)
 		return batchRowsMax
 	}
@@ -128,7 +128,7 @@ func (d *deliverMode) acquireStarts(now task.Instant, lead time.Duration) (allow
 
 // returnUnused gives back starts for which no task was acquired.
 func (d *deliverMode) returnUnused(starts int) {
-	if starts > 0 && d.isPaced() {
+	if starts > 0 && d.hasQuota() {
 		d.Quotas.Return(d.partition, starts)
 	}
 }

@@ -31,7 +31,7 @@ type meterKey struct {
 	identity string // empty: all together
 }
 
-// Take takes a task of an identity in. When a quota is used up it does not, and says after what time that
+// Take admits a task of an identity. When a quota is used up it does not, and says after what time that
 // task will be, if refused tasks of the same call go before it.
 func (a *Admission) Take(lambda uint32, identity string, refused int) (after time.Duration, ok bool) {
 	of := a.Book.Value()[lambda]

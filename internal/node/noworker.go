@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	// worklessFor is how long it is taken for true that no worker has a lease for a lambda.
-	worklessFor = time.Second
-	// worklessWithin bounds the read of the leases.
-	worklessWithin = time.Second
+	// noWorkerFor is how long it is taken for true that no worker has a lease for a lambda.
+	noWorkerFor = time.Second
+	// noWorkerWithin bounds the read of the leases.
+	noWorkerWithin = time.Second
 )
 
-// workless knows of which lambdas no worker runs the tasks, for whoever looks at one that waits.
-type workless struct {
+// noWorker knows of which lambdas no worker runs the tasks, for whoever looks at one that waits.
+type noWorker struct {
 	n *Node
 
 	mu    sync.Mutex
 	since map[uint32]time.Duration // by lambda: when the leases were read, in monotonic time
 }
 
-// newWorkless returns nil where it is not known: the workers may be those of another process.
-func newWorkless(n *Node, c *Config) func(l *catalog.Entry) bool {
+// newNoWorker returns nil where it is not known: the workers may be those of another process.
+func newNoWorker(n *Node, c *Config) func(l *catalog.Entry) bool {
 	if c.shared || n.hsc == nil {
 		return nil
 	}
-	w := &workless{n: n, since: map[uint32]time.Duration{}}
+	w := &noWorker{n: n, since: map[uint32]time.Duration{}}
 	return w.is
 }
 
 // is reports whether no worker has a stream or a lease for a lambda. While the leases cannot be read it is
 // false.
-func (w *workless) is(l *catalog.Entry) bool {
+func (w *noWorker) is(l *catalog.Entry) bool {
 	if w.n.hsc.Serves(&task.Task{Partition: task.Partition{Lambda: l.Ref}}) {
 		return false
 	}
@@ -54,19 +54,19 @@ func (w *workless) is(l *catalog.Entry) bool {
 }
 
 // wasAt reports whether it was true a moment ago.
-func (w *workless) wasAt(lambda uint32, now time.Duration) bool {
+func (w *noWorker) wasAt(lambda uint32, now time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	since, known := w.since[lambda]
-	if known && now-since < worklessFor {
+	if known && now-since < noWorkerFor {
 		return true
 	}
 	delete(w.since, lambda)
 	return false
 }
 
-func (w *workless) hasNoLease(l *catalog.Entry) bool {
-	ctx, cancel := clock.Within(context.Background(), w.n.clock, worklessWithin)
+func (w *noWorker) hasNoLease(l *catalog.Entry) bool {
+	ctx, cancel := clock.Within(context.Background(), w.n.clock, noWorkerWithin)
 	defer cancel()
 	leases, err := w.n.leases.List(ctx)
 	if err != nil {

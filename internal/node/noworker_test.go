@@ -69,7 +69,7 @@ type slowLeases struct {
 
 func (d *slowLeases) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
 	if kind == lease.Kind && name == "" && d.slow.Load() {
-		time.Sleep(worklessWithin / 2)
+		time.Sleep(noWorkerWithin / 2)
 	}
 	return d.Driver.Controls(ctx, kind, name)
 }
@@ -84,7 +84,7 @@ func TestALookAtTheLeasesHoldsUpNoOther(t *testing.T) {
 	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})
 		id := r.schedule(sdk.Item{Lambda: "mail"})
-		time.Sleep(2 * worklessFor)
+		time.Sleep(2 * noWorkerFor)
 		d.slow.Store(true)
 		began := time.Now()
 		var looks sync.WaitGroup
@@ -96,7 +96,7 @@ func TestALookAtTheLeasesHoldsUpNoOther(t *testing.T) {
 			})
 		}
 		looks.Wait()
-		if took := time.Since(began); took > worklessWithin {
+		if took := time.Since(began); took > noWorkerWithin {
 			t.Errorf("8 looks took %v together", took)
 		}
 		d.slow.Store(false)
