@@ -1,0 +1,50 @@
+package cron
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const everyWord = "@every"
+
+// every is a rule with a constant distance between fires, whatever clocks show.
+type every struct {
+	anchor   time.Time
+	interval time.Duration
+}
+
+func isEvery(expression string) bool {
+	return strings.HasPrefix(strings.ToLower(expression), everyWord)
+}
+
+func (s *Schedule) parseEvery() error {
+	const want = "want @every with a duration in whole seconds such as 90s, 5m or 36h"
+	value := strings.TrimSpace(s.config.Expression[len(everyWord):])
+	interval, err := time.ParseDuration(value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q has no duration: %s", s.config.Expression, want)
+	case interval > 0 && interval < EveryMin:
+		return fmt.Errorf("%q fires more than once a second: %s", s.config.Expression, want)
+	case interval < EveryMin || interval > EveryMax:
+		return fmt.Errorf("%q is out of range: want %s to %s", s.config.Expression, EveryMin, EveryMax)
+	case interval%time.Second != 0:
+		return fmt.Errorf("%q is not in whole seconds: %s", s.config.Expression, want)
+	}
+	anchor := s.config.Start
+	if anchor.IsZero() {
+		anchor = time.Unix(0, 0)
+	}
+	// A start within a second counts from the next one, so that nothing fires before it.
+	s.fires = every{anchor: anchor.Add(time.Second - 1).Truncate(time.Second), interval: interval}
+	return nil
+}
+
+func (e every) next(after time.Time) (time.Time, bool) {
+	since := after.Sub(e.anchor)
+	if since < 0 {
+		return e.anchor, true
+	}
+	return after.Add(e.interval - since%e.interval), true
+}
