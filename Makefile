@@ -134,6 +134,10 @@ test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY
 test/backlog: ## a million tasks that wait, 50,000 that run and a million leftover rows in the embedded store: the long form
 	KINESIN_LONG=1 go test -count=1 -timeout 20m -v $(BACKLOG)
 
+.PHONY: test/cron
+test/cron: ## when crons fire, against an oracle in Python: ten years of clock changes in all zones (ten minutes)
+	KINESIN_LONG=1 go test -count=1 -timeout 60m -v ./test/cron
+
 .PHONY: test/kube
 test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
 	$(WITH_AWS_LOCAL) $(TWICE) --packages '$(KUBE)' -- -count=1 -timeout 20m -p 1

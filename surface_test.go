@@ -25,7 +25,7 @@ func TestSDKShowsNoInternalType(t *testing.T) {
 
 // TestSDKFitsTwoScreens bounds what `go doc` prints of the SDK.
 func TestSDKFitsTwoScreens(t *testing.T) {
-	const linesMax = 138
+	const linesMax = 144 // crons took four: a cron, its pause, an occurrence, and what became of a nominal time
 	out, err := exec.CommandContext(t.Context(), "go", "doc", "./sdk").Output()
 	if err != nil {
 		t.Fatal(err)

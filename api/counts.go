@@ -24,6 +24,8 @@ const (
 	RejectedMax    = 100     // names of one call
 	BackupFilesMax = 1 << 20
 	GrantsMax      = access.GrantsMax // of a token
+	HeldByMax      = 100              // of live figures, which no request has to have
+	NominalMax     = 5                // nominal times to come of a cron, which no request has to have
 )
 
 // ListMax returns how many elements a list in a request may have, by the full name of its field; 0 for a
@@ -44,8 +46,12 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.RedriveRequest.ids":          IDsMax,
 	"kinesin.v1.RedriveRequest.keys":         IDsMax,
 	"kinesin.v1.ScheduleItem.tags":           task.TagsMax,
+	"kinesin.v1.Cron.tags":                   task.TagsMax,
+	"kinesin.v1.Cron.next_micros":            NominalMax,
 	"kinesin.v1.Lambda.priorities":           task.PrioritiesMax,
 	"kinesin.v1.Lambda.priority_weights":     task.PrioritiesMax,
+	"kinesin.v1.LambdaStats.held_by":         HeldByMax,
+	"kinesin.v1.LambdaStats.priorities":      task.PrioritiesMax,
 	"kinesin.v1.RegisterRequest.groups":      GroupsMax,
 	"kinesin.v1.SlotGroup.lambdas":           LambdasMax,
 	"kinesin.v1.PreviousLease.results":       ResultsMax,

@@ -58,7 +58,11 @@ func eachMethod(f func(procedure string, m protoreflect.MethodDescriptor)) {
 // inProto returns a message in which the list has n elements that take two bytes each.
 func (p path) inProto(n int) []byte {
 	last := p[len(p)-1]
-	body := bytes.Repeat(append(protowire.AppendTag(nil, last.Number(), protowire.BytesType), 0), n)
+	kind := protowire.BytesType
+	if last.Kind() == protoreflect.Int64Kind {
+		kind = protowire.VarintType
+	}
+	body := bytes.Repeat(append(protowire.AppendTag(nil, last.Number(), kind), 0), n)
 	for i := len(p) - 2; i >= 0; i-- {
 		body = protowire.AppendBytes(protowire.AppendTag(nil, p[i].Number(), protowire.BytesType), body)
 	}
@@ -67,8 +71,11 @@ func (p path) inProto(n int) []byte {
 
 func (p path) inJSON(n int) []byte {
 	element := `""`
-	if p[len(p)-1].Message() != nil {
+	switch last := p[len(p)-1]; {
+	case last.Message() != nil:
 		element = "{}"
+	case last.Kind() == protoreflect.Int64Kind:
+		element = "0"
 	}
 	text := "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 	for i, field := range slices.Backward(p) {
@@ -103,6 +110,7 @@ func unimplemented(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	options := api.HandlerOptions(api.Hooks{})
 	mux.Handle(kinesinv1connect.NewTaskServiceHandler(kinesinv1connect.UnimplementedTaskServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewCronServiceHandler(kinesinv1connect.UnimplementedCronServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewJobServiceHandler(kinesinv1connect.UnimplementedJobServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewLambdaServiceHandler(kinesinv1connect.UnimplementedLambdaServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(kinesinv1connect.UnimplementedWorkerServiceHandler{}, options...))

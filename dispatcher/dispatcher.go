@@ -53,7 +53,7 @@ type Policies interface {
 	PrioritiesBefore(t *task.Task) uint8
 }
 
-// Config is what a Dispatcher is made of. Everything is required except Matcher, DepthMax, Starts and Hooks.
+// Config is what a Dispatcher is made of. Everything is required up to Log.
 type Config struct {
 	Store    Store
 	Queue    Queue
@@ -65,7 +65,9 @@ type Config struct {
 	// Starts returns how many tasks of a queue its quota lets start within a time; false where it has none.
 	// nil: no queue has one.
 	Starts func(name queue.Name, within time.Duration) (starts int, limited bool)
-	Hooks  Hooks
+	// Occurrences decides about occurrences of crons, and stores those that follow. nil: there are none.
+	Occurrences func(ctx context.Context, tasks []*task.Task) []task.Verdict
+	Hooks       Hooks
 }
 
 // Hooks are called when something happened. A nil hook is not called.
@@ -93,10 +95,13 @@ func New(c Config) *Dispatcher {
 // Dispatch carries out orders and returns the result of each. A first order whose message could not be sent
 // fails, so that it is tried again soon; tasks of other orders are sent again after their enqueue timeout.
 func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
-	now := d.Clock.Now()
 	b := batch{results: make([]task.Dispatched, len(orders)), ops: make([]store.Op, 0, len(orders))}
+	orders = d.decideOccurrences(ctx, orders, b.results)
+	now := d.Clock.Now()
 	for i := range orders {
-		d.plan(ctx, &b, i, &orders[i], now)
+		if b.results[i].Again.IsZero() && b.results[i].Err == nil {
+			d.plan(ctx, &b, i, &orders[i], now)
+		}
 	}
 	d.apply(ctx, &b)
 	unsent := d.send(ctx, b.messages)

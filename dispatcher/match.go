@@ -76,7 +76,7 @@ func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
 // lost, so is the process. A task that is older than such a message may become is stored as enqueued, whose
 // timeout keeps messages of a long backlog from piling up.
 func (d *Dispatcher) sendsFirst(o *task.Order, now task.Instant) bool {
-	if !o.First || o.Event.Kind != task.Enqueue || d.Matcher == nil || d.Queue.Durable() {
+	if !o.First || o.Event.Kind != task.Enqueue || d.Matcher == nil || d.Queue.Durable() || o.Task.Occurrence != nil {
 		return false
 	}
 	return now < o.Task.WakeRow.At.Add(task.UndispatchedMax) && d.Matcher.Serves(&o.Task)

@@ -18,6 +18,9 @@ type Hooks struct {
 	Started func(l *catalog.Entry, t *task.Task, late time.Duration)
 	// Finished is called when a worker's attempt ended; t is the task after it.
 	Finished func(l *catalog.Entry, t *task.Task, o task.Outcome)
+	// Lost is called for each attempt that was taken back because its worker's process has ended; t is the
+	// task after that.
+	Lost func(t *task.Task)
 	// Refused is called for a message that led to no claim. The reason is one of the Refused… constants.
 	Refused func(reason string, n int)
 	// Died is called when a worker's process was seen to have ended and so many of its tasks were taken back.
@@ -44,6 +47,9 @@ const (
 func (h Hooks) withDefaults() Hooks {
 	if h.Claimed == nil {
 		h.Claimed = func(*catalog.Entry, *task.Task) {}
+	}
+	if h.Lost == nil {
+		h.Lost = func(*task.Task) {}
 	}
 	if h.Matched == nil {
 		h.Matched = func(*catalog.Entry, *task.Task) {}

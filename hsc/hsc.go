@@ -100,6 +100,9 @@ type Config struct {
 	// caller may.
 	Execute func(ctx context.Context, lambda string) error
 
+	// Limited reports whether tasks of a lambda wait until others have ended, whose results are then sent and
+	// stored without waiting for others. nil: none do.
+	Limited func(lambda uint32) bool
 	// Held reports whether a gate holds a task back, so that it must not be claimed now. nil: none does.
 	Held func(t *task.Task, now task.Instant) bool
 

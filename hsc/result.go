@@ -144,7 +144,7 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 		if move {
 			r.next.Seq = store.SeqAfter(r.row.Seq, now)
 		}
-		ops = store.AppendChange(ops, &r.next, move, patient)
+		ops = store.AppendChange(ops, &r.next, move, patient && !s.isLimited(r.row))
 		if r.moved = ops[r.at].Kind == store.PutWakeup; r.moved {
 			r.at++
 			r.next = ops[r.at].Task // which names the new wake-up row
@@ -337,6 +337,9 @@ func (s *Service) callHooks(r *report) {
 	}
 	if r.event.Kind == task.Finish && len(r.next.History) > 0 {
 		s.Hooks.Finished(r.entry, &r.next, r.event.Outcome)
+	}
+	if r.event.Kind == task.WorkerLost {
+		s.Hooks.Lost(&r.next)
 	}
 }
 

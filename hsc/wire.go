@@ -47,11 +47,17 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		Blob:          api.WireBlob(t.Blob),
 		Traceparent:   t.Traceparent,
 		Tags:          task.TagValues(t.Tags),
+		Prompt:        s.isLimited(t),
+		Occurrence:    api.WireOccurrence(t.Occurrence),
 	}
 	if p := int(t.Partition.Priority); p < len(l.Priorities) {
 		c.Priority = l.Priorities[p]
 	}
 	return c
+}
+
+func (s *Service) isLimited(t *task.Task) bool {
+	return s.Limited != nil && s.Limited(t.Partition.Lambda)
 }
 
 // hold sets how long the worker must wait from receipt. It is called as late as possible.

@@ -279,7 +279,7 @@ func TestEveryFieldIsInTheBuffer(t *testing.T) {
 		b.accepted(&kinesinv1.ScheduleItem{
 			Lambda: "mail", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "c", Payload: []byte("p"), RequestId: uuid7(1), MaxAttempts: 3,
 			TimeoutMicros: 60e6, BackoffMinMicros: 1e6, BackoffMaxMicros: 60e6, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-			Tags: map[string]string{"tenant": "acme"}, StartBeforeMicros: int64(b.clock.Now().Add(2 * time.Hour)),
+			Tags: map[string]string{"tenant": "acme"}, LimitKey: "acme", StartBeforeMicros: int64(b.clock.Now().Add(2 * time.Hour)),
 		})
 		got, err := b.memory.Receive(b.ctx, 1)
 		if err != nil {

@@ -41,22 +41,25 @@ func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, trie
 		if !errors.Is(err, store.ErrConflict) {
 			return next, err
 		}
-		tried = trial{t.Task, next}
+		tried.seen, tried.next = t.Task, next
 	}
 	return task.Task{}, errMoving
 }
 
-// trial is a change that was written, with an outcome that is not known to be one.
+// trial is a change that may have been written already.
 type trial struct {
 	seen, next task.Task // as it was, and as it was to be
+	request    task.ID   // of the call, which may have been tried before; zero: it has none
 }
 
 // isEffectOn reports whether a row became what it is from the one that the trial wrote. Such a write
 // conflicts with its own effect when its answer was lost and the task has moved on since. The row still
-// names the wake-up row, or the payload, that this trial alone can have put.
+// names the wake-up row, or the payload, that this trial alone can have put, or the request of the call.
 func (tried *trial) isEffectOn(row *task.Task) bool {
 	next := &tried.next
 	switch {
+	case !tried.request.IsZero() && row.RedriveRequest == tried.request:
+		return true
 	case next.ID.IsZero() || row.Life != next.Life || row.Seq < next.Seq:
 		return false
 	case next.WakeRow.Seq == next.Seq && row.WakeRow == next.WakeRow:
@@ -216,7 +219,7 @@ func (in *Inbound) changeResult(id string, t *task.Task, err error) *kinesinv1.C
 }
 
 // changeAll changes tasks one after the other, each with its outcome.
-func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string, ifSeq uint64, e edit) (*kinesinv1.ChangeResponse, error) {
+func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string, ifSeq uint64, request task.ID, e edit) (*kinesinv1.ChangeResponse, error) {
 	if ifSeq != 0 && len(ids) != 1 {
 		return nil, refusal.Invalid("if_seq is for a single task; this call names %d", len(ids))
 	}
@@ -231,7 +234,7 @@ func (in *Inbound) changeAll(ctx context.Context, procedure string, ids []string
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		t, err := in.changeTask(lasting, id, ifSeq, trial{}, e)
+		t, err := in.changeTask(lasting, id, ifSeq, trial{request: request}, e)
 		response.Results[i] = in.changeResult(id, &t, err)
 		tellInternal(response.Results[i].Problem, err)
 	}
@@ -260,7 +263,7 @@ func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e
 		if results = results[len(ops):]; err == nil {
 			in.announceChange(ctx, &rows[i], &next)
 		} else if isMoving(err) {
-			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, trial{rows[i].Task, next}, e)
+			_, err = in.changeTask(ctx, in.PublicID(&rows[i]), 0, trial{seen: rows[i].Task, next: next}, e)
 		}
 		if changed[i].Err = err; err == nil {
 			changed[i].Outcome = outcome

@@ -327,6 +327,34 @@ func TestRedriveInEveryState(t *testing.T) {
 	}
 }
 
+// A call whose answer was lost is repeated, and the try that its caller gave up may come last: when the task
+// has ended again, or meanwhile.
+func TestARepeatedRedriveIsDoneOnce(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.ended(task.OutcomeFatal)
+		try := func(request byte, seq uint64) *kinesinv1.ChangeResult {
+			return f.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}, IfSeq: seq, RequestId: uuid7(request)})
+		}
+		seq := f.get(id).Task.Seq
+		for range 2 {
+			if r := try(1, seq); r.Problem != nil || r.State != "scheduled" {
+				t.Errorf("%v", r)
+			}
+		}
+		f.cancelled(id)
+		if r := try(1, seq); r.Problem != nil || r.State != "cancelled" {
+			t.Errorf("a late try: %v, want what became of the task", r)
+		}
+		if r := try(2, 0); r.Problem != nil || r.State != "scheduled" {
+			t.Errorf("another call: %v", r)
+		}
+		_, err := f.Redrive(f.ctx, &kinesinv1.RedriveRequest{Ids: []string{id}, RequestId: []byte("one")})
+		if err == nil || !strings.Contains(err.Error(), "want the 16 bytes of a UUID version 7") {
+			t.Errorf("a bad request id: %v", err)
+		}
+	})
+}
+
 // An attempt of the first life is fenced in the second one.
 func TestRedriveFencesEarlierAttempts(t *testing.T) {
 	run(t, func(f *fixture) {

@@ -66,15 +66,26 @@ type Config struct {
 
 	// Rates returns the rates of a lambda in this process; nil: they are not known.
 	Rates func(lambda uint32) Rates
+	// HeldBack returns what holds tasks back of the partitions of this process; nil: that is not known.
+	HeldBack func(lambda uint32) HeldBack
+	// CountWorkers returns how many worker processes have a lease for a lambda, of all servers; nil: that is
+	// not known.
+	CountWorkers func(ctx context.Context, lambda string) (int, error)
 
 	// Gates has the gates that hold tasks back; nil: there are none.
 	Gates *gates.Book
+	// QueueFull reports whether tasks of a partition wait because their queue has no room; nil: not known.
+	QueueFull func(p task.Partition) bool
 	// NoWorker reports whether no worker serves a lambda; nil: that is not known.
 	NoWorker func(l *catalog.Entry) bool
 	// Admission keeps the quotas of what is scheduled; nil: there are none.
 	Admission Admission
-	// HasStartQuota reports whether a quota bounds the starts of a priority of a lambda; nil: none does.
-	HasStartQuota func(p task.Partition) bool
+	// KeyWait says for people that a task of a lambda which is due waits for its limit key; empty: it does
+	// not. nil: that is not known.
+	KeyWait func(l *catalog.Entry, t *task.Task) string
+	// StartQuota says what the quotas of a priority of a lambda bound for which a due task may wait, such as
+	// "starts"; empty: nothing. nil: there are no quotas.
+	StartQuota func(p task.Partition) string
 
 	// WaitLookEvery is the least time between two reads of a Wait. 0: WaitLookEveryDefault; negative: none.
 	WaitLookEvery time.Duration
@@ -84,6 +95,8 @@ type Config struct {
 type Hooks struct {
 	// Refused: a task was refused.
 	Refused func(reason kinesinv1.Reason)
+	// Throttled: an admission quota of a lambda refused a task.
+	Throttled func(lambda uint32)
 	// Internal: an item of a call failed for a reason that its answer does not give; called once for each
 	// call at most.
 	Internal func(ctx context.Context, procedure string, err error)

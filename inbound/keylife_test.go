@@ -306,3 +306,31 @@ func (f *fixture) try(i *item, again bool) *kinesinv1.ScheduleResult {
 	}
 	return response.Results[0]
 }
+
+// A get by key that meets the next task with the key shows one of the two, whichever of its reads that is.
+func TestAGetByKeyMeetsTheNextTaskWithTheKey(t *testing.T) {
+	for _, afterReads := range []int{1, 2} {
+		for _, withPayload := range []bool{false, true} {
+			run(t, func(f *fixture) {
+				f.cancel(f.accept(with(in(time.Hour), func(i *item) { i.Key, i.Payload = "k", make([]byte, payload) })))
+				reads := 0
+				f.rows.set(nil, nil, func() {
+					if reads++; reads == afterReads {
+						f.rows.set(nil, nil, nil)
+						f.accept(with(in(2*time.Hour), func(i *item) { i.Key, i.Payload = "k", []byte("next") }))
+					}
+				})
+				response, err := f.Get(f.ctx, &kinesinv1.GetRequest{
+					Keys: []*kinesinv1.TaskKey{{Lambda: "mail", Key: "k"}}, WithPayload: withPayload,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := response.Results[0]; reads < afterReads || got.Problem != nil ||
+					got.Task.State == "scheduled" && withPayload && string(got.Task.Payload) != "next" {
+					t.Errorf("met after %d of %d reads, with payload %v: %v", afterReads, reads, withPayload, got)
+				}
+			})
+		}
+	}
+}

@@ -11,21 +11,37 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Get reads tasks by id, with an outcome for each.
+// Get reads tasks by id or by key, with an outcome for each. A key that is used again while it is read names
+// the newer task: it has one at any time, so the answer is never that there is none.
 func (in *Inbound) Get(ctx context.Context, request *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+	for tries := 0; ; tries++ {
+		response, moved, err := in.get(ctx, request)
+		if err != nil || !moved || tries == casTriesMax {
+			return response, err
+		}
+	}
+}
+
+// get reads tasks once. moved reports that a key named a task which is not there any more.
+func (in *Inbound) get(ctx context.Context, request *kinesinv1.GetRequest) (response *kinesinv1.GetResponse, moved bool, err error) {
 	ids, err := in.withKeys(ctx, request.Ids, request.Keys)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rows, err := in.lookUp(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	response := &kinesinv1.GetResponse{Results: in.viewAll(ids, rows)}
+	response = &kinesinv1.GetResponse{Results: in.viewAll(ids, rows)}
 	if request.WithPayload {
-		err = in.addPayloads(ctx, ids, rows, response.Results)
+		if err := in.addPayloads(ctx, ids, rows, response.Results); err != nil {
+			return nil, false, err
+		}
 	}
-	return response, err
+	for i := len(request.Ids); i < len(ids); i++ {
+		moved = moved || ids[i] != "" && response.Results[i].Problem != nil
+	}
+	return response, moved, nil
 }
 
 func (in *Inbound) addPayloads(ctx context.Context, ids []string, rows []task.Task, results []*kinesinv1.GetResult) error {

@@ -7,13 +7,15 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Redrive has ended tasks start anew, under the same ids. It refuses the task of a key that was used again.
+// Redrive has ended tasks start anew, under the same ids. It refuses the task of a key that was used again. A
+// try of a call whose other try had a task start anew leaves that task as it is.
 func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
 	ids, err := in.withKeys(ctx, r.Ids, r.Keys)
 	if err != nil {
@@ -22,8 +24,16 @@ func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*k
 	if (r.Payload != nil || r.Blob != nil) && len(ids) != 1 {
 		return nil, refusal.Invalid("a payload is for a single task; this call names %d", len(ids))
 	}
-	response, err := in.changeAll(ctx, kinesinv1connect.TaskServiceRedriveProcedure, ids, r.IfSeq,
-		func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) { return in.redriven(ctx, t, l, r) })
+	request, err := intake.RequestID(r.RequestId)
+	if err != nil {
+		return nil, err
+	}
+	response, err := in.changeAll(ctx, kinesinv1connect.TaskServiceRedriveProcedure, ids, r.IfSeq, request,
+		func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
+			next, payload, err = in.redriven(ctx, t, l, r)
+			next.RedriveRequest = request
+			return next, payload, err
+		})
 	if err != nil {
 		return nil, err
 	}

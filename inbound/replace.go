@@ -41,9 +41,9 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 		case t.State.IsRunning():
 			return next, nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that a worker has", t.Key)
 		}
-		if t.Partition.Priority != want.Partition.Priority || t.Collection != want.Collection {
+		if t.Partition.Priority != want.Partition.Priority || t.Collection != want.Collection || t.LimitKey != want.LimitKey {
 			return next, nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
-				"key %q is held by a task with another priority or collection, which a replacement cannot change", t.Key)
+				"key %q is held by a task with another priority, collection or limit key, which a replacement cannot change", t.Key)
 		}
 		next, _, err = t.Apply(task.Event{Kind: task.Reschedule, Due: due}, in.Clock.Now(), l.PolicyFor(t))
 		next.Overrides, next.Tags, next.Traceparent, next.StartBefore = want.Overrides, want.Tags, want.Traceparent, want.StartBefore

@@ -23,7 +23,7 @@ func (in *Inbound) Reschedule(ctx context.Context, r *kinesinv1.RescheduleReques
 	if err != nil {
 		return nil, err
 	}
-	return in.changeAll(ctx, kinesinv1connect.TaskServiceRescheduleProcedure, ids, r.IfSeq,
+	return in.changeAll(ctx, kinesinv1connect.TaskServiceRescheduleProcedure, ids, r.IfSeq, task.ID{},
 		func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) {
 			next, err := in.rescheduled(t, l, due)
 			return next, nil, err

@@ -103,7 +103,7 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, quota *call
 	if err := quota.take(l); err != nil {
 		return err
 	}
-	t.Partition = intake.PartitionOf(l, t.Partition.Priority, t.ID)
+	t.Partition = intake.PartitionOf(l, t.Partition.Priority, t.ID, t.LimitKey)
 	if b.Again && l.Mode == task.Deliver && t.Key == "" && c.Item.DueMicros == 0 {
 		// The earlier call may have stored a row with another due time, which a cancel would not find.
 		t.Enqueued = b.Now
@@ -150,7 +150,7 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 		t.ID = task.NewID(b.Now, b.Clock.Uint64(), b.Clock.Uint64())
 	default:
 		var err error
-		if t.ID, err = intake.RequestID(item); err != nil {
+		if t.ID, err = intake.RequestID(item.RequestId); err != nil {
 			return err
 		}
 		if intake.IsAhead(t.ID, b.Now) {
@@ -167,13 +167,18 @@ func KeyedID(lambda uint32, key string) task.ID {
 	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
 }
 
-// digest tells whether a key is used again for the same task: same priority, collection and payload. A blob
-// counts by its contents, and is never the same as a payload in a row: no priority has the number 255.
+// digest tells whether a key is used again for the same task: same priority, collection, limit key and
+// payload. A blob counts by its contents, and is never the same as a payload in a row: no priority has the
+// number 255, which marks it, nor 254, which marks a limit key.
 func digest(t *task.Task, payload []byte) (d [16]byte) {
 	h := sha256.New()
 	if t.Blob != nil {
 		payload = t.Blob.SHA256[:]
 		h.Write([]byte{math.MaxUint8})
+	}
+	if t.LimitKey != "" {
+		h.Write([]byte{math.MaxUint8 - 1, byte(len(t.LimitKey) - 1)})
+		h.Write([]byte(t.LimitKey))
 	}
 	h.Write([]byte{t.Partition.Priority, byte(len(t.Collection))})
 	h.Write([]byte(t.Collection))

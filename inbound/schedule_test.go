@@ -54,7 +54,7 @@ func TestRefusals(t *testing.T) {
 		{"due beyond the horizon", func(i *item) { i.DelayMicros, i.DueMicros = 0, int64(start.Add(horizon))+1 }, isInvalid, []string{"too far"}},
 		{"due at the end of time", func(i *item) { i.DelayMicros, i.DueMicros = 0, math.MaxInt64 }, isInvalid, []string{"too far"}},
 		{name: "priority", change: func(i *item) { i.Priority = "high" }},
-		{"unknown priority", func(i *item) { i.Priority = "urgent" }, isInvalid, []string{"urgent", "high normal low"}},
+		{"unknown priority", func(i *item) { i.Priority = "urgent" }, isInvalid, []string{"urgent", "high, normal, low"}},
 		{name: "longest key", change: func(i *item) { i.Key = most(intake.KeyBytesMax) }},
 		{"key too long", func(i *item) { i.Key = most(intake.KeyBytesMax + 1) }, isInvalid, []string{"key of 257 bytes", "at most 256"}},
 		{"key with a control character", func(i *item) { i.Key = "a\x00b" }, isInvalid, []string{"without control characters"}},
@@ -234,10 +234,11 @@ func TestAKeyIsOneTask(t *testing.T) {
 			"large payload":     func(i *item) { i.Payload = make([]byte, 100) },
 			"priority":          func(i *item) { i.Priority = "high" },
 			"collection":        func(i *item) { i.Collection = "d" },
+			"limit key":         func(i *item) { i.LimitKey = "acme" },
 			"shifted by a byte": func(i *item) { i.Collection, i.Payload = "ch", []byte("ello") },
 		} {
 			r := f.schedule(with(base(), change))[0]
-			wantRefusal(t, what, r.Problem, isConflict, `"k"`, "another payload, priority or collection")
+			wantRefusal(t, what, r.Problem, isConflict, `"k"`, "another payload, priority, collection or limit key")
 			if r.Id != "" {
 				t.Errorf("%s: refused with id %q", what, r.Id)
 			}

@@ -18,8 +18,17 @@ const oldestRowsRead = 100
 
 // Rates are what a process saw of a lambda in the last minute.
 type Rates struct {
-	Started, Ended         float64 // a second
+	Started, Ended, Failed float64 // first starts, ends and failed attempts a second
+	Throttled              float64 // tasks a second that admission quotas refused
 	Lateness50, Lateness99 time.Duration
+
+	Priorities [task.PrioritiesMax]PriorityRates
+}
+
+// PriorityRates are those of one priority.
+type PriorityRates struct {
+	Started float64 // first starts a second
+	Spent   float64 // starts a second that were taken of its quotas
 }
 
 // Stats returns live counts and rates of one lambda, or of all that the caller may read whole.
@@ -53,10 +62,23 @@ func (in *Inbound) Stats(ctx context.Context, r *kinesinv1.StatsRequest) (*kines
 }
 
 func (in *Inbound) statsOf(ctx context.Context, l *catalog.Entry, by access.Grants) (s *kinesinv1.LambdaStats, err error) {
+	if s, err = in.cheapStatsOf(ctx, l); err != nil || s.Exact {
+		return s, err
+	}
+	if err = in.sampleStates(ctx, l, by, s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// cheapStatsOf returns the statistics of a lambda without the states of its tasks, unless the store counts
+// these by itself.
+func (in *Inbound) cheapStatsOf(ctx context.Context, l *catalog.Entry) (s *kinesinv1.LambdaStats, err error) {
 	s = &kinesinv1.LambdaStats{Lambda: l.Name, Tasks: map[string]int64{}}
 	if in.Rates != nil {
 		rates := in.Rates(l.Ref)
-		s.StartedPerSecond, s.EndedPerSecond = rates.Started, rates.Ended
+		s.StartedPerSecond, s.EndedPerSecond, s.FailedPerSecond = rates.Started, rates.Ended, rates.Failed
+		s.ThrottledPerSecond = rates.Throttled
 		s.LatenessP50Micros, s.LatenessP99Micros = rates.Lateness50.Microseconds(), rates.Lateness99.Microseconds()
 	}
 	var oldest task.Instant
@@ -64,9 +86,10 @@ func (in *Inbound) statsOf(ctx context.Context, l *catalog.Entry, by access.Gran
 		return nil, err
 	}
 	s.OldestDueMicros = int64(oldest)
+	s.HeldBy = in.heldBy(l, !oldest.IsZero())
 	depths, ready := in.Store.Depths()
 	if !ready {
-		return s, in.sampleStates(ctx, l, by, s)
+		return s, nil
 	}
 	s.Exact = true
 	for _, p := range l.Partitions() {

@@ -23,7 +23,7 @@ func (in *Inbound) Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kin
 		if err != nil {
 			return nil, err
 		}
-		one, err := in.changeAll(ctx, kinesinv1connect.TaskServiceUpdateProcedure, ids, u.IfSeq,
+		one, err := in.changeAll(ctx, kinesinv1connect.TaskServiceUpdateProcedure, ids, u.IfSeq, task.ID{},
 			func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) { return in.updated(t, l, u) })
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package inbound
 import (
 	"fmt"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/gates"
@@ -16,13 +17,13 @@ const deletedLambda = "(deleted)"
 func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v := &kinesinv1.Task{
 		Id: in.Sealer.SealTask(t), Lambda: deletedLambda, State: t.State.String(),
-		Collection: t.Collection, Key: t.Key,
+		Collection: t.Collection, Key: t.Key, LimitKey: t.LimitKey,
 		DueMicros: int64(t.Due), CreatedMicros: int64(t.Created), EnqueuedMicros: int64(t.Enqueued),
 		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
 		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
 		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
-		ResultBytes: int64(len(t.Result)),
+		ResultBytes: int64(len(t.Result)), Occurrence: api.WireOccurrence(t.Occurrence),
 	}
 	if t.Blob != nil {
 		v.PayloadBytes = t.Blob.Bytes
@@ -46,7 +47,13 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		v.Attempts = append(v.Attempts, viewAttempt(&t.History[i]))
 	}
 	if v.WaitsFor == nil {
+		v.WaitsFor = in.keyWait(t, l, in.Clock.Now())
+	}
+	if v.WaitsFor == nil {
 		v.WaitsFor = in.quotaWait(t, in.Clock.Now())
+	}
+	if v.WaitsFor == nil {
+		v.WaitsFor = in.queueWait(t, in.Clock.Now())
 	}
 	if t.State.IsRunning() {
 		v.Attempts = append(v.Attempts, &kinesinv1.Attempt{
@@ -59,7 +66,12 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 // What a task waits for, as callers see it.
 const (
 	waitsForGate   = "gate"
+	waitsForQuota  = "quota"
+	waitsForKey    = "key"
+	waitsForBudget = "retry budget"
 	waitsForWorker = "no worker"
+	waitsForRoom   = "queue full"
+	waitsForSlot   = "busy workers" // told of lambdas only
 )
 
 // waitsFor returns what holds a task back; nil: nothing that is known here. A gate is told of before the task
@@ -75,10 +87,17 @@ func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor 
 			return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: gateText(g), Gate: g.ID, UntilMicros: int64(g.Until)}
 		}
 	}
+	if l.RetryShare > 0 && t.State == task.RetriableFailure && t.Wake <= now {
+		return &kinesinv1.WaitsFor{Reason: waitsForBudget, Text: budgetText(l)}
+	}
 	if l.Mode == task.Managed && start <= now && in.NoWorker != nil && in.NoWorker(l) {
-		return &kinesinv1.WaitsFor{Reason: waitsForWorker, Text: "no worker: none is connected for lambda " + l.Name}
+		return &kinesinv1.WaitsFor{Reason: waitsForWorker, Text: noWorkerText(l)}
 	}
 	return nil
+}
+
+func noWorkerText(l *catalog.Entry) string {
+	return "no worker: none is connected for lambda " + l.Name
 }
 
 // gateText says for people which gate holds a task.
@@ -86,6 +105,8 @@ func gateText(g *gates.Gate) string {
 	switch {
 	case g.Action == gates.Drop:
 		return g.String() + " drops it when it is due"
+	case g.Probes():
+		return fmt.Sprintf("%v, which lets %d tasks per second through as probes", g, g.Pace)
 	case !g.Resumed.IsZero():
 		return fmt.Sprintf("%v, which resumes at %d tasks per second", g, g.Pace)
 	}

@@ -39,10 +39,23 @@ func (s static) Members() []string        { return slices.Clone(s.members) }
 func (s static) Changed() <-chan struct{} { return nil }
 
 // Ownership assigns partitions to the members of a Membership.
-type Ownership struct{ Membership }
+type Ownership struct {
+	Membership
+
+	// Group returns what is assigned in place of a partition: partitions of one group have one owner. It may
+	// be nil: each partition is assigned by itself.
+	Group func(p task.Partition) task.Partition
+}
 
 // Owners returns the owner of each partition, and all members.
 func (o Ownership) Owners(all []task.Partition) (owners, members []string) {
 	members = o.Members()
+	if o.Group != nil {
+		groups := make([]task.Partition, len(all))
+		for i, p := range all {
+			groups[i] = o.Group(p)
+		}
+		all = groups
+	}
 	return Assign(members, all), members
 }

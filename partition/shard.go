@@ -20,6 +20,13 @@ func ShardOf(id task.ID, shards uint16) uint16 {
 	return uint16(h % uint64(shards))
 }
 
+// ShardOfKey returns the shard of the tasks with a limit key, among as many shards as Lambda.ShardsFirst
+// returns. All tasks of a key are in one shard, so that one owner counts them. Like ShardOf it can never
+// change.
+func ShardOfKey(limitKey string, shards uint16) uint16 {
+	return ShardOf(task.IDOf([]byte(limitKey)), shards)
+}
+
 // mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014): each bit of x affects about half of the bits
 // of the result. It is written out because a library may change.
 func mix(x uint64) uint64 {

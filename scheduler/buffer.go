@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,22 @@ func (k rowKey) previous() rowKey {
 	}
 	k.at--
 	return k
+}
+
+// next returns the first key behind k.
+func (k rowKey) next() rowKey {
+	for i := len(k.id) - 1; i >= 0; i-- {
+		k.id[i]++
+		if k.id[i] != 0 {
+			return k
+		}
+	}
+	k.at++
+	return k
+}
+
+func compareKeys(a, b rowKey) int {
+	return cmp.Or(cmp.Compare(a.at, b.at), bytes.Compare(a.id[:], b.id[:]))
 }
 
 // entry is a row to act on at an instant.

@@ -78,3 +78,20 @@ func TestAStepWithinARoundGivesNoClaimUp(t *testing.T) {
 		t.Errorf("in the next round: %d orders, %d in flight", len(orders), len(l.inFlight.byID))
 	}
 }
+
+// TestAStepMovesNoCheckThatWasPlannedAfterIt has tasks dispatched before the clock is set, and after it but
+// before that is noticed: both are checked 15 s later.
+func TestAStepMovesNoCheckThatWasPlannedAfterIt(t *testing.T) {
+	const start, by = task.Instant(1_700_000_000_000_000), 24 * time.Hour
+	s := newInFlightSet(newInFlightLimit(10))
+	now := start.Add(by)
+	for i, checkAt := range []task.Instant{start.Add(15 * time.Second), now.Add(15 * time.Second)} {
+		s.put(inFlightTask{id: task.ID{byte(i + 1)}, checkAt: checkAt, rowAt: checkAt})
+	}
+	s.shift(now, by)
+	for id, one := range s.byID {
+		if one.checkAt != now.Add(15*time.Second) || one.rowAt != one.checkAt {
+			t.Errorf("task %d is checked at %v, and its row at %v", id[0], one.checkAt.Time().UTC(), one.rowAt.Time().UTC())
+		}
+	}
+}

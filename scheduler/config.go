@@ -126,6 +126,11 @@ type Handover interface {
 	InForce(members []string)
 	// Follows reports whether a member has said that of itself about these members.
 	Follows(member string, members []string) bool
+	// Agree reports whether all other members have said that of themselves about these members.
+	Agree(members []string) bool
+	// Counted returns since when the others have counted this process as a member without a break, and
+	// whether they are sure to do so now.
+	Counted() (since task.Instant, ok bool)
 	// Heard returns a channel that is closed when Follows may answer otherwise, or a process may have gone.
 	Heard() <-chan struct{}
 }
@@ -184,8 +189,13 @@ type Config struct {
 	Hooks      Hooks
 	Delivery   *Delivery // nil: there are no deliver lambdas here
 	Quotas     Quotas    // nil: nothing bounds the rate of starts
-	Downtime   *Downtime // nil: ended rows stay until a full scan has seen their wake-up rows
-	Gating     *Gating   // nil: there are no gates
+	KeyLimits  KeyLimits // nil: no lambda limits its limit keys
+	// Concurrency bounds how many tasks run at once; nil: nothing does.
+	Concurrency Concurrency
+	// RetryBudget bounds retries; nil: nothing does.
+	RetryBudget RetryBudget
+	Downtime    *Downtime // nil: ended rows stay until a full scan has seen their wake-up rows
+	Gating      *Gating   // nil: there are no gates
 	// Found is called with each row that was claimed when this process took its partition over. It may be
 	// nil.
 	Found func(t *task.Task)
@@ -206,7 +216,7 @@ type Config struct {
 	Window        time.Duration // 0: WindowDefault
 	Lead          time.Duration // 0: LeadDefault
 	LookaheadRows int           // 0: LookaheadRowsDefault
-	FlightRows    int           // 0: FlightRowsDefault
+	FlightRows    int           // 0: FlightRowsDefault; as many rows that wait for their limit keys are remembered, too
 	IdleLoops     int           // 0: IdleLoopsDefault; negative: none
 }
 
@@ -263,4 +273,6 @@ type noHandover struct{}
 
 func (noHandover) InForce([]string)              {}
 func (noHandover) Follows(string, []string) bool { return true }
+func (noHandover) Agree([]string) bool           { return true }
+func (noHandover) Counted() (task.Instant, bool) { return 0, true }
 func (noHandover) Heard() <-chan struct{}        { return nil }

@@ -42,7 +42,7 @@ func newFullScan(random uint64) fullScan {
 // gates are known to hold there.
 func (l *loop) beginScan(now task.Instant) {
 	f := &l.reader.full
-	if f.underWay || now < f.begins && f.begins <= now.Add(f.every) { // the clock may be set back
+	if f.underWay || !l.held.probes && now < f.begins && f.begins <= now.Add(f.every) { // the clock may be set back
 		return
 	}
 	f.underWay, f.after, f.through = true, l.held.scanAfter(now, l.inFlight), now.Add(-readMargin)

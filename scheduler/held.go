@@ -53,6 +53,7 @@ type heldRows struct {
 	gates   gates.Gates // of the loop's lambda; none: nothing is held
 	ends    task.Instant
 	isPaced bool // one of them resumes at a pace
+	probes  bool // one of them holds back also what comes due meanwhile, and lets probes through
 	some    bool // a row was passed over since these are the gates
 
 	every    time.Duration // between two passes from the head
@@ -94,6 +95,7 @@ func (l *loop) followGates() {
 	l.held = heldRows{number: number, gates: of, ends: of.Ends(now), every: l.heldPassEvery()}
 	for _, g := range of {
 		l.held.isPaced = l.held.isPaced || g.InForce(now) && !g.Resumed.IsZero()
+		l.held.probes = l.held.probes || g.InForce(now) && g.Probes()
 	}
 	if len(before.gates) > 0 {
 		l.readAnew(now)
@@ -179,9 +181,15 @@ func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
 	return true
 }
 
-// passesOver reports whether a wake-up row is left in the schedule. One whose task may have a task row is not
-// before that is read.
+// passesRows reports whether there may be rows that are passed over.
+func (l *loop) passesRows() bool { return len(l.held.gates) > 0 || l.keys != nil }
+
+// passesOver reports whether a wake-up row is left in the schedule, because of a gate or its limit key. One
+// whose task may have a task row is not before that is read.
 func (l *loop) passesOver(row *task.Task) bool {
+	if l.keys != nil && l.listsRow(row) {
+		return true
+	}
 	if len(l.held.gates) == 0 {
 		return false
 	}
@@ -326,6 +334,12 @@ func (l *loop) followPutBack(t *task.Task, hasRow bool) {
 	}
 }
 
+// forget forgets which rows were passed over, so that scans begin before them.
+func (h *heldRows) forget() {
+	h.some, h.pass, h.count, h.scanning, h.further, h.before = false, 0, 0, 0, 0, 0
+	h.ahead, h.counted, h.margin = rowKey{}, rowKey{}, 0
+}
+
 // pacedRows returns how many rows the next page of a full scan has, limit at most, while a gate resumes at a
 // pace: not many more than may go, since it has to read the others again.
 func (h *heldRows) pacedRows(limit int) int { return min(2*h.paceRows+pacedRowsMin, limit) }
@@ -384,7 +398,7 @@ func (m *managedMode) gateFirst(e *entry, o *task.Order, now task.Instant) bool 
 	case g == nil:
 		return true
 	case g.Action == gates.Pause:
-		return !m.isPaused(e.row, false)
+		return m.hasPace(g, e.id) || !m.isPaused(e.row, false)
 	case e.row.Due > now:
 		m.buffer.add(entry{at: m.delayed(e.row.Due), id: e.id, row: e.row})
 		return false
@@ -409,7 +423,7 @@ func (m *managedMode) gateOrder(t *task.Task, event *task.Event, now task.Instan
 	case t.State == task.Enqueued:
 		*event = task.Event{Kind: task.Reschedule, Due: t.Due}
 		return true
-	case m.isPaused(t, true):
+	case !m.hasPace(g, t.ID) && m.isPaused(t, true):
 		m.leave(t)
 		return false
 	}

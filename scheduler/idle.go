@@ -177,6 +177,9 @@ func (s *Scheduler) startLoop(p *firedPartition, why ...hint) {
 	l.wall = i.wall
 	l.reader.full.since = p.since
 	l.stats.warm.Store(p.warm)
+	if g := s.groupOf(p.Partition); g != nil && p.warm { // it had nothing in flight
+		l.stats.census.Store(g.census.Load())
+	}
 	if !s.Foreign {
 		l.rest = func(ctx context.Context) bool { return s.rest(ctx, p, l) }
 	}

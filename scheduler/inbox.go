@@ -87,7 +87,8 @@ func (in *inbox) add(t *task.Task, kind hintKind) bool {
 type doneRow struct {
 	rowKey
 
-	seq uint64
+	seq      uint64
+	limitKey string
 }
 
 // addDone adds a wake-up row that no task needs any more.

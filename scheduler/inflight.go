@@ -24,8 +24,13 @@ type inFlightTask struct {
 	firstSeen  task.Instant // when that attempt was first seen
 	sentUntil  task.Instant // of a task without a task row: until when its message is valid
 	lastScan   uint64       // the scan that saw its wake-up row last
+	seq        uint64       // of the task as it was seen last
 	inTree     bool         // checkAt is in the tree, not in the queue
 	waiting    bool         // it waits for its wake-up, an instant of the wall clock
+	holdsSlot  bool         // it is enqueued or runs
+	limitKey   string
+	held       bool       // it waits for its lambda's retry budget
+	undecided  *task.Task // the wake-up row of an occurrence that waits for the one before it; else nil
 }
 
 // inFlightLimit bounds what all partitions of a process have in flight together.
@@ -59,8 +64,10 @@ type inFlightSet struct {
 	tree  *btree.BTreeG[rowKey] // the other checks
 	limit *inFlightLimit
 	scan  uint64 // the scan that goes on
+	slots slotUse
 
-	overflowed bool // there was no room for a task
+	overflowed bool      // there was no room for a task
+	keys       *keySlots // counts the slots of limit keys; nil: nobody does
 }
 
 // staleMax bounds the stale keys in the queue, besides one for each task.
@@ -70,13 +77,18 @@ func newInFlightSet(limit *inFlightLimit) *inFlightSet {
 	return &inFlightSet{tree: btree.NewG(treeDegree, rowKey.less), byID: map[task.ID]*inFlightTask{}, limit: limit}
 }
 
-// put adds or replaces a task; false when there is no room for one more.
+// put adds or replaces a task; false when there is no room for one more. There always is for one that holds
+// a slot of a concurrency quota, which would be exceeded if it was forgotten.
 func (s *inFlightSet) put(t inFlightTask) bool {
 	t.lastScan = s.scan
 	one := s.byID[t.id]
 	switch {
 	case one != nil:
 		s.unplan(one)
+	case t.holdsSlot && s.slots.isLimited():
+		s.limit.left.Add(-1)
+		one = &inFlightTask{}
+		s.byID[t.id] = one
 	case !s.limit.acquire():
 		s.overflowed = true
 		return false
@@ -84,9 +96,37 @@ func (s *inFlightSet) put(t inFlightTask) bool {
 		one = &inFlightTask{}
 		s.byID[t.id] = one
 	}
+	before := *one
+	s.hold(&t)
+	s.slots.change(one.holdsSlot, t.holdsSlot)
 	*one = t
+	s.free(&before)
 	s.plan(one)
 	return true
+}
+
+// hold has a task hold a slot of its limit key, free gives that back.
+func (s *inFlightSet) hold(t *inFlightTask) {
+	if s.keys != nil && t.holdsSlot && t.limitKey != "" {
+		s.keys.hold(t.limitKey)
+	}
+}
+
+func (s *inFlightSet) free(t *inFlightTask) {
+	if s.keys != nil && t.holdsSlot && t.limitKey != "" {
+		s.keys.free(t.limitKey)
+	}
+}
+
+// countKeys has the slots of limit keys counted; nil: not any more.
+func (s *inFlightSet) countKeys(keys *keySlots) {
+	for _, t := range s.byID {
+		s.free(t)
+	}
+	s.keys = keys
+	for _, t := range s.byID {
+		s.hold(t)
+	}
 }
 
 // plan schedules the next check of a task.
@@ -133,7 +173,9 @@ func (s *inFlightSet) drop(id task.ID) bool {
 		return false
 	}
 	s.unplan(one)
+	s.slots.change(one.holdsSlot, false)
 	delete(s.byID, id)
+	s.free(one)
 	s.limit.release(1)
 	return true
 }
@@ -142,6 +184,30 @@ func (s *inFlightSet) drop(id task.ID) bool {
 func (s *inFlightSet) has(id task.ID, wakeRowAt task.Instant) bool {
 	one := s.byID[id]
 	return one != nil && one.wakeRowAt == wakeRowAt
+}
+
+// holders returns the places of the first and the last wake-up row of the tasks that hold slots; zero for
+// none.
+func (s *inFlightSet) holders() (first, last rowKey) {
+	for id, t := range s.byID {
+		if !t.holdsSlot {
+			continue
+		}
+		k := rowKey{t.wakeRowAt, id}
+		if last == (rowKey{}) || k.less(first) {
+			first = k
+		}
+		if last.less(k) {
+			last = k
+		}
+	}
+	return first, last
+}
+
+// isOlder reports whether a task is in flight as it was later than this.
+func (s *inFlightSet) isOlder(t *task.Task) bool {
+	one := s.byID[t.ID]
+	return one != nil && one.wakeRowAt == t.WakeRow.At && one.wakeRowSeq == t.WakeRow.Seq && t.Seq < one.seq
 }
 
 // postpone puts off the next check of a task.
@@ -155,9 +221,12 @@ func (s *inFlightSet) postpone(id task.ID, until task.Instant) {
 
 // clear forgets all tasks.
 func (s *inFlightSet) clear() {
+	s.countKeys(nil)
 	s.limit.release(len(s.byID))
 	s.tree.Clear(false)
 	s.queue = nil
+	s.slots.join(nil)
+	s.slots.held = 0
 	clear(s.byID)
 }
 
@@ -237,6 +306,7 @@ func (s *inFlightSet) shift(now task.Instant, by time.Duration) {
 		t.firstSeen = t.firstSeen.Add(by)
 		switch {
 		case t.waiting:
+		case by > task.EnqueueTimeoutMax && t.checkAt > now: // no check is so far ahead: it was put after the step
 		case !t.sentUntil.IsZero() && t.sentUntil <= now:
 			t.checkAt, t.rowAt = min(t.checkAt, now), min(t.rowAt, now)
 		default:

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -42,7 +43,7 @@ type mode interface {
 }
 
 // loop is the scheduler loop of one partition: it reads the schedule ahead, waits, dispatches what is due,
-// and checks what is in flight. All fields but wake, stats and inbox belong to run's goroutine.
+// and checks what is in flight. All fields but wake, stats, limitsKeys and inbox belong to run's goroutine.
 type loop struct {
 	*shared
 
@@ -54,6 +55,9 @@ type loop struct {
 	inFlight  *inFlightSet
 	reader    scheduleReader
 	held      heldRows
+	keys      *loopKeys // nil: the lambda does not limit its limit keys
+	census    census
+	limited   bool // a concurrency quota bounds how many of its tasks run
 	wall      loopClock
 	failures  int // in a row
 	stop      context.CancelFunc
@@ -63,11 +67,15 @@ type loop struct {
 	wake  chan struct{} // has an element when there may be something to do
 	stats loopStats
 	inbox inbox
+	group atomic.Pointer[slotGroup] // that of inFlight.slots, for others
+
+	limitsKeys atomic.Bool // keys is not nil
 }
 
 func (l *loop) run(ctx context.Context) {
 	defer l.stop()
 	defer l.inFlight.clear()
+	defer l.closeKeys()
 	defer l.stats.progress.end()
 	defer l.readSlots.withdraw(&l.reader.slot)
 	for ctx.Err() == nil {
@@ -94,8 +102,8 @@ func (l *loop) run(ctx context.Context) {
 func (l *loop) rests(ctx context.Context) bool {
 	now, r := l.now(), &l.reader
 	early := now < l.restFrom && l.restFrom <= now.Add(ForecastSpan) // the clock may be set back
-	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || r.slot.isOpen() || r.ahead.breaker.failures > 0 ||
-		l.buffer.entries.Len() > 0 || len(l.inFlight.byID) > 0 || !l.mode.rests() {
+	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || l.census.underWay || r.slot.isOpen() || r.ahead.breaker.failures > 0 ||
+		l.buffer.entries.Len() > 0 || len(l.inFlight.byID) > 0 || !l.mode.rests() || l.keys != nil && !l.keys.queue.isEmpty() {
 		return false
 	}
 	l.restFrom = now.Add(l.Window)
@@ -106,6 +114,8 @@ func (l *loop) rests(ctx context.Context) bool {
 func (l *loop) round(ctx context.Context) (busy bool, err error) {
 	l.readClock()
 	l.followGates()
+	l.followSlots()
+	l.followLimits()
 	if l.foreign {
 		l.extendForeign()
 	}
@@ -126,6 +136,7 @@ func (l *loop) publish() {
 	if l.held.some {
 		l.publishHeld()
 	}
+	l.publishKeys()
 }
 
 // readClock begins a round, or its second half, which dispatches. If the wall clock was set since it was last
@@ -137,6 +148,9 @@ func (l *loop) readClock() {
 	}
 	l.inFlight.shift(now, step)
 	l.mode.shift(step)
+	if l.keys != nil {
+		l.keys.queue.freedAll() // some wait for an instant of their rate
+	}
 	l.reader.ahead.next, l.reader.ahead.breaker.retry = 0, 0
 	full := &l.reader.full
 	if full.since = min(full.since, now); step < 0 {
@@ -198,6 +212,9 @@ func (l *loop) readInbox() {
 	for _, k := range news.done {
 		if !l.inFlight.has(k.id, k.at) {
 			l.buffer.dropUpTo(k.rowKey, k.seq)
+			if l.keys != nil && k.limitKey != "" {
+				l.keys.queue.remove(k.limitKey, k.rowKey)
+			}
 		} else if l.inFlight.byID[k.id].wakeRowSeq <= k.seq {
 			l.inFlight.drop(k.id)
 		}
@@ -211,6 +228,9 @@ func (l *loop) followHint(h *hint) {
 	t := &h.task
 	_, known := l.inFlight.byID[t.ID]
 	noScan := known || t.Wake != t.WakeRow.At // no scan brings it at its time
+	if l.limited && l.inFlight.isOlder(t) {
+		return // it would free the slot of a later attempt
+	}
 	switch {
 	case h.kind == hintPutBack || h.kind == hintUnsent:
 		l.followPutBack(t, h.kind == hintPutBack)
@@ -254,7 +274,7 @@ func (l *loop) await(t *task.Task, sends bool) {
 		l.leave(t)
 		return
 	}
-	if t.Wake == t.WakeRow.At && !l.foreign && !l.buffer.covers(t.Wake) { // a read-ahead brings its wake-up row
+	if t.Wake == t.WakeRow.At && !l.foreign && !l.buffer.covers(t.Wake) && !holdsSlot(t) { // a read-ahead brings its wake-up row
 		l.inFlight.drop(t.ID)
 		return
 	}
@@ -276,6 +296,9 @@ func (l *loop) delayed(at task.Instant) task.Instant {
 func (l *loop) becomeForeign(now task.Instant) {
 	l.foreign = true
 	l.reader.full.underWay = false
+	if l.followSlots(); l.limited { // the new owner alone starts its tasks
+		l.buffer.dropAfter(rowKey{}, func(entry) bool { return true })
+	}
 	l.buffer.dropAfter(endOf(now.Add(Linger)), func(e entry) bool { return !e.mustRead })
 	l.inFlight.dropLaterThan(now.Add(l.Window)) // retries that only this process knows of wake by then
 	l.extendForeign()
@@ -291,7 +314,8 @@ func (l *loop) extendForeign() {
 func (l *loop) inFlightAt(t *task.Task, at task.Instant) inFlightTask {
 	f := inFlightTask{
 		checkAt: l.delayed(at), id: t.ID, wakeRowAt: t.WakeRow.At, wakeRowSeq: t.WakeRow.Seq, rowAt: at,
-		attempt: t.Attempt, firstSeen: l.inFlight.firstSeen(t.ID, t.Attempt, l.now()), waiting: isWaiting(t) && at == t.Wake,
+		limitKey: t.LimitKey,
+		seq:      t.Seq, holdsSlot: holdsSlot(t), attempt: t.Attempt, firstSeen: l.inFlight.firstSeen(t.ID, t.Attempt, l.now()), waiting: isWaiting(t) && at == t.Wake,
 	}
 	if t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() {
 		f.sentUntil = t.NotPastExpiry(t.Enqueued.Add(task.UndispatchedMax))
@@ -342,5 +366,6 @@ func (l *loop) pause(ctx context.Context, err error) {
 	}
 	l.partitionFailed(ctx, l.partition, err)
 	l.failures++
+	l.inFlight.slots.waitNot()
 	_ = clock.Sleep(ctx, l.Clock, retryPause(l.Clock, l.failures))
 }

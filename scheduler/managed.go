@@ -28,7 +28,9 @@ type managedMode struct {
 	starts   startBudget
 	resend   []task.Task // enqueued tasks whose messages may not be on their queue
 	leftover []task.Task // wake-up rows that no task needs
-	breaker  breaker     // for calls about leases and queues, opened by a round in which some failed
+
+	heldRetries []task.ID // in flight, and waiting for the retry budget
+	breaker     breaker   // for calls about leases and queues, opened by a round in which some failed
 }
 
 // queueRoom says whether tasks of a round had to wait for room in their queue, or for their quota.
@@ -50,8 +52,16 @@ func (m *managedMode) shift(time.Duration) {}
 // not stuck.
 func (m *managedMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 	m.unsent, m.room, m.starts = false, queueRoom{}, startBudget{}
+	m.inFlight.slots.begin()
+	m.releaseRetries()
 	r := newRecheck(m)
 	defer r.end(ctx)
+	defer func() {
+		if m.keys != nil {
+			m.keys.blocked = m.room.lacking
+		}
+		m.endKeyRound()
+	}()
 	ids, checked := r.checkInFlight(ctx)
 	taken := m.takeDue(ctx, r.now)
 	orders, reads := m.firstOrders(taken, r.now)
@@ -63,23 +73,47 @@ func (m *managedMode) dispatchDue(ctx context.Context) (busy bool, err error) {
 	}
 	m.returnStarts(orders, r.now)
 	err = errors.Join(failed, m.carryOut(ctx, orders))
+	m.inFlight.slots.rest()
 	m.stats.queueFull.Store(m.room.lacking && !m.unsent)
+	m.stats.heldByQueue.Store(m.heldByQueue())
+	m.stats.heldRetries.Store(int64(len(m.heldRetries)))
 	return checked+len(taken) > 0, err
 }
 
 // takeDue takes what is due from the buffer. Early entries go when one of them is due within half the lead:
 // then all that are due within the whole of it go together.
 func (m *managedMode) takeDue(ctx context.Context, now task.Instant) []entry {
-	if at, ok := m.buffer.nextDispatch(m.Lead/2, false); !ok || at > now {
+	if at, ok := m.buffer.nextDispatch(m.Lead/2, false); (!ok || at > now) && m.keysReady() == 0 {
 		return nil
 	}
 	var room int
 	room, m.room = m.queueRoom(ctx)
 	allowed, wait := m.startsFor(now, room)
+	keyed := m.takeKeyed(ctx, now, allowed)
 	var taken []entry
-	taken, m.room.lacking = m.buffer.take(now, m.Lead, batchRowsMax, allowed)
+	taken, m.room.lacking = m.buffer.take(now, m.Lead, batchRowsMax, allowed-len(keyed))
+	if m.keys != nil && len(m.keys.queue.ready) > 0 && len(keyed)+len(taken) < batchRowsMax {
+		m.room.lacking = true
+	}
 	m.room.quota = wait
-	return taken
+	return append(keyed, taken...)
+}
+
+// heldByQueue returns how many tasks that are due wait for room in their queue alone.
+func (m *managedMode) heldByQueue() int64 {
+	if !m.room.lacking || m.room.quota.isSet() || m.unsent {
+		return 0
+	}
+	return m.heldDue(m.now())
+}
+
+// heldDue returns how many tasks are due that wait for no limit key, about.
+func (m *managedMode) heldDue(now task.Instant) int64 {
+	held := m.buffer.waiting(now, 0, partitionRowsMax)
+	if m.keys != nil {
+		held += m.keys.heldReady
+	}
+	return int64(held)
 }
 
 // queueRoom returns how many more messages the partition's queue takes.
@@ -100,7 +134,7 @@ func (m *managedMode) firstOrders(taken []entry, now task.Instant) (orders []tas
 	for i := range taken {
 		if taken[i].mustRead {
 			reads = append(reads, taken[i])
-		} else if o := firstOrder(taken[i].row); len(m.held.gates) == 0 || m.gateFirst(&taken[i], &o, now) {
+		} else if o := firstOrder(taken[i].row); (len(m.held.gates) == 0 || m.gateFirst(&taken[i], &o, now)) && (m.keys == nil || m.keyFirst(&o)) {
 			orders = append(orders, o)
 		}
 	}
@@ -164,6 +198,10 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 				continue
 			}
 			t := firstOrder(e.row).Task
+			if m.isKeyLimited(&t) {
+				m.offerRow(&t, keyRow{due: t.WakeRow.At}, keyRead)
+				continue
+			}
 			m.buffer.add(entry{at: e.at, id: e.id, row: &t, early: true, sends: true})
 		case store.Live:
 			m.takeOver(row)
@@ -198,7 +236,7 @@ func (m *managedMode) followMissing(id task.ID, now task.Instant) {
 	}
 	at := one.wakeRowAt
 	m.inFlight.drop(id)
-	if m.held.some { // a gate may hold it, and many before it
+	if m.held.some && len(m.held.gates) > 0 { // a gate may hold it, and many before it
 		m.held.unsure = true
 		return
 	}
@@ -239,6 +277,7 @@ func (m *managedMode) resendIfLost(t *task.Task) {
 // withinRoom leaves retries for which the queue has no room to a later round. They stay in flight, so that a
 // scan need not find them again.
 func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent int) []task.Order {
+	orders = m.withinRetryBudget(m.keyOrders(orders))
 	now := m.now()
 	paced := m.hasQuota()
 	needsRoom := func(o task.Order) bool {
@@ -249,12 +288,28 @@ func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent 
 	}
 	messages, room := m.queueRoom(ctx)
 	messages, room.quota = m.retryStarts(messages-sent, sent, countOrders(orders, needsRoom))
+	slots, wait := m.retrySlots(messages, sent, countOrders(orders, isRetry))
+	if wait.isSet() {
+		room.quota = wait
+	}
 	kept := orders[:0]
 	for i := range orders {
 		if needsRoom(orders[i]) {
-			if messages--; messages < 0 {
+			messages--
+			if isRetry(orders[i]) {
+				slots--
+			}
+			if messages < 0 || slots < 0 && isRetry(orders[i]) {
+				m.returnRetry(&orders[i])
 				m.room = queueRoom{lacking: true, back: room.back, quota: room.quota}
 				t := orders[i].Task
+				if orders[i].Event.Kind == task.WorkerLost {
+					m.keepLost(&t, room.quota)
+					continue
+				}
+				if m.keyAgain(&t) {
+					continue
+				}
 				m.buffer.add(entry{at: m.delayed(t.Wake), id: t.ID, row: &t, mustRead: true, sends: true})
 				m.leaveAlone(&t)
 				continue
@@ -263,6 +318,19 @@ func (m *managedMode) withinRoom(ctx context.Context, orders []task.Order, sent 
 		kept = append(kept, orders[i])
 	}
 	return kept
+}
+
+// keepLost leaves the task of a lost worker, for which there is no start, to a later round. It keeps its
+// slots meanwhile.
+func (m *managedMode) keepLost(t *task.Task, wait quotaWait) {
+	at := m.now().Add(roomCheckEvery)
+	if wait.isSet() {
+		at = wait.again
+	}
+	m.inFlight.put(m.inFlightAt(t, at))
+	if m.isKeyLimited(t) {
+		m.keys.slots.unstarted(t.LimitKey)
+	}
 }
 
 // isRetry reports whether an order puts a task on its queue that waited in its row.
@@ -298,11 +366,24 @@ func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed
 // settle notes the result of an order.
 func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatched) error {
 	switch {
+	case !r.Again.IsZero():
+		m.returnStart(o)
+		m.returnRetry(o)
+		row := o.Task
+		f := m.inFlightAt(&row, r.Again)
+		f.undecided = &row
+		m.inFlight.put(f)
+		return nil
 	case r.Err == nil && !r.Done:
 		m.returnStart(o)
+		m.returnRetry(o)
 		m.settleMoved(o, &r.Task)
 		return nil
 	case r.Done:
+		m.noteStart(o.Task.ID)
+		if !r.Task.State.IsEnd() {
+			m.earnRetries(o)
+		}
 		if (!o.First || o.Event.Kind == task.Drop) && m.Hooks.Waked != nil {
 			m.Hooks.Waked(&o.Task, o.Event.Kind)
 		}
@@ -313,15 +394,25 @@ func (m *managedMode) settle(ctx context.Context, o *task.Order, r *task.Dispatc
 		return nil
 	}
 	m.unsent = m.unsent || o.Event.Kind == task.Enqueue
+	m.returnRetry(o) // most likely it was not started, and it will be tried again
 	switch {
 	case isPermanent(r.Err):
 		m.leaveAlone(&o.Task)
+	case m.limited && takesStart(o, m.now()):
+		m.holdUnsure(&o.Task)
 	case o.First:
 		m.buffer.add(entry{at: m.delayed(o.Task.WakeRow.At), id: o.Task.ID, row: &o.Task, early: true, sends: true})
 	default:
 		m.inFlight.put(m.inFlightAt(&o.Task, m.now()))
 	}
 	return m.retryable(ctx, m.partition, r.Err)
+}
+
+// holdUnsure keeps the slot of a task that may have been dispatched, until its row is read.
+func (m *managedMode) holdUnsure(t *task.Task) {
+	f := m.inFlightAt(t, m.now().Add(reclaimPause))
+	f.holdsSlot, f.waiting = true, false
+	m.inFlight.put(f)
 }
 
 // settleMoved notes a task that somebody else has changed. If it was enqueued in this process's name, its
@@ -381,6 +472,10 @@ func (m *managedMode) next(now task.Instant) (at task.Instant, room <-chan struc
 	}
 	if due, ok := m.buffer.nextDispatch(m.Lead/2, m.room.lacking); ok {
 		at = min(at, due)
+	}
+	at = min(at, m.nextKey(now, m.room.lacking))
+	if len(m.heldRetries) > 0 {
+		at = min(at, now.Add(heldRetryPoll))
 	}
 	if check, ok := m.inFlight.next(); ok {
 		at = min(at, m.breaker.notBefore(now, check))

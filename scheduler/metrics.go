@@ -47,6 +47,38 @@ func (s *Scheduler) HeldByQuotas() map[task.Partition]int64 {
 	return s.counts(func(l *loop) int64 { return l.stats.heldByQuota.Load() })
 }
 
+// HeldBack is what is held back of one partition, as far as it was read.
+type HeldBack struct {
+	Gates   int64 // rows that gates hold
+	Quotas  int64 // tasks that are due and wait for their quota
+	Keys    int64 // tasks that are due and wait for their limit key
+	Retries int64 // retries that wait for the retry budget of their lambda
+	Queue   int64 // tasks that are due and wait for room in their queue alone, of those that were read ahead
+}
+
+// HeldBack returns what is held back of a partition that is fired here; nothing of others.
+func (s *Scheduler) HeldBack(p task.Partition) HeldBack {
+	l := s.loopOf(p)
+	if l == nil {
+		return HeldBack{}
+	}
+	return HeldBack{
+		Gates: l.stats.held.Load(), Quotas: l.stats.heldByQuota.Load(), Keys: l.stats.heldByKey.Load(),
+		Retries: l.stats.heldRetries.Load(), Queue: l.stats.heldByQueue.Load(),
+	}
+}
+
+// HeldRetries returns, by partition, how many retries wait here for the retry budget of their lambda.
+func (s *Scheduler) HeldRetries() map[task.Partition]int64 {
+	return s.counts(func(l *loop) int64 { return l.stats.heldRetries.Load() })
+}
+
+// HeldByQueues returns, by partition, how many tasks that are due wait here for room in their queue, of those
+// that were read ahead.
+func (s *Scheduler) HeldByQueues() map[task.Partition]int64 {
+	return s.counts(func(l *loop) int64 { return l.stats.heldByQueue.Load() })
+}
+
 // counts returns what is counted of each partition, without zeros.
 func (s *Scheduler) counts(of func(*loop) int64) map[task.Partition]int64 {
 	all := map[task.Partition]int64{}
@@ -56,6 +88,12 @@ func (s *Scheduler) counts(of func(*loop) int64) map[task.Partition]int64 {
 		}
 	}
 	return all
+}
+
+// HeldByKeys returns, by partition, about how many tasks that are due wait for their limit key, as far as
+// they have been read.
+func (s *Scheduler) HeldByKeys() map[task.Partition]int64 {
+	return s.counts(func(l *loop) int64 { return l.stats.heldByKey.Load() })
 }
 
 // InFlight returns how many tasks are in flight.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -14,9 +15,11 @@ type assignment struct {
 	Assignment
 
 	owned       []task.Partition
-	handingOver map[task.Partition]handOver // fired here, and owned by another process
-	warm        int                         // that many of owned, from the first on, are warm
-	announced   bool                        // Handover was told that all are warm
+	owns        map[task.Partition]bool           // has those
+	groups      map[task.Partition]task.Partition // of all partitions that have a concurrency quota
+	handingOver map[task.Partition]handOver       // fired here, and owned by another process
+	warm        int                               // that many of owned, from the first on, are warm
+	announced   bool                              // Handover was told that all are warm
 }
 
 // handOver is a partition that another process is to take over.
@@ -33,11 +36,10 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 	next := &assignment{
 		Assignment:  Assignment{Members: members, Load: make(map[string]int, len(members)), Since: now},
 		handingOver: map[task.Partition]handOver{},
+		owns:        make(map[task.Partition]bool, len(before.owned)),
+		groups:      s.groupsOf(all),
 	}
-	had := make(map[task.Partition]bool, len(before.owned))
-	for _, p := range before.owned {
-		had[p] = true
-	}
+	had := before.owns
 	self := s.Ownership.Self()
 	for i, p := range all {
 		if owners[i] == "" {
@@ -47,6 +49,7 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 		switch {
 		case owners[i] == self:
 			next.owned = append(next.owned, p)
+			next.owns[p] = true
 			if !had[p] {
 				next.Gained++
 			}
@@ -176,12 +179,15 @@ func (s *Scheduler) Run(ctx context.Context) error {
 func (s *Scheduler) follow(ctx context.Context) {
 	a := &assignment{}
 	var lambdas, owners <-chan struct{}
-	heard := s.Handover.Heard()
+	heard, quotas := s.Handover.Heard(), s.quotasChanged()
 	for changed := true; ctx.Err() == nil; {
 		s.progress.mark(s.Clock)
 		var fired bool
 		if heard, fired = renew(heard, s.Handover.Heard); fired {
 			s.checkAllInFlight()
+		}
+		if quotas, fired = renew(quotas, s.quotasChanged); fired {
+			changed = changed || !maps.Equal(a.groups, s.groupsOf(s.Partitions.Partitions()))
 		}
 		if changed {
 			lambdas, owners = s.Partitions.Changed(), s.Ownership.Changed()
@@ -191,15 +197,21 @@ func (s *Scheduler) follow(ctx context.Context) {
 				s.Hooks.Assigned(&a.Assignment)
 			}
 		}
+		opening := s.followGroups(a)
 		if released := s.release(a); changed || len(released) > 0 {
 			s.apply(a, released)
+		}
+		if changed && s.KeyLimits != nil { // the limits by key of a lambda may have changed
+			for _, l := range s.loops() {
+				notify(l.wake)
+			}
 		}
 		if changed && s.Foreign {
 			s.checkAllInFlight()
 		}
 		s.foreign.stop(clock.Mono(s.Clock), s.Fires)
 		s.announceWarm(a)
-		changed = s.wait(ctx, a, lambdas, owners, heard)
+		changed = s.wait(ctx, a, opening, lambdas, owners, quotas, heard)
 	}
 }
 
@@ -214,9 +226,13 @@ func renew(signal <-chan struct{}, next func() <-chan struct{}) (current <-chan 
 	}
 }
 
-// wait waits for the next thing to do. It returns true when the lambdas or the members may have changed.
-func (s *Scheduler) wait(ctx context.Context, a *assignment, lambdas, owners, heard <-chan struct{}) (changed bool) {
+// wait waits for the next thing to do, openEvery at most while a group is to be opened. It returns true when
+// the lambdas or the members may have changed.
+func (s *Scheduler) wait(ctx context.Context, a *assignment, opening bool, lambdas, owners, quotas, heard <-chan struct{}) (changed bool) {
 	wait := progressEvery
+	if opening {
+		wait = openEvery
+	}
 	for _, h := range a.handingOver {
 		wait = min(wait, max(0, h.since+ReleaseMax-clock.Mono(s.Clock)))
 	}
@@ -227,7 +243,9 @@ func (s *Scheduler) wait(ctx context.Context, a *assignment, lambdas, owners, he
 		return true
 	case <-owners:
 		return true
-	case <-heard: // the next round renews it
+	case <-heard: // the next round renews these
+	case <-quotas:
+	case <-s.slotsShut:
 	case <-s.warmed:
 	case <-timer.C():
 	case <-ctx.Done():

@@ -20,6 +20,8 @@ type assigned struct {
 	owners  map[task.Partition]string
 	follows map[string]bool
 	inForce [][]string
+	since   task.Instant // when the others began to count this process
+	apart   bool         // they may not count it now
 	changed chan struct{}
 	heard   chan struct{}
 }
@@ -57,6 +59,14 @@ func (a *assigned) Follows(member string, _ []string) bool {
 	return a.follows[member]
 }
 
+func (a *assigned) Agree(members []string) bool { return a.Follows("other", members) }
+
+func (a *assigned) Counted() (since task.Instant, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.since, !a.apart
+}
+
 func (a *assigned) Heard() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -83,6 +93,21 @@ func (a *assigned) follow() {
 	synctest.Wait()
 }
 
+// unfollow says that the other member follows no longer.
+func (a *assigned) unfollow() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.follows["other"] = false
+}
+
+// count says since when the others count this process, or that they may not do so now.
+func (a *assigned) count(since task.Instant, apart bool) {
+	a.mu.Lock()
+	a.since, a.apart = since, apart
+	a.mu.Unlock()
+	synctest.Wait()
+}
+
 func (a *assigned) told() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +123,7 @@ func (w *world) startAs(a *assigned) *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: w.leases, Ownership: a, Handover: a, Partitions: w.parts,
 		Clock: w.clock, Log: slog.New(slog.DiscardHandler), Hooks: w.hooks, Foreign: true,
-		Process: w.process, Presence: w.presence,
+		Process: w.process, Presence: w.presence, Concurrency: w.concurrency,
 	})
 	w.run(s)
 	return s

@@ -39,13 +39,41 @@ func (l *loop) takeStarts(want, wait int) (granted int, w quotaWait) {
 // startsFor returns how many messages a round may send for what is due in the buffer, where its queue has
 // room for some.
 func (m *managedMode) startsFor(now task.Instant, room int) (allowed int, w quotaWait) {
-	if m.starts.paced = m.hasQuota(); !m.starts.paced {
+	if m.starts.paced = m.hasQuota(); !m.starts.paced && !m.limited {
 		return room, quotaWait{}
 	}
-	waiting := m.buffer.waiting(now, m.Lead, partitionRowsMax)
-	allowed, w = m.takeStarts(min(room, waiting, batchRowsMax), waiting)
+	waiting := m.buffer.waiting(now, m.Lead, partitionRowsMax) + m.keysReady()
+	want := min(room, waiting, batchRowsMax)
+	if m.limited {
+		if want, w = m.takeSlots(want); w.isSet() {
+			waiting = want // what waits for a slot needs no start
+		}
+	}
+	if !m.starts.paced {
+		return want, w
+	}
+	allowed, rate := m.takeStarts(want, waiting)
+	if rate.isSet() {
+		w = rate
+		m.inFlight.slots.waitNot() // free slots would wake it, and others could use them
+	}
 	m.starts.taken = allowed
 	return allowed, w
+}
+
+// retrySlots returns how many of the retries that a round found in rows may have a slot, besides what it
+// sends anyway.
+func (m *managedMode) retrySlots(room, sent, retries int) (allowed int, w quotaWait) {
+	if !m.limited {
+		return retries, quotaWait{}
+	}
+	have := max(0, m.inFlight.slots.taken-sent)
+	if want := min(room, retries); want > have {
+		var granted int
+		granted, w = m.takeSlots(want - have)
+		have += granted
+	}
+	return min(retries, have), w
 }
 
 // retryStarts returns how many of the retries that a round found in rows it may send, where their queue has
@@ -73,9 +101,9 @@ func (m *managedMode) returnStarts(orders []task.Order, now task.Instant) {
 		if m.starts.taken > used {
 			m.Quotas.Return(m.partition, m.starts.taken-used)
 		}
-		if m.room.quota.isSet() {
-			held = int64(m.buffer.waiting(now, 0, partitionRowsMax))
-		}
+	}
+	if m.room.quota.isSet() {
+		held = m.heldDue(now)
 	}
 	m.stats.heldByQuota.Store(held)
 }

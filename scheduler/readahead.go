@@ -97,7 +97,7 @@ func (l *loop) readWindow(ctx context.Context, now task.Instant, due bool) error
 	if due {
 		l.inFlight.endScan(from, end)
 	}
-	l.reader.ahead.partial = len(l.held.gates) > 0 && end.less(until) && len(rows) < l.buffer.limit && !l.buffer.end().less(end)
+	l.reader.ahead.partial = l.passesRows() && end.less(until) && len(rows) < l.buffer.limit && !l.buffer.end().less(end)
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 			}
 		}
 		full := len(page) == limit
-		last := len(l.held.gates) > 0 && pages >= heldPagesMax
+		last := l.passesRows() && pages >= heldPagesMax
 		if counts && (!full || last || len(counted) >= enough) {
 			l.stats.dueSoon.Store(l.reader.dueSoon.count(l.Clock, now, counted, full))
 			to, limit, counts = until.at, l.buffer.limit, false

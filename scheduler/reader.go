@@ -11,6 +11,7 @@ import (
 type scheduleReader struct {
 	ahead   readAhead
 	full    fullScan
+	limited limitedRead
 	slot    slotRequest
 	dueSoon dueSoonCount
 }
@@ -28,6 +29,15 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 	if r.full.underWay && l.roomForScan() {
 		at = min(at, max(r.full.page, now))
 	}
+	if pass := l.nextPass(); !pass.IsZero() {
+		at = min(at, max(pass, now))
+	}
+	if l.census.underWay {
+		at = now
+	}
+	if l.readsSoon() {
+		at = min(at, max(r.limited.next, now))
+	}
 	return r.ahead.breaker.notBefore(now, at)
 }
 
@@ -40,7 +50,7 @@ func (l *loop) read(ctx context.Context) {
 	if r.ahead.partial { // it is completed before the next one begins
 		due, refill = false, true
 	}
-	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) {
+	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) && !l.isPassDue(now) && !l.census.underWay && !l.isSoonDue(now) {
 		l.readSlots.withdraw(&r.slot)
 		return
 	}
@@ -61,10 +71,19 @@ func (l *loop) read(ctx context.Context) {
 		r.ahead.next = now.Add(l.readEvery())
 		l.beginScan(now)
 	}
+	if l.census.underWay && !l.readDone(ctx, l.readCensus(ctx)) {
+		return
+	}
+	if l.isSoonDue(now) && !l.readDone(ctx, l.readSoon(ctx, now)) {
+		return
+	}
 	if l.isScanDue(now) {
 		l.readDone(ctx, l.scanPage(ctx))
 	} else if due && r.full.underWay && now >= r.full.begins {
 		l.readDone(ctx, l.rescanPage(ctx))
+	}
+	if l.isPassDue(now) {
+		l.readDone(ctx, l.passPage(ctx))
 	}
 	manyHeld := l.held.scanning > l.buffer.limit/2                                      // as if there was no room for them
 	if (!r.full.underWay || manyHeld || !l.roomForScan()) && !l.stats.warm.Swap(true) { // all is known that there is room for

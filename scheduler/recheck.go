@@ -265,6 +265,11 @@ func (r *recheck) checkInFlight(ctx context.Context) (ids []task.ID, checked int
 	due := r.inFlight.takeDue(r.now, r.now.Add(checkRetry), batchRowsMax)
 	r.readLeases(ctx, due)
 	for _, t := range due {
+		if t.undecided != nil {
+			r.inFlight.drop(t.id)
+			r.buffer.add(entry{at: r.delayed(t.undecided.WakeRow.At), id: t.id, row: t.undecided, early: true, sends: true})
+			continue
+		}
 		r.turns[t.id] = t.checkAt
 		if !r.followsLease(&t) {
 			ids = append(ids, t.id)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -18,13 +19,14 @@ type Scheduler struct {
 	fired      atomic.Pointer[map[task.Partition]*firedPartition] // replaced by Run and read by all
 	idle       idlePartitions
 	foreign    foreignLoops
-	assignment atomic.Pointer[Assignment] // replaced by Run
-	progress   progress                   // of Run
+	assignment atomic.Pointer[Assignment]  // replaced by Run
+	progress   progress                    // of Run
+	openings   map[task.Partition]*opening // of Run, by group
 }
 
 // New returns a scheduler that does nothing until Run.
 func New(c Config) *Scheduler {
-	s := &Scheduler{shared: newShared(c)}
+	s := &Scheduler{shared: newShared(c), openings: map[task.Partition]*opening{}}
 	s.assignment.Store(&Assignment{})
 	s.fired.Store(&map[task.Partition]*firedPartition{})
 	s.idle.changed = make(chan struct{}, 1)
@@ -52,6 +54,7 @@ func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
 		buffer: newBuffer(rows), inFlight: newInFlightSet(s.inFlightLimit), wall: newLoopClock(s.Clock, start),
 		reader: scheduleReader{slot: slotRequest{wake: wake}, full: newFullScan(s.Clock.Uint64())},
 	}
+	l.inFlight.slots.waiter = quota.SlotWaiter{Class: p.Priority, Wake: func() { notify(wake) }}
 	l.mode = &managedMode{loop: l}
 	if l.delivers {
 		l.mode = newDeliverMode(l)
@@ -120,6 +123,9 @@ func (s *Scheduler) Awake(t *task.Task) {
 		return
 	}
 	handedOver := t.Wake != t.WakeRow.At && s.foreign.has(t.Partition) // while the row was written
+	if s.isLimited(t.Partition) {
+		return // its owner alone starts it
+	}
 	if handedOver || s.isDueBeforeOwnerReads(t, t.Wake) {
 		s.foreign.hint(clock.Mono(s.Clock), t, hintAwake)
 	}
@@ -127,11 +133,14 @@ func (s *Scheduler) Awake(t *task.Task) {
 
 // isDueBeforeOwnerReads reports whether a task of a foreign partition may be due before its owner knows it.
 func (s *Scheduler) isDueBeforeOwnerReads(t *task.Task, at task.Instant) bool {
-	return s.Foreign && isWaiting(t) && at <= s.Clock.Now().Add(s.Window/2)
+	return s.Foreign && isWaiting(t) && at <= s.Clock.Now().Add(s.Window/2) && !s.isLimited(t.Partition)
 }
 
 // Enqueued is the hint that a task was stored as enqueued and its message is on its way.
 func (s *Scheduler) Enqueued(t *task.Task) {
+	if s.RetryBudget != nil {
+		s.RetryBudget.Earn(t.Partition.Lambda, 1)
+	}
 	if p := s.firedOf(t.Partition); p != nil {
 		s.tell(p, t, hintSent, 0, func(*loop) bool { return true })
 	}
@@ -146,7 +155,7 @@ func (s *Scheduler) PutBack(t *task.Task, hasRow bool) {
 	}
 	if p := s.firedOf(t.Partition); p != nil {
 		s.tell(p, t, kind, 0, func(*loop) bool { return true })
-	} else if s.Foreign {
+	} else if s.Foreign && !s.isLimited(t.Partition) {
 		s.foreign.hint(clock.Mono(s.Clock), t, kind)
 	}
 }
@@ -172,7 +181,11 @@ func (s *Scheduler) watchGates(ctx context.Context) {
 func (s *Scheduler) Done(rows []task.Task) {
 	for i := range rows {
 		if l := s.loopOf(rows[i].Partition); l != nil {
-			l.inbox.addDone(doneRow{keyOf(&rows[i]), rows[i].WakeRow.Seq})
+			l.inbox.addDone(doneRow{keyOf(&rows[i]), rows[i].WakeRow.Seq, rows[i].LimitKey})
+			if rows[i].LimitKey != "" && l.limitsKeys.Load() {
+				notify(l.wake) // its slot is free
+			}
+			l.slotFreed()
 		}
 	}
 }
@@ -181,6 +194,9 @@ func (s *Scheduler) Done(rows []task.Task) {
 // though no wake-up row is there.
 func (s *Scheduler) FiresWithin(p task.Partition, at task.Instant) bool {
 	now := s.Clock.Now()
+	if s.isLimited(p) && !s.startsLimited(p) {
+		return false // its owner finds it by its wake-up row
+	}
 	if s.Fires(p) {
 		return at <= now.Add(s.Window) && s.inFlightLimit.left.Load() > 0
 	}

@@ -12,13 +12,17 @@ type shared struct {
 	health        *storeHealth
 	heldLeases    *heldLeases
 	inFlightLimit *inFlightLimit
+	keyRowsLimit  *inFlightLimit // of the rows that wait for their limit keys
 	readSlots     *readSlots
 	logLimiter    *logLimiter
 	// acquired holds the ids of the tasks of deliver lambdas that this process has acquired and not finished.
 	// A row that is acquired in its name and is not here was left by an earlier life of it.
-	acquired sync.Map
-	activity atomic.Pointer[activityRecord] // replaced by Run and read by all
-	warmed   chan struct{}                  // has an element when a partition was read ahead for the first time
+	acquired   sync.Map
+	keySlots   sync.Map                       // *keySlots by lambda
+	activity   atomic.Pointer[activityRecord] // replaced by Run and read by all
+	slotGroups atomic.Pointer[slotGroups]     // replaced by Run and read by all
+	slotsShut  chan struct{}                  // has an element when a group may have to be opened anew
+	warmed     chan struct{}                  // has an element when a partition was read ahead for the first time
 }
 
 func newShared(c Config) *shared {
@@ -28,10 +32,12 @@ func newShared(c Config) *shared {
 	c.Leases = observedLeases{c.Leases, o, held}
 	c.Dispatcher = observedDispatcher{c.Dispatcher, o}
 	s := &shared{
-		Config: c, health: o.health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), readSlots: newReadSlots(),
+		Config: c, health: o.health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), keyRowsLimit: newInFlightLimit(c.FlightRows),
+		readSlots:  newReadSlots(),
 		logLimiter: newLogLimiter(),
-		warmed:     make(chan struct{}, 1),
+		warmed:     make(chan struct{}, 1), slotsShut: make(chan struct{}, 1),
 	}
+	s.slotGroups.Store(&slotGroups{})
 	s.activity.Store(&activityRecord{})
 	return s
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -64,6 +65,12 @@ type world struct {
 	gating   *scheduler.Gating                      // nil: there are no gates
 	shared   bool                                   // others store tasks, too
 	quotas   scheduler.Quotas                       // nil: none
+	retries  scheduler.RetryBudget                  // nil: none
+
+	concurrency scheduler.Concurrency // nil: nothing bounds how many tasks run
+	keyLimits   scheduler.KeyLimits   // nil: there are no limits by key
+	book        *quota.Book           // of concurrency
+	quotaRow    uint64                // version
 
 	mu     sync.Mutex
 	waked  []task.EventKind
@@ -115,7 +122,8 @@ func (w *world) start() *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: depths, Dispatcher: w.sent, Leases: leases, Ownership: everything{}, Partitions: w.parts,
 		Clock: wall, Log: cmp.Or(w.log, slog.New(slog.DiscardHandler)), Hooks: w.hooks, LookaheadRows: w.look, FlightRows: w.flight, IdleLoops: w.loops,
-		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime, Gating: w.gating, Quotas: w.quotas, Foreign: w.shared,
+		Process: w.process, Presence: w.presence, Found: w.found, Downtime: w.downtime, Gating: w.gating, Quotas: w.quotas, Concurrency: w.concurrency,
+		RetryBudget: w.retries, Foreign: w.shared, KeyLimits: w.keyLimits,
 	})
 	w.run(s)
 	return s
@@ -455,6 +463,7 @@ type recorder struct {
 	again   int // messages that were sent without a write
 	rooms   int // calls of Room
 	largest int
+	roomed  func() // called when somebody asks for room
 	refuse  func(t *task.Task) error
 	hang    func(ctx context.Context) error // before an order is looked at
 	early   bool                            // first messages are sent before there is a row
@@ -573,6 +582,9 @@ func (c *recorder) send(ctx context.Context, t task.Task) {
 func (c *recorder) Room(ctx context.Context, name queue.Name) (int, <-chan struct{}) {
 	c.mu.Lock()
 	c.rooms++
+	if c.roomed != nil {
+		c.roomed()
+	}
 	c.mu.Unlock()
 	wait := c.w.queue.Room(name)
 	depth, err := c.w.queue.Depth(ctx, name)

@@ -131,7 +131,7 @@ func (c *Client) RunNow(ctx context.Context, ids []ID, opts ...ChangeOption) ([]
 // same ids: their attempts count anew, and their history stays.
 func (c *Client) Redrive(ctx context.Context, ids []ID, opts ...ChangeOption) ([]ChangeResult, error) {
 	n, cfg := namesOf(ids), changeConfigOf(opts)
-	request := &kinesinv1.RedriveRequest{Ids: n.ids, Keys: n.keys, IfSeq: cfg.ifSeq, Force: cfg.force, Payload: cfg.payload}
+	request := &kinesinv1.RedriveRequest{Ids: n.ids, Keys: n.keys, IfSeq: cfg.ifSeq, Force: cfg.force, Payload: cfg.payload, RequestId: requestIDs(c.cfg.Clock, 1)[0]}
 	if cfg.payload != nil && len(ids) == 1 {
 		var err error
 		if request.Payload, request.Blob, err = c.encodeAgain(ctx, ids[0], cfg.payload); err != nil {
@@ -146,7 +146,8 @@ func (c *Client) Redrive(ctx context.Context, ids []ID, opts ...ChangeOption) ([
 		}, request)
 	})
 	for i := range results {
-		// An earlier try, whose answer was lost, may have redriven it.
+		// An earlier try, whose answer was lost, may have redriven it. Servers that know request ids say
+		// so themselves.
 		if r := &results[i]; tries > 1 && errors.Is(r.Err, ErrTooLate) && r.State != "" && !r.State.IsEnd() {
 			r.Err = nil
 		}

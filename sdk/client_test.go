@@ -54,7 +54,7 @@ func TestScheduleCarriesEverything(t *testing.T) {
 		return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Id: "k1"}}}, nil
 	}
 	id, err := sendReminder.Schedule(t.Context(), s.client(t), reminder{User: 42},
-		sdk.In(time.Hour), sdk.Key("reminder-42"), sdk.Priority("high"), sdk.Collection("emails"),
+		sdk.In(time.Hour), sdk.Key("reminder-42"), sdk.Priority("high"), sdk.Collection("emails"), sdk.LimitKey("acme"),
 		sdk.Timeout(time.Minute), sdk.Backoff(time.Second, time.Minute), sdk.Tag("tenant", "acme"), sdk.StartBefore(time.UnixMicro(42)))
 	if err != nil || id != "k1" {
 		t.Fatalf("got %q, %v", id, err)
@@ -63,7 +63,7 @@ func TestScheduleCarriesEverything(t *testing.T) {
 		t.Errorf("request id %x is no UUID of version 7", got.RequestId)
 	}
 	want := fmt.Sprint(&kinesinv1.ScheduleItem{
-		Lambda: "send-reminder", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "emails", Key: "reminder-42",
+		Lambda: "send-reminder", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "emails", Key: "reminder-42", LimitKey: "acme",
 		Payload: []byte(`{"user":42}`), MaxAttempts: 8, TimeoutMicros: time.Minute.Microseconds(),
 		BackoffMinMicros: time.Second.Microseconds(), BackoffMaxMicros: time.Minute.Microseconds(),
 		Tags: map[string]string{"tenant": "acme"}, StartBeforeMicros: 42,
@@ -116,6 +116,27 @@ func TestRepeatedCallIsTheSameCall(t *testing.T) {
 		if !bytes.Equal(id, ids[0]) {
 			t.Errorf("request id changed from %x to %x", ids[0], id)
 		}
+	}
+}
+
+func TestRepeatedRedriveIsTheSameCall(t *testing.T) {
+	t.Parallel()
+	s := newServer(t)
+	var ids [][]byte
+	s.redrive = func(r *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
+		if ids = append(ids, r.RequestId); len(ids) == 1 {
+			return nil, unavailable()
+		}
+		return &kinesinv1.ChangeResponse{Results: []*kinesinv1.ChangeResult{{State: "scheduled"}}}, nil
+	}
+	k := s.client(t, sdkconfig.WithClock(newLeapClock()))
+	for range 2 {
+		if _, err := k.Redrive(t.Context(), []sdk.ID{"k1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(ids) != 3 || len(ids[0]) != 16 || !bytes.Equal(ids[0], ids[1]) || bytes.Equal(ids[1], ids[2]) {
+		t.Errorf("request ids %x, want the same twice, and then another", ids)
 	}
 }
 

@@ -89,7 +89,7 @@ func ExampleLambda_ScheduleMany() {
 		fmt.Println(i, r.Err == nil, r.Due.Format(time.DateOnly))
 	}
 	// Output:
-	// error: 1 of 3 tasks were not scheduled; the first is item 1: invalid priority "urgent": lambda send-reminder has [high normal low]
+	// error: 1 of 3 tasks were not scheduled; the first is item 1: invalid priority "urgent": lambda send-reminder has high, normal, low
 	// 0 true 2030-01-02
 	// 1 false 0001-01-01
 	// 2 true 2030-01-03

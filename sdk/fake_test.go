@@ -32,6 +32,7 @@ type server struct {
 	get      func(*kinesinv1.GetRequest) (*kinesinv1.GetResponse, error)
 	list     func(*kinesinv1.ListRequest) (*kinesinv1.ListResponse, error)
 	cancel   func(*kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
+	redrive  func(*kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error)
 	wait     func(*kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error)
 	remove   func(*kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
 	count    func(*kinesinv1.CountDeadLettersRequest) (*kinesinv1.CountDeadLettersResponse, error)
@@ -97,6 +98,10 @@ func (s *server) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.L
 
 func (s *server) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
 	return s.cancel(r)
+}
+
+func (s *server) Redrive(_ context.Context, r *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error) {
+	return s.redrive(r)
 }
 
 func (s *server) Wait(_ context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {

@@ -31,7 +31,7 @@ type Gate struct {
 	// The fields below are read only.
 
 	ID      string
-	State   string // "active", "resuming" or "ended"; empty for a dry run
+	State   string // "active", "resuming", "probing" or "ended"; empty for a dry run
 	Owner   string // the identity that set it
 	Created time.Time
 	Pace    int // while it resumes: tasks a second
@@ -51,12 +51,22 @@ type GateCounts struct {
 	Sent     int64 // of a deliver lambda: are on SQS already, which no gate holds; -1: not known
 }
 
-// WaitsFor says what holds a task back.
+// WaitsFor says what holds a task back, or tasks of a lambda (LambdaStats.HeldBy).
 type WaitsFor struct {
-	Reason string    // "gate" or "no worker"; empty: nothing that the server knows of
+	Reason string    // "gate", "quota", "key", "retry budget", "no worker" or "queue full", of a lambda also "busy workers"; there will be others. Empty: nothing that the server knows of
 	Text   string    // for people
 	Gate   string    // its id
 	Until  time.Time // when it ends by itself; zero: not known
+
+	// The fields below are of lambdas alone.
+
+	Tasks    int64      // about how many, of the partitions of the server that answers; -1: not known
+	Priority string     // empty: of all priorities
+	Action   GateAction // of the gate
+	Rate     float64    // of a quota: starts per second, of all servers together
+	Used     float64    // of a quota: starts per second, on the server that answers
+	// Concurrency is of a quota: how many tasks run at once, of all servers together.
+	Concurrency int
 }
 
 // SetGate sets a gate and returns it with its ID. It is in force on all servers within 2 s.

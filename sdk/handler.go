@@ -33,6 +33,7 @@ type Task[T any] struct {
 	Timeout     time.Duration // of this attempt; zero for none
 	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
 	Tags        map[string]string
+	Occurrence  *Occurrence // nil: no cron has scheduled the task
 
 	result *any // shared by all forms of the attempt
 }
@@ -81,7 +82,8 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 		ID: raw.ID, Lambda: raw.Lambda, Priority: raw.Priority, Collection: raw.Collection, Key: raw.Key, Payload: raw.Payload,
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
 		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent, Tags: raw.Tags,
-		result: raw.result,
+		Occurrence: raw.Occurrence,
+		result:     raw.result,
 	}
 }
 
@@ -156,6 +158,7 @@ func taskOf(w *controller.Work) *Task[[]byte] {
 		Args: w.Payload, Payload: w.Payload,
 		Attempt: w.Attempt, Failures: w.Failures, MaxAttempts: w.MaxAttempts, WorkerLost: w.WorkerLost,
 		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent, Tags: w.Tags,
+		Occurrence: occurrenceOf(w.Occurrence),
 	}
 }
 

@@ -26,6 +26,9 @@ type Item struct {
 	Collection string        // a label for a subset of the lambda's tasks
 	Key        string        // idempotency key: same lambda and key, same task
 	OnConflict Conflict      // what to do if a task holds the key
+	// LimitKey says whose task it is, such as a customer or a tenant, for the lambda's limits by key; at most
+	// 256 bytes. Empty: nobody's, and these limits do not apply. Not for ModeDeliver.
+	LimitKey string
 
 	MaxAttempts int
 	Timeout     time.Duration // of one attempt
@@ -58,8 +61,12 @@ func Priority(name string) Option { return func(i *Item) { i.Priority = name } }
 func Collection(name string) Option { return func(i *Item) { i.Collection = name } }
 
 // Key makes the call idempotent: scheduling a second task of the lambda with the same key returns the first
-// one, or ErrKeyConflict if it has another payload, priority or collection.
+// one, or ErrKeyConflict if it has another payload, priority, collection or limit key.
 func Key(key string) Option { return func(i *Item) { i.Key = key } }
+
+// LimitKey says whose task it is, such as a customer or a tenant: the lambda's limits by key apply to all
+// tasks with the same one together. It is text of at most 256 bytes without control characters.
+func LimitKey(key string) Option { return func(i *Item) { i.LimitKey = key } }
 
 // Conflict says what becomes of a new task whose key is held by another one: one that lives, or that ended as
 // success or delivered less than its lambda's key retention ago.
@@ -122,7 +129,7 @@ type Result struct {
 
 func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 	w := &kinesinv1.ScheduleItem{
-		Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key, OnConflict: string(i.OnConflict),
+		Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key, OnConflict: string(i.OnConflict), LimitKey: i.LimitKey,
 		DelayMicros: max(i.In, 0).Microseconds(), RequestId: requestID,
 		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
 		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),

@@ -46,6 +46,20 @@ type LambdaInfo struct {
 	// StartWithin is how long after its due time a task expires that has not started, unless it has a
 	// StartBefore of its own; zero: never. Not for ModeDeliver.
 	StartWithin time.Duration
+	// LimitKeyConcurrency is how many tasks of one limit key run at once, at most 100,000, and LimitKeyRate
+	// how many of them start per second, 0.001 to 1,000,000; zero: any number. An update with a negative
+	// value takes a limit away. Not for ModeDeliver.
+	LimitKeyConcurrency int
+	LimitKeyRate        float64
+	// RetryShare is how many retries may start for each first start, 0.01 to 10, so that a failing downstream
+	// sees no storm; zero: any number. An update with a negative value unsets it. Not for ModeDeliver.
+	RetryShare float64
+	// BreakerFailures makes a circuit breaker: when this share of the attempts that ended within
+	// BreakerWindow has failed, 0.01 to 1, the server pauses the lambda by a gate until probes succeed; zero:
+	// never. BreakerWindow is 10 s to 1 h; zero: 1 min. An update with negative BreakerFailures takes the
+	// breaker away. Not for ModeDeliver.
+	BreakerFailures float64
+	BreakerWindow   time.Duration
 
 	// The fields below are read only.
 
@@ -57,6 +71,8 @@ type LambdaInfo struct {
 	// RegistrationRefused says why the server refuses the registration of this name and leaves the lambda
 	// unchanged. It is empty when there is no registration, or when it is accepted.
 	RegistrationRefused string
+	// Live has live figures. Only GetLambdaLive sets it.
+	Live *LambdaStats
 }
 
 // CreateLambda creates a lambda. existed reports that there was one with the same settings. It returns
@@ -136,8 +152,18 @@ func (l *LambdaInfo) wire() *kinesinv1.Lambda {
 		TimeoutMicros: l.Timeout.Microseconds(), BackoffMinMicros: l.BackoffMin.Microseconds(), BackoffMaxMicros: l.BackoffMax.Microseconds(),
 		RetentionMicros: l.Retention.Microseconds(), KeyRetentionMicros: l.KeyRetention.Microseconds(),
 		PoisonBound: uint32(max(l.PoisonBound, 0)), StartWithinMicros: l.StartWithin.Microseconds(),
-		PriorityWeights: wireWeights(l.PriorityWeights),
+		PriorityWeights:     wireWeights(l.PriorityWeights),
+		LimitKeyConcurrency: int32(min(max(l.LimitKeyConcurrency, -1), math.MaxInt32)), LimitKeyRate: l.LimitKeyRate,
+		RetryShare: l.RetryShare, Breaker: l.wireBreaker(),
 	}
+}
+
+// wireBreaker returns the breaker as the wire has it, where one of zeros is none any more.
+func (l *LambdaInfo) wireBreaker() *kinesinv1.Breaker {
+	if l.BreakerFailures == 0 && l.BreakerWindow == 0 {
+		return nil
+	}
+	return &kinesinv1.Breaker{Failures: max(l.BreakerFailures, 0), WindowMicros: l.BreakerWindow.Microseconds()}
 }
 
 // wireWeights returns weights as the wire has them, where 0 for the priority without a name is strict.
@@ -173,5 +199,7 @@ func lambdaInfoOf(w *kinesinv1.Lambda) LambdaInfo {
 		Retention: task.Micros(w.GetRetentionMicros()), Created: timeOf(w.GetCreatedMicros()), Deleting: w.GetDeleting(), ShardsFrom: timeOf(w.GetShardsFromMicros()), Registered: w.GetRegistered(),
 		KeyRetention: task.Micros(w.GetKeyRetentionMicros()), PoisonBound: int(w.GetPoisonBound()), StartWithin: task.Micros(w.GetStartWithinMicros()),
 		PriorityWeights: weightsOf(w.GetPriorityWeights()), Withdrawn: w.GetWithdrawn(), RegistrationRefused: w.GetRegistrationRefused(),
+		LimitKeyConcurrency: int(w.GetLimitKeyConcurrency()), LimitKeyRate: w.GetLimitKeyRate(),
+		RetryShare: w.GetRetryShare(), BreakerFailures: w.GetBreaker().GetFailures(), BreakerWindow: task.Micros(w.GetBreaker().GetWindowMicros()),
 	}
 }

@@ -2,13 +2,14 @@ package sdk
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// Quota bounds how many tasks of a lambda start, or may be scheduled, per second. In SetQuota a zero limit
-// means "no change", and a negative one takes it away.
+// Quota bounds how many tasks of a lambda start, or may be scheduled, per second, and how many run at once.
+// In SetQuota a zero limit means "no change", and a negative one takes it away.
 type Quota struct {
 	Lambda   string
 	Priority string  // whose starts Rate bounds; empty: those of all priorities together
@@ -16,6 +17,10 @@ type Quota struct {
 	Rate     float64 // starts per second
 	Burst    int     // starts at once after a pause; zero: what Rate gives in 100 ms
 	Admit    float64 // tasks per second that Schedule takes; the others are refused with ErrThrottled
+	// Concurrency is how many tasks of the lambda, or of Priority, run at once, at most 100,000: those that
+	// wait in a queue for a worker included. It does not go with Identity, nor with a deliver lambda.
+	Concurrency int
+	Recovery    int // tasks per second of a gate that is resumed, or a redrive job, without a pace of its own
 
 	// The fields below are read only.
 
@@ -31,6 +36,14 @@ func (c *Client) SetQuota(ctx context.Context, q Quota) (Quota, error) {
 	if q.Burst != 0 {
 		burst := uint32(max(q.Burst, 0))
 		request.Burst = &burst
+	}
+	if q.Concurrency != 0 {
+		concurrency := uint32(min(max(q.Concurrency, 0), math.MaxUint32))
+		request.Concurrency = &concurrency
+	}
+	if q.Recovery != 0 {
+		recovery := uint32(max(q.Recovery, 0))
+		request.Recovery = &recovery
 	}
 	response, err := call(ctx, c, "set quota", c.backend.quotas.SetQuota, request)
 	if err != nil {
@@ -64,6 +77,7 @@ func (c *Client) Quotas(ctx context.Context, lambda string) ([]Quota, error) {
 func quotaOf(w *kinesinv1.Quota) Quota {
 	return Quota{
 		Lambda: w.GetLambda(), Priority: w.GetPriority(), Identity: w.GetIdentity(), Rate: w.GetRate(), Burst: int(w.GetBurst()), Admit: w.GetAdmit(),
+		Concurrency: int(w.GetConcurrency()), Recovery: int(w.GetRecovery()),
 		Updated: timeOf(w.GetUpdatedMicros()), UpdatedBy: w.GetUpdatedBy(),
 	}
 }

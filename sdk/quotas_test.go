@@ -21,8 +21,13 @@ func TestQuotasOfTheClient(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, _, err := c.CreateLambda(t.Context(), sdk.LambdaInfo{Name: "orders", Mode: sdk.ModeDeliver}); err != nil {
+		t.Fatal(err)
+	}
 	for _, q := range []sdk.Quota{
 		{Lambda: "mail", Rate: 100},
+		{Lambda: "mail", Priority: "high", Concurrency: 7},
+		{Lambda: "mail", Priority: "high", Concurrency: -1},
 		{Lambda: "mail", Priority: "low", Rate: 20, Burst: 50},
 		{Lambda: "mail", Identity: "crm", Admit: 5},
 		{Lambda: "mail", Admit: 500}, // beside the rate
@@ -53,11 +58,14 @@ func TestQuotasOfTheClient(t *testing.T) {
 	}{
 		{sdk.Quota{Lambda: "mail"}, "nothing to set"},
 		{sdk.Quota{Lambda: "mail", Rate: 2e6}, "want 0.001 to 1000000"},
-		{sdk.Quota{Lambda: "mail", Priority: "urgent", Rate: 1}, "want high, normal, low"},
+		{sdk.Quota{Lambda: "mail", Priority: "urgent", Rate: 1}, "lambda mail has high, normal, low"},
 		{sdk.Quota{Lambda: "mail", Priority: "low", Burst: 5}, "there is no rate"},
 		{sdk.Quota{Lambda: "mail", Priority: "low", Admit: 5}, "per lambda and identity"},
 		{sdk.Quota{Lambda: "mail", Identity: "crm", Rate: 5}, "per lambda and priority"},
 		{sdk.Quota{Lambda: "mail", Rate: 1, Burst: 100_001}, "want at most 100000"},
+		{sdk.Quota{Lambda: "mail", Concurrency: 100_001}, "want 1 to 100000 tasks that run at once"},
+		{sdk.Quota{Lambda: "mail", Identity: "crm", Concurrency: 5}, "concurrency is per lambda and priority"},
+		{sdk.Quota{Lambda: "orders", Concurrency: 5}, "lambda orders is a deliver lambda"},
 	} {
 		if _, err := c.SetQuota(t.Context(), bad.q); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), bad.says) {
 			t.Errorf("%+v: %v, want %q", bad.q, err, bad.says)
@@ -145,8 +153,9 @@ func TestThrottledItemsAreScheduledLater(t *testing.T) {
 func TestAThrottledCallEndsWithItsDeadline(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
-	after := int64(time.Hour / time.Microsecond)
+	after, calls := int64(time.Hour/time.Microsecond), 0
 	s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+		calls++
 		return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Problem: &kinesinv1.Problem{
 			Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "the quota is used up", RetryAfterMicros: after,
 		}}}}, nil
@@ -154,12 +163,13 @@ func TestAThrottledCallEndsWithItsDeadline(t *testing.T) {
 	if _, err := s.client(t).Schedule(t.Context(), sdk.Item{}); !errors.Is(err, sdk.ErrThrottled) || !strings.Contains(err.Error(), "the quota is used up") {
 		t.Errorf("without a deadline: %v", err)
 	}
-	after = 1000
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	after, calls = int64(1500*time.Millisecond/time.Microsecond), 0
+	ctx, cancel := context.WithTimeout(t.Context(), 2800*time.Millisecond) // the third call would come after it
 	defer cancel()
-	if _, err := s.client(t).Schedule(ctx, sdk.Item{}); !errors.Is(err, sdk.ErrThrottled) {
-		t.Errorf("at the deadline: %v", err)
+	if _, err := s.client(t).Schedule(ctx, sdk.Item{}); !errors.Is(err, sdk.ErrThrottled) || calls != 2 {
+		t.Errorf("at the deadline: %d calls, %v", calls, err)
 	}
+	after = 1000
 	if _, err := s.client(t, sdk.WithTries(1)).Schedule(t.Context(), sdk.Item{}); !errors.Is(err, sdk.ErrThrottled) {
 		t.Errorf("without retries: %v", err)
 	}

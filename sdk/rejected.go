@@ -118,7 +118,7 @@ func rejectedOf(w *kinesinv1.Rejected) Rejected {
 	}
 	if i := w.Item; i != nil {
 		r.Item = &Item{
-			Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key,
+			Lambda: i.Lambda, Payload: i.Payload, Priority: i.Priority, Collection: i.Collection, Key: i.Key, LimitKey: i.LimitKey,
 			MaxAttempts: int(i.MaxAttempts), Timeout: task.Micros(i.TimeoutMicros),
 			BackoffMin: task.Micros(i.BackoffMinMicros), BackoffMax: task.Micros(i.BackoffMaxMicros),
 			Traceparent: i.Traceparent, Tags: i.Tags, StartBefore: timeOf(i.StartBeforeMicros),

@@ -38,37 +38,6 @@ func (c *Client) Count(ctx context.Context, where string, exact bool) (CountResu
 	return CountResult{Count: r.Count, Exact: r.Exact, Examined: r.Examined}, nil
 }
 
-// LambdaStats is what lives of a lambda, and what the server that answers saw of it in the last minute.
-type LambdaStats struct {
-	Lambda     string
-	Tasks      map[State]int64 // live tasks; states without any are left out
-	Exact      bool            // Tasks was counted, not estimated
-	OldestDue  time.Time       // due time of the task that has waited longest for its first start; zero: none waits
-	Started    float64         // first starts a second
-	Ended      float64         // ends a second
-	Lateness50 time.Duration   // of first starts: half of them were no later
-	Lateness99 time.Duration   // 99 of 100 were no later
-}
-
-// Stats returns statistics of a lambda, or, with an empty name, of all that the caller may read.
-func (c *Client) Stats(ctx context.Context, lambda string) ([]LambdaStats, error) {
-	r, err := callSet(ctx, c, "stats", c.backend.tasks.Stats, &kinesinv1.StatsRequest{Lambda: lambda})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]LambdaStats, len(r.Lambdas))
-	for i, l := range r.Lambdas {
-		all[i] = LambdaStats{
-			Lambda: l.Lambda, Tasks: make(map[State]int64, len(l.Tasks)), Exact: l.Exact, OldestDue: timeOf(l.OldestDueMicros),
-			Started: l.StartedPerSecond, Ended: l.EndedPerSecond, Lateness50: task.Micros(l.LatenessP50Micros), Lateness99: task.Micros(l.LatenessP99Micros),
-		}
-		for state, n := range l.Tasks {
-			all[i].Tasks[State(state)] = n
-		}
-	}
-	return all, nil
-}
-
 // JobAction is what a job does with each task of its set.
 type JobAction string
 

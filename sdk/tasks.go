@@ -20,6 +20,7 @@ type TaskInfo struct {
 	Priority   string
 	Collection string
 	Key        string
+	LimitKey   string // whose task it is, for the lambda's limits by key
 
 	Due      time.Time
 	Created  time.Time
@@ -38,9 +39,10 @@ type TaskInfo struct {
 	Worker          string // of the newest attempt
 	Attempts        []AttemptInfo
 	Tags            map[string]string
-	StartBefore     time.Time // when it expires if it has not started; zero: never
-	Traceparent     string    // W3C trace context of the caller that scheduled it
-	WaitsFor        WaitsFor  // what holds it back
+	StartBefore     time.Time   // when it expires if it has not started; zero: never
+	Traceparent     string      // W3C trace context of the caller that scheduled it
+	Occurrence      *Occurrence // nil: no cron has scheduled it
+	WaitsFor        WaitsFor    // what holds it back
 
 	Payload      []byte // only with WithPayload
 	PayloadBytes int64
@@ -338,14 +340,14 @@ func getResults(response *kinesinv1.GetResponse, n names) ([]GetResult, error) {
 
 func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 	t := TaskInfo{
-		ID: ID(w.Id), Lambda: w.Lambda, State: State(w.State), Priority: w.Priority, Collection: w.Collection, Key: w.Key,
+		ID: ID(w.Id), Lambda: w.Lambda, State: State(w.State), Priority: w.Priority, Collection: w.Collection, Key: w.Key, LimitKey: w.LimitKey,
 		Due: timeOf(w.DueMicros), Created: timeOf(w.CreatedMicros), Enqueued: timeOf(w.EnqueuedMicros),
 		Started: timeOf(w.StartedMicros), Ended: timeOf(w.EndedMicros), Next: timeOf(w.NextMicros),
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
 		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros), WaitsFor: waitsForOf(w.WaitsFor),
-		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob,
+		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob, Occurrence: occurrenceOf(w.Occurrence),
 	}
 	for _, a := range w.Attempts {
 		t.Attempts = append(t.Attempts, AttemptInfo{

@@ -154,6 +154,14 @@ var needs = map[string]need{
 	"GateService/ResumeGate":              {nil, false, `{"id":"7"}`}, // there is none; TestWhoMaySetAGate has one
 	"GateService/GetGate":                 {nil, false, `{"id":"7"}`},
 	"GateService/ListGates":               {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"CronService/SetCron":                 {[]access.Verb{access.Operate, access.Schedule}, false, `{"cron":{"name":"nightly","lambda":"L","schedule":"@daily"}}`},
+	"CronService/GetCron":                 {nil, false, `{"name":"none"}`}, // there is none; TestWhoMaySetACron has one
+	"CronService/ListCrons":               {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
+	"CronService/PauseCron":               {nil, false, `{"name":"none","reason":"x"}`},
+	"CronService/ResumeCron":              {nil, false, `{"name":"none"}`},
+	"CronService/RunCron":                 {nil, false, `{"name":"none"}`},
+	"CronService/DeleteCron":              {nil, false, `{"name":"none"}`},
+	"CronService/CronHistory":             {nil, false, `{"name":"none"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
 	"QuotaService/GetQuotas":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }

@@ -73,6 +73,9 @@ const (
 	fieldPayloadRev
 	fieldBlob
 	fieldRequest
+	fieldRedriveRequest
+	fieldLimitKey
+	fieldOccurrence
 )
 
 // The fields of a tag.
@@ -86,6 +89,20 @@ const (
 	blobID protowire.Number = iota + 1
 	blobBytes
 	blobSHA256
+)
+
+// The fields of an occurrence.
+const (
+	occurrenceCron protowire.Number = iota + 1
+	occurrenceLife
+	occurrenceRevision
+	occurrenceNominal
+	occurrenceBeforeRevision
+	occurrenceBefore
+	occurrenceRanRevision
+	occurrenceRan
+	occurrenceFailed
+	occurrenceSucceeded
 )
 
 // The fields of an entry of the history.
@@ -233,6 +250,7 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	dst = appendVarint(dst, fieldCreated, uint64(t.Created))
 	dst = appendString(dst, fieldCollection, t.Collection)
 	dst = appendString(dst, fieldKey, t.Key)
+	dst = appendString(dst, fieldLimitKey, t.LimitKey)
 	if t.Digest != ([16]byte{}) {
 		dst = protowire.AppendTag(dst, fieldDigest, protowire.BytesType)
 		dst = protowire.AppendBytes(dst, t.Digest[:])
@@ -254,10 +272,17 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 		dst = protowire.AppendTag(dst, fieldRequest, protowire.BytesType)
 		dst = protowire.AppendBytes(dst, t.Request[:])
 	}
+	if !t.RedriveRequest.IsZero() {
+		dst = protowire.AppendTag(dst, fieldRedriveRequest, protowire.BytesType)
+		dst = protowire.AppendBytes(dst, t.RedriveRequest[:])
+	}
 	dst = appendVarint(dst, fieldFirstDue, uint64(t.FirstDue))
 	dst = appendVarint(dst, fieldPayloadRev, t.PayloadRev)
 	if t.Blob != nil {
 		dst = appendBlob(dst, t.Blob)
+	}
+	if t.Occurrence != nil {
+		dst = appendOccurrence(dst, t.Occurrence)
 	}
 	dst = appendVarint(dst, fieldStartBefore, uint64(t.StartBefore))
 	for i := range t.Tags {
@@ -272,6 +297,22 @@ func appendBlob(dst []byte, b *task.Blob) []byte {
 	dst = protowire.AppendBytes(protowire.AppendTag(dst, blobID, protowire.BytesType), b.ID[:])
 	dst = appendVarint(dst, blobBytes, uint64(b.Bytes))
 	return insertLength(protowire.AppendBytes(protowire.AppendTag(dst, blobSHA256, protowire.BytesType), b.SHA256[:]), start)
+}
+
+func appendOccurrence(dst []byte, o *task.Occurrence) []byte {
+	dst = protowire.AppendTag(dst, fieldOccurrence, protowire.BytesType)
+	start := len(dst)
+	dst = appendString(dst, occurrenceCron, o.Cron)
+	dst = appendVarint(dst, occurrenceLife, uint64(o.Life))
+	dst = appendVarint(dst, occurrenceRevision, o.At.Revision)
+	dst = appendVarint(dst, occurrenceNominal, uint64(o.At.Nominal))
+	dst = appendVarint(dst, occurrenceBeforeRevision, o.Before.Revision)
+	dst = appendVarint(dst, occurrenceBefore, uint64(o.Before.Nominal))
+	dst = appendVarint(dst, occurrenceRanRevision, o.Ran.Revision)
+	dst = appendVarint(dst, occurrenceRan, uint64(o.Ran.Nominal))
+	dst = appendVarint(dst, occurrenceFailed, uint64(o.Failed))
+	dst = appendVarint(dst, occurrenceSucceeded, uint64(o.Succeeded))
+	return insertLength(dst, start)
 }
 
 func appendTag(dst []byte, tag *task.Tag) []byte {

@@ -28,7 +28,7 @@ func drawTask(rt *rapid.T) task.Task {
 		State:     rapid.SampledFrom(task.States()).Draw(rt, "state"),
 		Seq:       rapid.Uint64().Draw(rt, "seq"),
 		Due:       drawInstant(rt, "due"), Created: drawInstant(rt, "created"), Wake: drawInstant(rt, "wake"),
-		Collection: rapid.String().Draw(rt, "collection"), Key: rapid.String().Draw(rt, "key"), Worker: rapid.String().Draw(rt, "worker"),
+		Collection: rapid.String().Draw(rt, "collection"), Key: rapid.String().Draw(rt, "key"), LimitKey: rapid.String().Draw(rt, "limit key"), Worker: rapid.String().Draw(rt, "worker"),
 		PayloadSize: drawUint32(rt, "size"),
 		Overrides: task.Overrides{
 			MaxAttempts: drawUint32(rt, "max"), Timeout: time.Duration(drawInstant(rt, "timeout")),
@@ -48,6 +48,7 @@ func drawTask(rt *rapid.T) task.Task {
 	t.ID[15] |= 1
 	copy(t.Digest[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(rt, "digest"))
 	copy(t.Request[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(rt, "request"))
+	copy(t.RedriveRequest[:], rapid.SliceOfN(rapid.Byte(), 0, 16).Draw(rt, "redrive request"))
 	if p := rapid.SliceOf(rapid.Byte()).Draw(rt, "payload"); len(p) > 0 {
 		t.Payload = p
 	}

@@ -108,6 +108,10 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.Collection = string(f.bytes)
 	case fieldKey:
 		t.Key = string(f.bytes)
+	case fieldLimitKey:
+		t.LimitKey = string(f.bytes)
+	case fieldOccurrence:
+		return setOccurrence(t, f.bytes)
 	case fieldDigest:
 		return setArray(&t.Digest, f)
 	case fieldPayload:
@@ -162,6 +166,8 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.Life = f.number
 	case fieldRequest:
 		return setArray(&t.Request, f)
+	case fieldRedriveRequest:
+		return setArray(&t.RedriveRequest, f)
 	case fieldStartBefore:
 		t.StartBefore = f.instant()
 	case fieldBlob:
@@ -190,6 +196,44 @@ func setBlob(t *task.Task, b []byte) error {
 				err = fmt.Errorf("%w: the digest of a blob has %d bytes", ErrCorrupt, len(f.bytes))
 			}
 			copy(t.Blob.SHA256[:], f.bytes)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setOccurrence(t *task.Task, b []byte) error {
+	o := &task.Occurrence{}
+	t.Occurrence = o
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		switch f.id {
+		case occurrenceCron:
+			o.Cron = string(f.bytes)
+		case occurrenceLife:
+			o.Life = f.instant()
+		case occurrenceRevision:
+			o.At.Revision = f.number
+		case occurrenceNominal:
+			o.At.Nominal = f.instant()
+		case occurrenceBeforeRevision:
+			o.Before.Revision = f.number
+		case occurrenceBefore:
+			o.Before.Nominal = f.instant()
+		case occurrenceRanRevision:
+			o.Ran.Revision = f.number
+		case occurrenceRan:
+			o.Ran.Nominal = f.instant()
+		case occurrenceFailed:
+			err = setUint32(&o.Failed, &f)
+		case occurrenceSucceeded:
+			o.Succeeded = f.instant()
 		}
 		if err != nil {
 			return err

@@ -108,7 +108,7 @@ func ParseID(s string) (ID, error) {
 type Partition struct {
 	Lambda   uint32 // Lambda.Ref
 	Priority uint8  // index into Lambda.Priorities; 0 is the highest
-	Shard    uint16 // hash(task id) mod Lambda.ShardsFor(id)
+	Shard    uint16 // hash(task id) mod Lambda.ShardsFor(id); with a limit key hash(that) mod Lambda.ShardsFirst()
 }
 
 func (p Partition) String() string {

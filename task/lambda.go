@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -56,6 +57,10 @@ const (
 	StartWithinMin = time.Millisecond
 	StartWithinMax = 365 * 24 * time.Hour
 
+	LimitKeyConcurrencyMax = 100_000
+	LimitKeyRateMin        = 0.001 // starts per second
+	LimitKeyRateMax        = 1_000_000
+
 	PriorityWeightMax = 1000
 	// PriorityWeightFloor is the weight of a priority that is not named where others are.
 	PriorityWeightFloor = 1
@@ -105,8 +110,16 @@ type Lambda struct {
 	PoisonBound uint32
 	// StartWithin is how long after its due time a task expires if it never started; 0: never.
 	StartWithin time.Duration
-	Created     Instant
-	Deleting    bool // refuses new tasks while its live tasks are dropped
+	// LimitKeyConcurrency is how many tasks of one limit key run at once, and LimitKeyRate how many of them
+	// start per second; 0: any number.
+	LimitKeyConcurrency int32
+	LimitKeyRate        float64
+	LimitKeySet         Instant // when these limits were changed last; zero: never
+	// RetryShare is how many retries may start for each first start; 0: any number.
+	RetryShare float64
+	Breaker    Breaker // the zero value is none
+	Created    Instant
+	Deleting   bool // refuses new tasks while its live tasks are dropped
 
 	// ShardHistory is how Shards grew, oldest first; the last one is Shards. It is empty if they never grew.
 	ShardHistory []ShardCount
@@ -132,6 +145,7 @@ func (l Lambda) WithDefaults() Lambda {
 	if l.Retention == 0 {
 		l.Retention = RetentionDefault
 	}
+	l.Breaker = l.Breaker.WithDefaults()
 	return l
 }
 
@@ -170,8 +184,9 @@ func (l Lambda) Validate() error {
 		durationBetween("retention", l.Retention, RetentionMin, RetentionMax),
 		unlessZero(l.KeyRetention, durationBetween("key retention", l.KeyRetention, RetentionMin, RetentionMax)),
 		unlessZero(l.PoisonBound, between("poison bound", int64(l.PoisonBound), PoisonBoundMin, PoisonBoundMax)),
-		unlessZero(l.StartWithin, durationBetween("start within", l.StartWithin, StartWithinMin, StartWithinMax)))
-	return errors.Join(errs...)
+		unlessZero(l.StartWithin, durationBetween("start within", l.StartWithin, StartWithinMin, StartWithinMax)),
+		l.checkKeyLimits())
+	return errors.Join(append(errs, l.checkBrakes()...)...)
 }
 
 // Validate checks the settings of one task; zero fields mean the lambda's and are fine.
@@ -202,7 +217,7 @@ func (l *Lambda) Priority(name string) (uint8, error) {
 	if i, found := l.priorityIndex(name); found {
 		return i, nil
 	}
-	return 0, fmt.Errorf("%w priority %q: lambda %s has %v", ErrInvalid, name, l.Name, l.Priorities)
+	return 0, fmt.Errorf("%w priority %.80q: lambda %s has %s", ErrInvalid, name, l.Name, strings.Join(l.Priorities, ", "))
 }
 
 func (l *Lambda) priorityIndex(name string) (uint8, bool) {

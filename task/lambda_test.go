@@ -131,7 +131,7 @@ func TestPriorityByName(t *testing.T) {
 		}
 	}
 	_, err := l.Priority("urgent")
-	wantError(t, err, `priority "urgent": lambda send-mail has [high normal low]`)
+	wantError(t, err, `priority "urgent": lambda send-mail has high, normal, low`)
 }
 
 func TestMode(t *testing.T) {

@@ -289,9 +289,9 @@ func (s step) historyGrows() bool {
 // birth is what no event changes. Where the wake-up row is, only package store decides.
 func birth(t task.Task) task.Task {
 	return task.Task{
-		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: t.Created, Collection: t.Collection, Key: t.Key,
+		ID: t.ID, Partition: t.Partition, Due: t.Due, Created: t.Created, Collection: t.Collection, Key: t.Key, LimitKey: t.LimitKey,
 		Digest: t.Digest, Payload: t.Payload, PayloadSize: t.PayloadSize, Overrides: t.Overrides,
-		Traceparent: t.Traceparent, WakeRow: t.WakeRow, Tags: t.Tags, Life: t.Life, Request: t.Request, StartBefore: t.StartBefore,
+		Traceparent: t.Traceparent, WakeRow: t.WakeRow, Tags: t.Tags, Life: t.Life, Request: t.Request, RedriveRequest: t.RedriveRequest, StartBefore: t.StartBefore,
 		Blob: t.Blob,
 	}
 }

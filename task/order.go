@@ -19,6 +19,8 @@ type Dispatched struct {
 	Task Task
 	// Done means that the change is stored, and the message, if there is one, is on the queue.
 	Done bool
+	// Again is when the order is to be given again; zero: it was carried out, or refused.
+	Again Instant
 	// Err is why the order has to be tried again. It is nil if another server changed the task.
 	Err error
 }

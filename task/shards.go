@@ -53,6 +53,15 @@ func (l *Lambda) ShardsFor(id ID) uint16 {
 	return l.ShardHistory[0].Count
 }
 
+// ShardsFirst returns the first number of shards that the lambda had. The shard of a task with a limit key
+// comes from it, so that all tasks of such a key are in one shard however often the shards grow.
+func (l *Lambda) ShardsFirst() uint16 {
+	if len(l.ShardHistory) == 0 {
+		return l.Shards
+	}
+	return l.ShardHistory[0].Count
+}
+
 // ShardsFrom returns from when on new ids use the newest count; 0 if the lambda always had it.
 func (l *Lambda) ShardsFrom() Instant {
 	if n := len(l.ShardHistory); n > 0 {

@@ -38,6 +38,11 @@ type Task struct {
 	Collection string
 	Tags       []Tag  // in order of their names, at most TagsMax
 	Key        string // idempotency key, empty for none
+	// LimitKey says whose task it is, for the limits by key of its lambda, and decides its shard. It never
+	// changes. Empty: nobody's, and no such limit applies.
+	LimitKey string
+	// Occurrence says which occurrence of a cron it is; nil: it is none.
+	Occurrence *Occurrence
 	// Life is the seq with which the task with this key began, and part of its public id: an ended task's key
 	// may be used again, and the ids of the earlier task do not name the later one. Zero without a key, and
 	// in rows of versions that did not know it.
@@ -45,6 +50,9 @@ type Task struct {
 	// Request is the request id of the Schedule call that made the task with this key, or replaced it last: a
 	// late try of that call must not make the next one. Zero without a key, and where the caller gave none.
 	Request ID
+	// RedriveRequest is the request id of the Redrive call that had the task start anew last: a late try of
+	// that call must not have it start once more. Zero where none did, or it had no id.
+	RedriveRequest ID
 	// Digest identifies lambda, priority, collection and payload of a task with a key, so that the same key
 	// with another payload is detected, and of a task whose payload was replaced. Zero for others.
 	Digest [16]byte

@@ -270,8 +270,9 @@ type ScheduleItem struct {
 	OnConflict       string            `protobuf:"bytes,14,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`                                             // when the key is held: "keep" (also empty), "replace" or "reject"
 	Tags             map[string]string `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16
 	// A task that did not start before then ends as expired. 0: as the lambda's start_within_micros says.
-	StartBeforeMicros int64 `protobuf:"varint,16,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
-	Blob              *Blob `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload; needs a key
+	StartBeforeMicros int64  `protobuf:"varint,16,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
+	Blob              *Blob  `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload; needs a key
+	LimitKey          string `protobuf:"bytes,23,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key; at most 256 bytes; empty: nobody's
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -423,6 +424,13 @@ func (x *ScheduleItem) GetBlob() *Blob {
 		return x.Blob
 	}
 	return nil
+}
+
+func (x *ScheduleItem) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
+	}
+	return ""
 }
 
 type ScheduleRequest struct {
@@ -722,6 +730,8 @@ type Task struct {
 	ResultBytes       int64                  `protobuf:"varint,28,opt,name=result_bytes,json=resultBytes,proto3" json:"result_bytes,omitempty"`
 	Blob              *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload, and only with GetRequest.with_payload
 	WaitsFor          *WaitsFor              `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why a task that is due has not started; absent: nothing that is known here
+	LimitKey          string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
+	Occurrence        *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -966,10 +976,93 @@ func (x *Task) GetWaitsFor() *WaitsFor {
 	return nil
 }
 
+func (x *Task) GetLimitKey() string {
+	if x != nil {
+		return x.LimitKey
+	}
+	return ""
+}
+
+func (x *Task) GetOccurrence() *Occurrence {
+	if x != nil {
+		return x.Occurrence
+	}
+	return nil
+}
+
+// Occurrence says which occurrence of a cron a task is.
+type Occurrence struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Cron            string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	Revision        uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	NominalMicros   int64                  `protobuf:"varint,3,opt,name=nominal_micros,json=nominalMicros,proto3" json:"nominal_micros,omitempty"`       // the time at which the cron's expression fires
+	SucceededMicros int64                  `protobuf:"varint,4,opt,name=succeeded_micros,json=succeededMicros,proto3" json:"succeeded_micros,omitempty"` // nominal time of the newest occurrence before it that succeeded; 0: none that is known
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Occurrence) Reset() {
+	*x = Occurrence{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Occurrence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Occurrence) ProtoMessage() {}
+
+func (x *Occurrence) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Occurrence.ProtoReflect.Descriptor instead.
+func (*Occurrence) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Occurrence) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *Occurrence) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Occurrence) GetNominalMicros() int64 {
+	if x != nil {
+		return x.NominalMicros
+	}
+	return 0
+}
+
+func (x *Occurrence) GetSucceededMicros() int64 {
+	if x != nil {
+		return x.SucceededMicros
+	}
+	return 0
+}
+
 // WaitsFor says what holds a task back that is due.
 type WaitsFor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                               // "gate", "quota", "no worker" or "queue full"
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                               // "gate", "quota", "key", "retry budget", "no worker" or "queue full"
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                                   // for people
 	Gate          string                 `protobuf:"bytes,3,opt,name=gate,proto3" json:"gate,omitempty"`                                   // the gate's id
 	UntilMicros   int64                  `protobuf:"varint,4,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it ends by itself; 0: not known
@@ -979,7 +1072,7 @@ type WaitsFor struct {
 
 func (x *WaitsFor) Reset() {
 	*x = WaitsFor{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1084,7 @@ func (x *WaitsFor) String() string {
 func (*WaitsFor) ProtoMessage() {}
 
 func (x *WaitsFor) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1097,7 @@ func (x *WaitsFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitsFor.ProtoReflect.Descriptor instead.
 func (*WaitsFor) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *WaitsFor) GetReason() string {
@@ -1046,7 +1139,7 @@ type TaskKey struct {
 
 func (x *TaskKey) Reset() {
 	*x = TaskKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1151,7 @@ func (x *TaskKey) String() string {
 func (*TaskKey) ProtoMessage() {}
 
 func (x *TaskKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1164,7 @@ func (x *TaskKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskKey.ProtoReflect.Descriptor instead.
 func (*TaskKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskKey) GetLambda() string {
@@ -1099,7 +1192,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1204,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1217,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetRequest) GetIds() []string {
@@ -1158,7 +1251,7 @@ type GetResult struct {
 
 func (x *GetResult) Reset() {
 	*x = GetResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1263,7 @@ func (x *GetResult) String() string {
 func (*GetResult) ProtoMessage() {}
 
 func (x *GetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1276,7 @@ func (x *GetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResult.ProtoReflect.Descriptor instead.
 func (*GetResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetResult) GetTask() *Task {
@@ -1209,7 +1302,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1314,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1327,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetResponse) GetResults() []*GetResult {
@@ -1258,7 +1351,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1363,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1376,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRequest) GetLambda() string {
@@ -1338,7 +1431,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1443,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1456,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1391,7 +1484,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1403,7 +1496,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1416,7 +1509,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelRequest) GetIds() []string {
@@ -1453,7 +1546,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1558,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1571,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CancelResult) GetOutcome() string {
@@ -1518,7 +1611,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +1623,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +1636,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelResponse) GetResults() []*CancelResult {
@@ -1564,7 +1657,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1576,7 +1669,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1589,7 +1682,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1627,7 +1720,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1732,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1745,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RescheduleRequest) GetIds() []string {
@@ -1709,7 +1802,7 @@ type TaskUpdate struct {
 
 func (x *TaskUpdate) Reset() {
 	*x = TaskUpdate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1814,7 @@ func (x *TaskUpdate) String() string {
 func (*TaskUpdate) ProtoMessage() {}
 
 func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1827,7 @@ func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskUpdate.ProtoReflect.Descriptor instead.
 func (*TaskUpdate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TaskUpdate) GetId() string {
@@ -1816,7 +1909,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1921,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1934,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateRequest) GetUpdates() []*TaskUpdate {
@@ -1854,18 +1947,19 @@ func (x *UpdateRequest) GetUpdates() []*TaskUpdate {
 type RedriveRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
-	Keys          []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`                 // their results follow those of the ids
-	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`              // also tasks that ended as success or delivered
-	IfSeq         uint64                 `protobuf:"varint,4,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"` // of a single task: only if it is at this seq; 0: at any
-	Payload       []byte                 `protobuf:"bytes,5,opt,name=payload,proto3,oneof" json:"payload,omitempty"`     // of a single task: instead of the one it had
-	Blob          *Blob                  `protobuf:"bytes,6,opt,name=blob,proto3" json:"blob,omitempty"`                 // instead of payload
+	Keys          []*TaskKey             `protobuf:"bytes,2,rep,name=keys,proto3" json:"keys,omitempty"`                            // their results follow those of the ids
+	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`                         // also tasks that ended as success or delivered
+	IfSeq         uint64                 `protobuf:"varint,4,opt,name=if_seq,json=ifSeq,proto3" json:"if_seq,omitempty"`            // of a single task: only if it is at this seq; 0: at any
+	Payload       []byte                 `protobuf:"bytes,5,opt,name=payload,proto3,oneof" json:"payload,omitempty"`                // of a single task: instead of the one it had
+	Blob          *Blob                  `protobuf:"bytes,6,opt,name=blob,proto3" json:"blob,omitempty"`                            // instead of payload
+	RequestId     []byte                 `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client: a late try of the call does not have its tasks start once more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1877,7 +1971,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1890,7 +1984,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RedriveRequest) GetIds() []string {
@@ -1935,6 +2029,13 @@ func (x *RedriveRequest) GetBlob() *Blob {
 	return nil
 }
 
+func (x *RedriveRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
 type ChangeResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1948,7 +2049,7 @@ type ChangeResult struct {
 
 func (x *ChangeResult) Reset() {
 	*x = ChangeResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2061,7 @@ func (x *ChangeResult) String() string {
 func (*ChangeResult) ProtoMessage() {}
 
 func (x *ChangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2074,7 @@ func (x *ChangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResult.ProtoReflect.Descriptor instead.
 func (*ChangeResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ChangeResult) GetId() string {
@@ -2020,7 +2121,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2133,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2146,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChangeResponse) GetResults() []*ChangeResult {
@@ -2065,7 +2166,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2178,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2191,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CountRequest) GetWhere() string {
@@ -2118,7 +2219,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2130,7 +2231,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2143,7 +2244,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CountResponse) GetCount() int64 {
@@ -2176,7 +2277,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2188,7 +2289,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2201,7 +2302,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StatsRequest) GetLambda() string {
@@ -2212,22 +2313,30 @@ func (x *StatsRequest) GetLambda() string {
 }
 
 type LambdaStats struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Lambda            string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	Tasks             map[string]int64       `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // live tasks by state
-	Exact             bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`                                                                           // tasks were counted, not estimated
-	OldestDueMicros   int64                  `protobuf:"varint,4,opt,name=oldest_due_micros,json=oldestDueMicros,proto3" json:"oldest_due_micros,omitempty"`                              // due time of the oldest task that is due and has not started; 0: none
-	StartedPerSecond  float64                `protobuf:"fixed64,5,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                          // over the last minute, on the server that answers
-	EndedPerSecond    float64                `protobuf:"fixed64,6,opt,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty"`
-	LatenessP50Micros int64                  `protobuf:"varint,7,opt,name=lateness_p50_micros,json=latenessP50Micros,proto3" json:"lateness_p50_micros,omitempty"` // of starts in the last minute, on the server that answers
-	LatenessP99Micros int64                  `protobuf:"varint,8,opt,name=lateness_p99_micros,json=latenessP99Micros,proto3" json:"lateness_p99_micros,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Lambda             string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Tasks              map[string]int64       `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // live tasks by state
+	Exact              bool                   `protobuf:"varint,3,opt,name=exact,proto3" json:"exact,omitempty"`                                                                           // tasks were counted, not estimated
+	OldestDueMicros    int64                  `protobuf:"varint,4,opt,name=oldest_due_micros,json=oldestDueMicros,proto3" json:"oldest_due_micros,omitempty"`                              // due time of the oldest task that is due and has not started; 0: none
+	StartedPerSecond   float64                `protobuf:"fixed64,5,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`                          // over the last minute, on the server that answers
+	EndedPerSecond     float64                `protobuf:"fixed64,6,opt,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty"`
+	LatenessP50Micros  int64                  `protobuf:"varint,7,opt,name=lateness_p50_micros,json=latenessP50Micros,proto3" json:"lateness_p50_micros,omitempty"` // of starts in the last minute, on the server that answers
+	LatenessP99Micros  int64                  `protobuf:"varint,8,opt,name=lateness_p99_micros,json=latenessP99Micros,proto3" json:"lateness_p99_micros,omitempty"`
+	FailedPerSecond    float64                `protobuf:"fixed64,9,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`           // failed attempts in the last minute, on the server that answers
+	ThrottledPerSecond float64                `protobuf:"fixed64,10,opt,name=throttled_per_second,json=throttledPerSecond,proto3" json:"throttled_per_second,omitempty"` // tasks that admission quotas refused in the last minute, on the server that answers
+	HeldBy             []*HeldBy              `protobuf:"bytes,11,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`                                         // what holds waiting tasks back, as far as the server that answers knows
+	// Only of Lambda.live.
+	Priorities    []*PriorityStats `protobuf:"bytes,12,rep,name=priorities,proto3" json:"priorities,omitempty"`              // highest first
+	Workers       *int64           `protobuf:"varint,13,opt,name=workers,proto3,oneof" json:"workers,omitempty"`             // worker processes with a lease for the lambda, of all servers; absent: not known
+	Due           *int64           `protobuf:"varint,14,opt,name=due,proto3,oneof" json:"due,omitempty"`                     // tasks that may start and have not; absent: not asked for
+	DueExact      bool             `protobuf:"varint,15,opt,name=due_exact,json=dueExact,proto3" json:"due_exact,omitempty"` // they were counted, not estimated
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LambdaStats) Reset() {
 	*x = LambdaStats{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2348,7 @@ func (x *LambdaStats) String() string {
 func (*LambdaStats) ProtoMessage() {}
 
 func (x *LambdaStats) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2361,7 @@ func (x *LambdaStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LambdaStats.ProtoReflect.Descriptor instead.
 func (*LambdaStats) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *LambdaStats) GetLambda() string {
@@ -2311,6 +2420,249 @@ func (x *LambdaStats) GetLatenessP99Micros() int64 {
 	return 0
 }
 
+func (x *LambdaStats) GetFailedPerSecond() float64 {
+	if x != nil {
+		return x.FailedPerSecond
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetThrottledPerSecond() float64 {
+	if x != nil {
+		return x.ThrottledPerSecond
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetHeldBy() []*HeldBy {
+	if x != nil {
+		return x.HeldBy
+	}
+	return nil
+}
+
+func (x *LambdaStats) GetPriorities() []*PriorityStats {
+	if x != nil {
+		return x.Priorities
+	}
+	return nil
+}
+
+func (x *LambdaStats) GetWorkers() int64 {
+	if x != nil && x.Workers != nil {
+		return *x.Workers
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetDue() int64 {
+	if x != nil && x.Due != nil {
+		return *x.Due
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetDueExact() bool {
+	if x != nil {
+		return x.DueExact
+	}
+	return false
+}
+
+// HeldBy is something that holds waiting tasks of a lambda back.
+type HeldBy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`                               // as of WaitsFor, or "busy workers"; there will be others
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`                                   // for people
+	Tasks         *int64                 `protobuf:"varint,3,opt,name=tasks,proto3,oneof" json:"tasks,omitempty"`                          // about how many it holds back, of the partitions of the server that answers; absent: not known
+	Priority      string                 `protobuf:"bytes,4,opt,name=priority,proto3" json:"priority,omitempty"`                           // empty: of all priorities
+	Gate          string                 `protobuf:"bytes,5,opt,name=gate,proto3" json:"gate,omitempty"`                                   // its id
+	Action        string                 `protobuf:"bytes,6,opt,name=action,proto3" json:"action,omitempty"`                               // of a gate: "pause" or "drop"
+	UntilMicros   int64                  `protobuf:"varint,7,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it ends by itself; 0: not known, or never
+	Rate          float64                `protobuf:"fixed64,8,opt,name=rate,proto3" json:"rate,omitempty"`                                 // of a quota: starts per second, of all servers together
+	Used          float64                `protobuf:"fixed64,9,opt,name=used,proto3" json:"used,omitempty"`                                 // of a quota: starts per second in the last minute, on the server that answers
+	Concurrency   uint32                 `protobuf:"varint,10,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                   // of a quota: tasks that run at once, of all servers together
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldBy) Reset() {
+	*x = HeldBy{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldBy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldBy) ProtoMessage() {}
+
+func (x *HeldBy) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldBy.ProtoReflect.Descriptor instead.
+func (*HeldBy) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *HeldBy) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *HeldBy) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *HeldBy) GetTasks() int64 {
+	if x != nil && x.Tasks != nil {
+		return *x.Tasks
+	}
+	return 0
+}
+
+func (x *HeldBy) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *HeldBy) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *HeldBy) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *HeldBy) GetUntilMicros() int64 {
+	if x != nil {
+		return x.UntilMicros
+	}
+	return 0
+}
+
+func (x *HeldBy) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *HeldBy) GetUsed() float64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *HeldBy) GetConcurrency() uint32 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+// PriorityStats is what there is to say of one priority of a lambda.
+type PriorityStats struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Priority         string                 `protobuf:"bytes,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	StartedPerSecond float64                `protobuf:"fixed64,2,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"` // first starts in the last minute, on the server that answers
+	Queued           *int64                 `protobuf:"varint,3,opt,name=queued,proto3,oneof" json:"queued,omitempty"`                                          // tasks in its queue, for workers or consumers to take, about; absent: not known
+	InFlight         int64                  `protobuf:"varint,4,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`                            // tasks that were taken from it and are not acknowledged, about
+	OldestMicros     int64                  `protobuf:"varint,5,opt,name=oldest_micros,json=oldestMicros,proto3" json:"oldest_micros,omitempty"`                // how long the oldest due one has been in the queue, about; 0: not known, or there is none
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *PriorityStats) Reset() {
+	*x = PriorityStats{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PriorityStats) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PriorityStats) ProtoMessage() {}
+
+func (x *PriorityStats) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PriorityStats.ProtoReflect.Descriptor instead.
+func (*PriorityStats) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *PriorityStats) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *PriorityStats) GetStartedPerSecond() float64 {
+	if x != nil {
+		return x.StartedPerSecond
+	}
+	return 0
+}
+
+func (x *PriorityStats) GetQueued() int64 {
+	if x != nil && x.Queued != nil {
+		return *x.Queued
+	}
+	return 0
+}
+
+func (x *PriorityStats) GetInFlight() int64 {
+	if x != nil {
+		return x.InFlight
+	}
+	return 0
+}
+
+func (x *PriorityStats) GetOldestMicros() int64 {
+	if x != nil {
+		return x.OldestMicros
+	}
+	return 0
+}
+
 type StatsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambdas       []*LambdaStats         `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
@@ -2320,7 +2672,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2684,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2697,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StatsResponse) GetLambdas() []*LambdaStats {
@@ -2385,7 +2737,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2749,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2762,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Job) GetId() string {
@@ -2570,7 +2922,7 @@ type JobRefusal struct {
 
 func (x *JobRefusal) Reset() {
 	*x = JobRefusal{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2934,7 @@ func (x *JobRefusal) String() string {
 func (*JobRefusal) ProtoMessage() {}
 
 func (x *JobRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2947,7 @@ func (x *JobRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRefusal.ProtoReflect.Descriptor instead.
 func (*JobRefusal) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *JobRefusal) GetId() string {
@@ -2630,7 +2982,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2994,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +3007,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateJobRequest) GetAction() string {
@@ -2737,7 +3089,7 @@ type CreateJobResponse struct {
 
 func (x *CreateJobResponse) Reset() {
 	*x = CreateJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +3101,7 @@ func (x *CreateJobResponse) String() string {
 func (*CreateJobResponse) ProtoMessage() {}
 
 func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +3114,7 @@ func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
 func (*CreateJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateJobResponse) GetJob() *Job {
@@ -2781,7 +3133,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2793,7 +3145,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2806,7 +3158,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -2825,7 +3177,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2837,7 +3189,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2850,7 +3202,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -2868,7 +3220,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2880,7 +3232,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2893,7 +3245,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
 }
 
 type ListJobsResponse struct {
@@ -2905,7 +3257,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2917,7 +3269,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2930,7 +3282,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -2950,7 +3302,7 @@ type ControlJobRequest struct {
 
 func (x *ControlJobRequest) Reset() {
 	*x = ControlJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3314,7 @@ func (x *ControlJobRequest) String() string {
 func (*ControlJobRequest) ProtoMessage() {}
 
 func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3327,7 @@ func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ControlJobRequest) GetId() string {
@@ -3001,7 +3353,7 @@ type ControlJobResponse struct {
 
 func (x *ControlJobResponse) Reset() {
 	*x = ControlJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3013,7 +3365,7 @@ func (x *ControlJobResponse) String() string {
 func (*ControlJobResponse) ProtoMessage() {}
 
 func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3026,7 +3378,7 @@ func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ControlJobResponse) GetJob() *Job {
@@ -3049,7 +3401,7 @@ type Gate struct {
 	Owner         string                 `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`   // the identity that set it
 	CreatedMicros int64                  `protobuf:"varint,9,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
 	UntilMicros   int64                  `protobuf:"varint,10,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it ends by itself; 0: never
-	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`                                 // "active", "resuming" or "ended"
+	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`                                 // "active", "resuming", "probing" (of a circuit breaker) or "ended"
 	Pace          uint32                 `protobuf:"varint,12,opt,name=pace,proto3" json:"pace,omitempty"`                                  // of a gate that resumes: tasks per second; 0: all at once
 	EndedMicros   int64                  `protobuf:"varint,13,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
 	EndedBy       string                 `protobuf:"bytes,14,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"` // the identity that resumed it; empty: its expiry
@@ -3061,7 +3413,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3073,7 +3425,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3086,7 +3438,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Gate) GetId() string {
@@ -3213,7 +3565,7 @@ type GateCounts struct {
 
 func (x *GateCounts) Reset() {
 	*x = GateCounts{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3225,7 +3577,7 @@ func (x *GateCounts) String() string {
 func (*GateCounts) ProtoMessage() {}
 
 func (x *GateCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3238,7 +3590,7 @@ func (x *GateCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCounts.ProtoReflect.Descriptor instead.
 func (*GateCounts) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GateCounts) GetNow() int64 {
@@ -3280,7 +3632,7 @@ type SetGateRequest struct {
 
 func (x *SetGateRequest) Reset() {
 	*x = SetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3292,7 +3644,7 @@ func (x *SetGateRequest) String() string {
 func (*SetGateRequest) ProtoMessage() {}
 
 func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3305,7 +3657,7 @@ func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateRequest.ProtoReflect.Descriptor instead.
 func (*SetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetGateRequest) GetGate() *Gate {
@@ -3338,7 +3690,7 @@ type SetGateResponse struct {
 
 func (x *SetGateResponse) Reset() {
 	*x = SetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3350,7 +3702,7 @@ func (x *SetGateResponse) String() string {
 func (*SetGateResponse) ProtoMessage() {}
 
 func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3363,7 +3715,7 @@ func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateResponse.ProtoReflect.Descriptor instead.
 func (*SetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetGateResponse) GetGate() *Gate {
@@ -3383,7 +3735,7 @@ type ResumeGateRequest struct {
 
 func (x *ResumeGateRequest) Reset() {
 	*x = ResumeGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3747,7 @@ func (x *ResumeGateRequest) String() string {
 func (*ResumeGateRequest) ProtoMessage() {}
 
 func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3760,7 @@ func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateRequest.ProtoReflect.Descriptor instead.
 func (*ResumeGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResumeGateRequest) GetId() string {
@@ -3434,7 +3786,7 @@ type ResumeGateResponse struct {
 
 func (x *ResumeGateResponse) Reset() {
 	*x = ResumeGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3798,7 @@ func (x *ResumeGateResponse) String() string {
 func (*ResumeGateResponse) ProtoMessage() {}
 
 func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3459,7 +3811,7 @@ func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResumeGateResponse) GetGate() *Gate {
@@ -3478,7 +3830,7 @@ type GetGateRequest struct {
 
 func (x *GetGateRequest) Reset() {
 	*x = GetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3842,7 @@ func (x *GetGateRequest) String() string {
 func (*GetGateRequest) ProtoMessage() {}
 
 func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3855,7 @@ func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateRequest.ProtoReflect.Descriptor instead.
 func (*GetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetGateRequest) GetId() string {
@@ -3522,7 +3874,7 @@ type GetGateResponse struct {
 
 func (x *GetGateResponse) Reset() {
 	*x = GetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3534,7 +3886,7 @@ func (x *GetGateResponse) String() string {
 func (*GetGateResponse) ProtoMessage() {}
 
 func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3547,7 +3899,7 @@ func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateResponse.ProtoReflect.Descriptor instead.
 func (*GetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetGateResponse) GetGate() *Gate {
@@ -3567,7 +3919,7 @@ type ListGatesRequest struct {
 
 func (x *ListGatesRequest) Reset() {
 	*x = ListGatesRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3931,7 @@ func (x *ListGatesRequest) String() string {
 func (*ListGatesRequest) ProtoMessage() {}
 
 func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3944,7 @@ func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesRequest.ProtoReflect.Descriptor instead.
 func (*ListGatesRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListGatesRequest) GetLambda() string {
@@ -3618,7 +3970,7 @@ type ListGatesResponse struct {
 
 func (x *ListGatesResponse) Reset() {
 	*x = ListGatesResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3630,7 +3982,7 @@ func (x *ListGatesResponse) String() string {
 func (*ListGatesResponse) ProtoMessage() {}
 
 func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3995,7 @@ func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesResponse.ProtoReflect.Descriptor instead.
 func (*ListGatesResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListGatesResponse) GetGates() []*Gate {
@@ -3664,13 +4016,15 @@ type Quota struct {
 	Identity      string                 `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; empty: those of all together
 	UpdatedMicros int64                  `protobuf:"varint,7,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
 	UpdatedBy     string                 `protobuf:"bytes,8,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	Concurrency   uint32                 `protobuf:"varint,9,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // tasks that run at once; 0: no limit
+	Recovery      uint32                 `protobuf:"varint,10,opt,name=recovery,proto3" json:"recovery,omitempty"`      // tasks per second that a resumed gate or a redrive lets go at without a pace of its own; 0: no limit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3682,7 +4036,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3695,7 +4049,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Quota) GetLambda() string {
@@ -3754,6 +4108,20 @@ func (x *Quota) GetUpdatedBy() string {
 	return ""
 }
 
+func (x *Quota) GetConcurrency() uint32 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *Quota) GetRecovery() uint32 {
+	if x != nil {
+		return x.Recovery
+	}
+	return 0
+}
+
 type SetQuotaRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Lambda   string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
@@ -3763,13 +4131,15 @@ type SetQuotaRequest struct {
 	Rate          *float64 `protobuf:"fixed64,4,opt,name=rate,proto3,oneof" json:"rate,omitempty"`
 	Burst         *uint32  `protobuf:"varint,5,opt,name=burst,proto3,oneof" json:"burst,omitempty"`
 	Admit         *float64 `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`
+	Concurrency   *uint32  `protobuf:"varint,7,opt,name=concurrency,proto3,oneof" json:"concurrency,omitempty"`
+	Recovery      *uint32  `protobuf:"varint,8,opt,name=recovery,proto3,oneof" json:"recovery,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +4151,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +4164,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetQuotaRequest) GetLambda() string {
@@ -3839,6 +4209,20 @@ func (x *SetQuotaRequest) GetAdmit() float64 {
 	return 0
 }
 
+func (x *SetQuotaRequest) GetConcurrency() uint32 {
+	if x != nil && x.Concurrency != nil {
+		return *x.Concurrency
+	}
+	return 0
+}
+
+func (x *SetQuotaRequest) GetRecovery() uint32 {
+	if x != nil && x.Recovery != nil {
+		return *x.Recovery
+	}
+	return 0
+}
+
 type SetQuotaResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Quota         *Quota                 `protobuf:"bytes,1,opt,name=quota,proto3" json:"quota,omitempty"`
@@ -3848,7 +4232,7 @@ type SetQuotaResponse struct {
 
 func (x *SetQuotaResponse) Reset() {
 	*x = SetQuotaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +4244,7 @@ func (x *SetQuotaResponse) String() string {
 func (*SetQuotaResponse) ProtoMessage() {}
 
 func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +4257,7 @@ func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*SetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetQuotaResponse) GetQuota() *Quota {
@@ -3892,7 +4276,7 @@ type GetQuotasRequest struct {
 
 func (x *GetQuotasRequest) Reset() {
 	*x = GetQuotasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4288,7 @@ func (x *GetQuotasRequest) String() string {
 func (*GetQuotasRequest) ProtoMessage() {}
 
 func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4301,7 @@ func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetQuotasRequest) GetLambda() string {
@@ -3936,7 +4320,7 @@ type GetQuotasResponse struct {
 
 func (x *GetQuotasResponse) Reset() {
 	*x = GetQuotasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +4332,7 @@ func (x *GetQuotasResponse) String() string {
 func (*GetQuotasResponse) ProtoMessage() {}
 
 func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +4345,7 @@ func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetQuotasResponse) GetQuotas() []*Quota {
@@ -3988,7 +4372,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4384,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4397,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -4087,7 +4471,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4099,7 +4483,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4112,7 +4496,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeadLetterQueue) GetPriority() string {
@@ -4171,7 +4555,7 @@ type DeadLetterMove struct {
 
 func (x *DeadLetterMove) Reset() {
 	*x = DeadLetterMove{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4183,7 +4567,7 @@ func (x *DeadLetterMove) String() string {
 func (*DeadLetterMove) ProtoMessage() {}
 
 func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4196,7 +4580,7 @@ func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
 func (*DeadLetterMove) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeadLetterMove) GetState() string {
@@ -4246,7 +4630,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +4642,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,7 +4655,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListDeadLettersRequest) GetLambda() string {
@@ -4312,7 +4696,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4324,7 +4708,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4337,7 +4721,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
@@ -4364,7 +4748,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4376,7 +4760,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4389,7 +4773,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CountDeadLettersRequest) GetLambda() string {
@@ -4416,7 +4800,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4812,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4441,7 +4825,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -4472,7 +4856,7 @@ type ChangeDeadLettersRequest struct {
 
 func (x *ChangeDeadLettersRequest) Reset() {
 	*x = ChangeDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4484,7 +4868,7 @@ func (x *ChangeDeadLettersRequest) String() string {
 func (*ChangeDeadLettersRequest) ProtoMessage() {}
 
 func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4497,7 +4881,7 @@ func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ChangeDeadLettersRequest) GetAction() string {
@@ -4554,7 +4938,7 @@ type ChangeDeadLettersResponse struct {
 
 func (x *ChangeDeadLettersResponse) Reset() {
 	*x = ChangeDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4950,7 @@ func (x *ChangeDeadLettersResponse) String() string {
 func (*ChangeDeadLettersResponse) ProtoMessage() {}
 
 func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4963,7 @@ func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
@@ -4635,13 +5019,22 @@ type Lambda struct {
 	// priority of the lambda; 1 for one that is not named. Empty: strict, the highest first. An update with a 0
 	// for the priority without a name ("") makes it strict again; an empty one changes nothing.
 	PriorityWeights map[string]uint32 `protobuf:"bytes,20,rep,name=priority_weights,json=priorityWeights,proto3" json:"priority_weights,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// How many tasks of one limit key run at once, and how many start per second; 0: any number. An update with a
+	// negative value takes the limit away.
+	LimitKeyConcurrency int32        `protobuf:"varint,21,opt,name=limit_key_concurrency,json=limitKeyConcurrency,proto3" json:"limit_key_concurrency,omitempty"`
+	LimitKeyRate        float64      `protobuf:"fixed64,22,opt,name=limit_key_rate,json=limitKeyRate,proto3" json:"limit_key_rate,omitempty"`
+	Live                *LambdaStats `protobuf:"bytes,28,opt,name=live,proto3" json:"live,omitempty"` // only in the answer to a GetLambda that asks for it
+	// How many retries may start for each first start of a task, 0.01 to 10; 0: any number. In an update 0 changes
+	// nothing, and a negative one takes it away.
+	RetryShare    float64  `protobuf:"fixed64,25,opt,name=retry_share,json=retryShare,proto3" json:"retry_share,omitempty"`
+	Breaker       *Breaker `protobuf:"bytes,26,opt,name=breaker,proto3" json:"breaker,omitempty"` // absent: none; in an update: as it was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4653,7 +5046,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4666,7 +5059,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Lambda) GetName() string {
@@ -4809,6 +5202,94 @@ func (x *Lambda) GetPriorityWeights() map[string]uint32 {
 	return nil
 }
 
+func (x *Lambda) GetLimitKeyConcurrency() int32 {
+	if x != nil {
+		return x.LimitKeyConcurrency
+	}
+	return 0
+}
+
+func (x *Lambda) GetLimitKeyRate() float64 {
+	if x != nil {
+		return x.LimitKeyRate
+	}
+	return 0
+}
+
+func (x *Lambda) GetLive() *LambdaStats {
+	if x != nil {
+		return x.Live
+	}
+	return nil
+}
+
+func (x *Lambda) GetRetryShare() float64 {
+	if x != nil {
+		return x.RetryShare
+	}
+	return 0
+}
+
+func (x *Lambda) GetBreaker() *Breaker {
+	if x != nil {
+		return x.Breaker
+	}
+	return nil
+}
+
+// Breaker is the circuit breaker of a lambda: it pauses the lambda by itself while most attempts fail.
+type Breaker struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Failures      float64                `protobuf:"fixed64,1,opt,name=failures,proto3" json:"failures,omitempty"`                            // share of attempts that fail at which it opens, 0.01 to 1; 0 in an update: as it was, or no breaker any more if window is 0 too
+	WindowMicros  int64                  `protobuf:"varint,2,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // over which they are counted, 10 s to 1 h; 0: 1 min, or in an update as it was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Breaker) Reset() {
+	*x = Breaker{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Breaker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Breaker) ProtoMessage() {}
+
+func (x *Breaker) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
+func (*Breaker) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *Breaker) GetFailures() float64 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *Breaker) GetWindowMicros() int64 {
+	if x != nil {
+		return x.WindowMicros
+	}
+	return 0
+}
+
 type CreateLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambda        *Lambda                `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
@@ -4818,7 +5299,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +5311,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +5324,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -4863,7 +5344,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4875,7 +5356,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +5369,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -4908,13 +5389,15 @@ func (x *CreateLambdaResponse) GetExisted() bool {
 type GetLambdaRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Live          bool                   `protobuf:"varint,2,opt,name=live,proto3" json:"live,omitempty"`   // also live figures, if the caller may read the whole lambda
+	Count         bool                   `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"` // of the live figures also those that are counted by reading tasks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4926,7 +5409,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4939,7 +5422,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -4947,6 +5430,20 @@ func (x *GetLambdaRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *GetLambdaRequest) GetLive() bool {
+	if x != nil {
+		return x.Live
+	}
+	return false
+}
+
+func (x *GetLambdaRequest) GetCount() bool {
+	if x != nil {
+		return x.Count
+	}
+	return false
 }
 
 type GetLambdaResponse struct {
@@ -4958,7 +5455,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4970,7 +5467,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4983,7 +5480,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -5001,7 +5498,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5013,7 +5510,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5026,7 +5523,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 type ListLambdasResponse struct {
@@ -5038,7 +5535,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5050,7 +5547,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5063,7 +5560,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -5082,7 +5579,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5591,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5107,7 +5604,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -5126,7 +5623,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5138,7 +5635,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5151,7 +5648,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -5172,7 +5669,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5681,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5694,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -5231,7 +5728,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5243,7 +5740,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5256,7 +5753,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -5284,7 +5781,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5296,7 +5793,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5309,7 +5806,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -5338,7 +5835,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5350,7 +5847,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5363,7 +5860,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -5406,7 +5903,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5915,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5928,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -5468,7 +5965,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5480,7 +5977,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5493,7 +5990,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -5542,7 +6039,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +6051,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +6064,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *Held) GetTask() []byte {
@@ -5596,7 +6093,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5608,7 +6105,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5621,7 +6118,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Hello) GetWorker() string {
@@ -5664,7 +6161,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +6173,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +6186,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -5728,7 +6225,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5740,7 +6237,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5753,7 +6250,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Result) GetTask() []byte {
@@ -5816,7 +6313,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5828,7 +6325,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5841,7 +6338,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Started) GetTask() []byte {
@@ -5877,7 +6374,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5889,7 +6386,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5902,7 +6399,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -5951,17 +6448,20 @@ type Claimed struct {
 	TimeoutMicros int64                  `protobuf:"varint,13,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,14,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long after receipt the worker must wait before it starts the task, so that it needs no clock of its own.
-	HoldMicros    int64             `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
-	Traceparent   string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
-	Tags          map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Blob          *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
+	HoldMicros  int64             `protobuf:"varint,15,opt,name=hold_micros,json=holdMicros,proto3" json:"hold_micros,omitempty"`
+	Traceparent string            `protobuf:"bytes,16,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
+	// The worker sends the result without waiting for others: a task of the lambda may wait for its end.
+	Prompt        bool        `protobuf:"varint,20,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Occurrence    *Occurrence `protobuf:"bytes,21,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5973,7 +6473,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5986,7 +6486,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -6115,6 +6615,20 @@ func (x *Claimed) GetBlob() *Blob {
 	return nil
 }
 
+func (x *Claimed) GetPrompt() bool {
+	if x != nil {
+		return x.Prompt
+	}
+	return false
+}
+
+func (x *Claimed) GetOccurrence() *Occurrence {
+	if x != nil {
+		return x.Occurrence
+	}
+	return nil
+}
+
 type ResultAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -6126,7 +6640,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6138,7 +6652,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6151,7 +6665,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -6190,7 +6704,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6202,7 +6716,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6215,7 +6729,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -6265,7 +6779,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6277,7 +6791,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6290,7 +6804,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -6330,7 +6844,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6342,7 +6856,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6355,7 +6869,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -6375,7 +6889,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6387,7 +6901,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6400,7 +6914,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -6426,7 +6940,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6438,7 +6952,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6451,7 +6965,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -6471,7 +6985,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6483,7 +6997,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6496,7 +7010,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -6524,7 +7038,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6536,7 +7050,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6549,7 +7063,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -6582,7 +7096,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6594,7 +7108,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6607,7 +7121,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -6625,7 +7139,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6637,7 +7151,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6650,7 +7164,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -6665,7 +7179,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6677,7 +7191,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6690,7 +7204,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -6726,7 +7240,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6738,7 +7252,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6751,7 +7265,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -6795,7 +7309,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6807,7 +7321,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6820,7 +7334,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Rejected) GetName() string {
@@ -6910,7 +7424,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6922,7 +7436,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6935,7 +7449,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -6962,7 +7476,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6974,7 +7488,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6987,7 +7501,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -7013,7 +7527,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7025,7 +7539,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7038,7 +7552,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -7057,7 +7571,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7069,7 +7583,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7082,7 +7596,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -7101,7 +7615,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7113,7 +7627,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7126,7 +7640,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -7146,7 +7660,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7158,7 +7672,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7171,7 +7685,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -7197,7 +7711,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7209,7 +7723,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7222,7 +7736,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -7241,7 +7755,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7253,7 +7767,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7266,7 +7780,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -7285,7 +7799,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7297,7 +7811,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7310,7 +7824,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -7329,7 +7843,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7341,7 +7855,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7354,7 +7868,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -7372,7 +7886,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7384,7 +7898,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7397,7 +7911,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 type KeyResponse struct {
@@ -7409,7 +7923,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7421,7 +7935,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7434,7 +7948,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -7456,7 +7970,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7468,7 +7982,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7481,7 +7995,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *BackupFile) GetName() string {
@@ -7514,7 +8028,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7526,7 +8040,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7539,7 +8053,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -7559,7 +8073,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7571,7 +8085,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7584,7 +8098,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -7614,7 +8128,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7626,7 +8140,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7639,7 +8153,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -7692,7 +8206,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7704,7 +8218,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7717,7 +8231,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Token) GetName() string {
@@ -7773,7 +8287,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7785,7 +8299,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7798,7 +8312,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -7832,7 +8346,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7844,7 +8358,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7857,7 +8371,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -7882,7 +8396,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7894,7 +8408,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7907,7 +8421,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 type ListTokensResponse struct {
@@ -7919,7 +8433,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7931,7 +8445,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7944,7 +8458,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -7963,7 +8477,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7975,7 +8489,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7988,7 +8502,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -8007,7 +8521,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8019,7 +8533,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8032,7 +8546,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -8062,7 +8576,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8074,7 +8588,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8087,7 +8601,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -8179,7 +8693,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8191,7 +8705,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8204,7 +8718,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -8245,7 +8759,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8257,7 +8771,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8270,7 +8784,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -8295,7 +8809,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8307,7 +8821,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8320,7 +8834,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 type VerifyAuditResponse struct {
@@ -8336,7 +8850,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8348,7 +8862,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8361,7 +8875,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -8415,7 +8929,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8427,7 +8941,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8440,7 +8954,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -8500,7 +9014,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8512,7 +9026,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8525,7 +9039,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
 }
 
 type RotateKeysResponse struct {
@@ -8538,7 +9052,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8550,7 +9064,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8563,7 +9077,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -8588,7 +9102,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8600,7 +9114,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8613,7 +9127,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
 }
 
 type ListKeysResponse struct {
@@ -8625,7 +9139,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8637,7 +9151,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8650,7 +9164,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -8672,7 +9186,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8684,7 +9198,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8697,7 +9211,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *InboundSender) GetName() string {
@@ -8738,7 +9252,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8750,7 +9264,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8763,7 +9277,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -8790,7 +9304,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8802,7 +9316,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8815,7 +9329,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -8840,7 +9354,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8852,7 +9366,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8865,7 +9379,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
 }
 
 type ListSendersResponse struct {
@@ -8877,7 +9391,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8889,7 +9403,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8902,7 +9416,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -8921,7 +9435,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8933,7 +9447,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8946,7 +9460,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -8965,7 +9479,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8977,7 +9491,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8990,7 +9504,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -8998,6 +9512,1164 @@ func (x *RevokeSenderResponse) GetSender() *InboundSender {
 		return x.Sender
 	}
 	return nil
+}
+
+// Cron schedules a task of a lambda whenever its expression says.
+type Cron struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	Name                string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Lambda              string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Schedule            string                 `protobuf:"bytes,3,opt,name=schedule,proto3" json:"schedule,omitempty"`                           // five or six fields, @daily, "@every 90s" or an RRULE
+	Zone                string                 `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`                                   // an IANA name; empty: UTC
+	StartMicros         int64                  `protobuf:"varint,5,opt,name=start_micros,json=startMicros,proto3" json:"start_micros,omitempty"` // no nominal time before it; 0: no bound
+	EndMicros           int64                  `protobuf:"varint,6,opt,name=end_micros,json=endMicros,proto3" json:"end_micros,omitempty"`       // no nominal time at or after it; 0: no bound
+	JitterMicros        int64                  `protobuf:"varint,7,opt,name=jitter_micros,json=jitterMicros,proto3" json:"jitter_micros,omitempty"`
+	Gap                 string                 `protobuf:"bytes,8,opt,name=gap,proto3" json:"gap,omitempty"`                                                                  // "shift" (default) or "skip"
+	Fold                string                 `protobuf:"bytes,9,opt,name=fold,proto3" json:"fold,omitempty"`                                                                // "first" (default) or "both"
+	Overlap             string                 `protobuf:"bytes,10,opt,name=overlap,proto3" json:"overlap,omitempty"`                                                         // "skip" (default), "allow", "queue", "cancel" or "replace"
+	CatchUp             string                 `protobuf:"bytes,11,opt,name=catch_up,json=catchUp,proto3" json:"catch_up,omitempty"`                                          // "last" (default), "none" or "all"
+	CatchUpMax          uint32                 `protobuf:"varint,12,opt,name=catch_up_max,json=catchUpMax,proto3" json:"catch_up_max,omitempty"`                              // of "all"; 0: 1,000
+	CatchUpWithinMicros int64                  `protobuf:"varint,13,opt,name=catch_up_within_micros,json=catchUpWithinMicros,proto3" json:"catch_up_within_micros,omitempty"` // of "all"; 0: a day
+	FailuresMax         uint32                 `protobuf:"varint,14,opt,name=failures_max,json=failuresMax,proto3" json:"failures_max,omitempty"`                             // so many failed occurrences in a row pause the cron; 0: none does
+	Priority            string                 `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                       // empty: the lambda's default
+	Collection          string                 `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`
+	Tags                map[string]string      `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Payload             []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"` // "{{nominal}}" in it becomes the nominal time
+	// Set by the server.
+	Revision      uint64     `protobuf:"varint,19,opt,name=revision,proto3" json:"revision,omitempty"`
+	Version       uint64     `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"`
+	CreatedMicros int64      `protobuf:"varint,21,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	CreatedBy     string     `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	UpdatedMicros int64      `protobuf:"varint,23,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
+	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                     // absent: it is not paused
+	NextMicros    []int64    `protobuf:"varint,26,rep,packed,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"` // nominal times to come, at most 5; none while it is paused
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cron) Reset() {
+	*x = Cron{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cron) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cron) ProtoMessage() {}
+
+func (x *Cron) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cron.ProtoReflect.Descriptor instead.
+func (*Cron) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
+}
+
+func (x *Cron) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Cron) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Cron) GetSchedule() string {
+	if x != nil {
+		return x.Schedule
+	}
+	return ""
+}
+
+func (x *Cron) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Cron) GetStartMicros() int64 {
+	if x != nil {
+		return x.StartMicros
+	}
+	return 0
+}
+
+func (x *Cron) GetEndMicros() int64 {
+	if x != nil {
+		return x.EndMicros
+	}
+	return 0
+}
+
+func (x *Cron) GetJitterMicros() int64 {
+	if x != nil {
+		return x.JitterMicros
+	}
+	return 0
+}
+
+func (x *Cron) GetGap() string {
+	if x != nil {
+		return x.Gap
+	}
+	return ""
+}
+
+func (x *Cron) GetFold() string {
+	if x != nil {
+		return x.Fold
+	}
+	return ""
+}
+
+func (x *Cron) GetOverlap() string {
+	if x != nil {
+		return x.Overlap
+	}
+	return ""
+}
+
+func (x *Cron) GetCatchUp() string {
+	if x != nil {
+		return x.CatchUp
+	}
+	return ""
+}
+
+func (x *Cron) GetCatchUpMax() uint32 {
+	if x != nil {
+		return x.CatchUpMax
+	}
+	return 0
+}
+
+func (x *Cron) GetCatchUpWithinMicros() int64 {
+	if x != nil {
+		return x.CatchUpWithinMicros
+	}
+	return 0
+}
+
+func (x *Cron) GetFailuresMax() uint32 {
+	if x != nil {
+		return x.FailuresMax
+	}
+	return 0
+}
+
+func (x *Cron) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *Cron) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *Cron) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Cron) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *Cron) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *Cron) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Cron) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *Cron) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Cron) GetUpdatedMicros() int64 {
+	if x != nil {
+		return x.UpdatedMicros
+	}
+	return 0
+}
+
+func (x *Cron) GetUpdatedBy() string {
+	if x != nil {
+		return x.UpdatedBy
+	}
+	return ""
+}
+
+func (x *Cron) GetPause() *CronPause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
+func (x *Cron) GetNextMicros() []int64 {
+	if x != nil {
+		return x.NextMicros
+	}
+	return nil
+}
+
+type CronPause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // an identity; empty: its failure limit
+	AtMicros      int64                  `protobuf:"varint,3,opt,name=at_micros,json=atMicros,proto3" json:"at_micros,omitempty"`
+	UntilMicros   int64                  `protobuf:"varint,4,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // when it resumes by itself; 0: never
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CronPause) Reset() {
+	*x = CronPause{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CronPause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CronPause) ProtoMessage() {}
+
+func (x *CronPause) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CronPause.ProtoReflect.Descriptor instead.
+func (*CronPause) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
+}
+
+func (x *CronPause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CronPause) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CronPause) GetAtMicros() int64 {
+	if x != nil {
+		return x.AtMicros
+	}
+	return 0
+}
+
+func (x *CronPause) GetUntilMicros() int64 {
+	if x != nil {
+		return x.UntilMicros
+	}
+	return 0
+}
+
+type SetCronRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"` // with a version: a change of that version; without: a new cron
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCronRequest) Reset() {
+	*x = SetCronRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCronRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCronRequest) ProtoMessage() {}
+
+func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCronRequest.ProtoReflect.Descriptor instead.
+func (*SetCronRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
+}
+
+func (x *SetCronRequest) GetCron() *Cron {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+type SetCronResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was there with the same settings
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCronResponse) Reset() {
+	*x = SetCronResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCronResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCronResponse) ProtoMessage() {}
+
+func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCronResponse.ProtoReflect.Descriptor instead.
+func (*SetCronResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
+}
+
+func (x *SetCronResponse) GetCron() *Cron {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+func (x *SetCronResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+type GetCronRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCronRequest) Reset() {
+	*x = GetCronRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCronRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCronRequest) ProtoMessage() {}
+
+func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
+func (*GetCronRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
+}
+
+func (x *GetCronRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetCronResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCronResponse) Reset() {
+	*x = GetCronResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCronResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCronResponse) ProtoMessage() {}
+
+func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
+func (*GetCronResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
+}
+
+func (x *GetCronResponse) GetCron() *Cron {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+type ListCronsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCronsRequest) Reset() {
+	*x = ListCronsRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCronsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCronsRequest) ProtoMessage() {}
+
+func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
+func (*ListCronsRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
+}
+
+func (x *ListCronsRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+type ListCronsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Crons         []*Cron                `protobuf:"bytes,1,rep,name=crons,proto3" json:"crons,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListCronsResponse) Reset() {
+	*x = ListCronsResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListCronsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListCronsResponse) ProtoMessage() {}
+
+func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
+func (*ListCronsResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
+}
+
+func (x *ListCronsResponse) GetCrons() []*Cron {
+	if x != nil {
+		return x.Crons
+	}
+	return nil
+}
+
+type PauseCronRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`                               // required
+	UntilMicros   int64                  `protobuf:"varint,3,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // 0: until it is resumed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseCronRequest) Reset() {
+	*x = PauseCronRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseCronRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseCronRequest) ProtoMessage() {}
+
+func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
+func (*PauseCronRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
+}
+
+func (x *PauseCronRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseCronRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PauseCronRequest) GetUntilMicros() int64 {
+	if x != nil {
+		return x.UntilMicros
+	}
+	return 0
+}
+
+type PauseCronResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseCronResponse) Reset() {
+	*x = PauseCronResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseCronResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseCronResponse) ProtoMessage() {}
+
+func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
+func (*PauseCronResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
+}
+
+func (x *PauseCronResponse) GetCron() *Cron {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+type ResumeCronRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCronRequest) Reset() {
+	*x = ResumeCronRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCronRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCronRequest) ProtoMessage() {}
+
+func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
+func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
+}
+
+func (x *ResumeCronRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ResumeCronResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeCronResponse) Reset() {
+	*x = ResumeCronResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeCronResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeCronResponse) ProtoMessage() {}
+
+func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
+func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
+}
+
+func (x *ResumeCronResponse) GetCron() *Cron {
+	if x != nil {
+		return x.Cron
+	}
+	return nil
+}
+
+type RunCronRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	RequestId     []byte                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCronRequest) Reset() {
+	*x = RunCronRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCronRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCronRequest) ProtoMessage() {}
+
+func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCronRequest.ProtoReflect.Descriptor instead.
+func (*RunCronRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
+}
+
+func (x *RunCronRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RunCronRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type RunCronResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunCronResponse) Reset() {
+	*x = RunCronResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunCronResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunCronResponse) ProtoMessage() {}
+
+func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunCronResponse.ProtoReflect.Descriptor instead.
+func (*RunCronResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
+}
+
+func (x *RunCronResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type DeleteCronRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteCronRequest) Reset() {
+	*x = DeleteCronRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteCronRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteCronRequest) ProtoMessage() {}
+
+func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
+func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
+}
+
+func (x *DeleteCronRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DeleteCronResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteCronResponse) Reset() {
+	*x = DeleteCronResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteCronResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteCronResponse) ProtoMessage() {}
+
+func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
+func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
+}
+
+type CronHistoryRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	FromMicros    int64                  `protobuf:"varint,2,opt,name=from_micros,json=fromMicros,proto3" json:"from_micros,omitempty"` // 0: as far back as limit reaches
+	ToMicros      int64                  `protobuf:"varint,3,opt,name=to_micros,json=toMicros,proto3" json:"to_micros,omitempty"`       // 0: now
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`                             // 1 to 1,000; 0: 20
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CronHistoryRequest) Reset() {
+	*x = CronHistoryRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CronHistoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CronHistoryRequest) ProtoMessage() {}
+
+func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CronHistoryRequest.ProtoReflect.Descriptor instead.
+func (*CronHistoryRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
+}
+
+func (x *CronHistoryRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CronHistoryRequest) GetFromMicros() int64 {
+	if x != nil {
+		return x.FromMicros
+	}
+	return 0
+}
+
+func (x *CronHistoryRequest) GetToMicros() int64 {
+	if x != nil {
+		return x.ToMicros
+	}
+	return 0
+}
+
+func (x *CronHistoryRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type CronHistoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Occurrences   []*CronOccurrence      `protobuf:"bytes,1,rep,name=occurrences,proto3" json:"occurrences,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CronHistoryResponse) Reset() {
+	*x = CronHistoryResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CronHistoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CronHistoryResponse) ProtoMessage() {}
+
+func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CronHistoryResponse.ProtoReflect.Descriptor instead.
+func (*CronHistoryResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
+}
+
+func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
+	if x != nil {
+		return x.Occurrences
+	}
+	return nil
+}
+
+type CronOccurrence struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NominalMicros int64                  `protobuf:"varint,1,opt,name=nominal_micros,json=nominalMicros,proto3" json:"nominal_micros,omitempty"`
+	Revision      uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Outcome       string                 `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`                          // "ran", "runs", "waits", "skipped", "missed" or "forgotten" (its row is gone)
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`                            // of what was skipped or missed
+	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`                                    // of its task; empty: it has none
+	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                              // of its task
+	LateMicros    int64                  `protobuf:"varint,7,opt,name=late_micros,json=lateMicros,proto3" json:"late_micros,omitempty"` // how long after its due time it first started; 0: it was not started
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CronOccurrence) Reset() {
+	*x = CronOccurrence{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CronOccurrence) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CronOccurrence) ProtoMessage() {}
+
+func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CronOccurrence.ProtoReflect.Descriptor instead.
+func (*CronOccurrence) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
+}
+
+func (x *CronOccurrence) GetNominalMicros() int64 {
+	if x != nil {
+		return x.NominalMicros
+	}
+	return 0
+}
+
+func (x *CronOccurrence) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *CronOccurrence) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *CronOccurrence) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CronOccurrence) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *CronOccurrence) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *CronOccurrence) GetLateMicros() int64 {
+	if x != nil {
+		return x.LateMicros
+	}
+	return 0
 }
 
 var File_kinesin_v1_kinesin_proto protoreflect.FileDescriptor
@@ -9013,7 +10685,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04Blob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
-	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\x9f\x05\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\xbc\x05\n" +
 	"\fScheduleItem\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1d\n" +
 	"\n" +
@@ -9037,7 +10709,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"onConflict\x126\n" +
 	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryR\x04tags\x12.\n" +
 	"\x13start_before_micros\x18\x10 \x01(\x03R\x11startBeforeMicros\x12$\n" +
-	"\x04blob\x18\x11 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x1a7\n" +
+	"\x04blob\x18\x11 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1b\n" +
+	"\tlimit_key\x18\x17 \x01(\tR\blimitKey\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
@@ -9061,7 +10734,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\x94\b\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xe9\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -9098,10 +10771,20 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06result\x18\x1b \x01(\fR\x06result\x12!\n" +
 	"\fresult_bytes\x18\x1c \x01(\x03R\vresultBytes\x12$\n" +
 	"\x04blob\x18\x1d \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x121\n" +
-	"\twaits_for\x18\x1e \x01(\v2\x14.kinesin.v1.WaitsForR\bwaitsFor\x1a7\n" +
+	"\twaits_for\x18\x1e \x01(\v2\x14.kinesin.v1.WaitsForR\bwaitsFor\x12\x1b\n" +
+	"\tlimit_key\x18\x1f \x01(\tR\blimitKey\x126\n" +
+	"\n" +
+	"occurrence\x18  \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
+	"occurrence\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
+	"\n" +
+	"Occurrence\x12\x12\n" +
+	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12%\n" +
+	"\x0enominal_micros\x18\x03 \x01(\x03R\rnominalMicros\x12)\n" +
+	"\x10succeeded_micros\x18\x04 \x01(\x03R\x0fsucceededMicros\"m\n" +
 	"\bWaitsFor\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
@@ -9170,14 +10853,16 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"\b_payload\"A\n" +
 	"\rUpdateRequest\x120\n" +
-	"\aupdates\x18\x01 \x03(\v2\x16.kinesin.v1.TaskUpdateR\aupdates\"\xc9\x01\n" +
+	"\aupdates\x18\x01 \x03(\v2\x16.kinesin.v1.TaskUpdateR\aupdates\"\xe8\x01\n" +
 	"\x0eRedriveRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12'\n" +
 	"\x04keys\x18\x02 \x03(\v2\x13.kinesin.v1.TaskKeyR\x04keys\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x15\n" +
 	"\x06if_seq\x18\x04 \x01(\x04R\x05ifSeq\x12\x1d\n" +
 	"\apayload\x18\x05 \x01(\fH\x00R\apayload\x88\x01\x01\x12$\n" +
-	"\x04blob\x18\x06 \x01(\v2\x10.kinesin.v1.BlobR\x04blobB\n" +
+	"\x04blob\x18\x06 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\fR\trequestIdB\n" +
 	"\n" +
 	"\b_payload\"\x94\x01\n" +
 	"\fChangeResult\x12\x0e\n" +
@@ -9197,7 +10882,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05exact\x18\x02 \x01(\bR\x05exact\x12\x1a\n" +
 	"\bexamined\x18\x03 \x01(\x03R\bexamined\"&\n" +
 	"\fStatsRequest\x12\x16\n" +
-	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"\x93\x03\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"\xc0\x05\n" +
 	"\vLambdaStats\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x128\n" +
 	"\x05tasks\x18\x02 \x03(\v2\".kinesin.v1.LambdaStats.TasksEntryR\x05tasks\x12\x14\n" +
@@ -9206,11 +10891,44 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x12started_per_second\x18\x05 \x01(\x01R\x10startedPerSecond\x12(\n" +
 	"\x10ended_per_second\x18\x06 \x01(\x01R\x0eendedPerSecond\x12.\n" +
 	"\x13lateness_p50_micros\x18\a \x01(\x03R\x11latenessP50Micros\x12.\n" +
-	"\x13lateness_p99_micros\x18\b \x01(\x03R\x11latenessP99Micros\x1a8\n" +
+	"\x13lateness_p99_micros\x18\b \x01(\x03R\x11latenessP99Micros\x12*\n" +
+	"\x11failed_per_second\x18\t \x01(\x01R\x0ffailedPerSecond\x120\n" +
+	"\x14throttled_per_second\x18\n" +
+	" \x01(\x01R\x12throttledPerSecond\x12+\n" +
+	"\aheld_by\x18\v \x03(\v2\x12.kinesin.v1.HeldByR\x06heldBy\x129\n" +
+	"\n" +
+	"priorities\x18\f \x03(\v2\x19.kinesin.v1.PriorityStatsR\n" +
+	"priorities\x12\x1d\n" +
+	"\aworkers\x18\r \x01(\x03H\x00R\aworkers\x88\x01\x01\x12\x15\n" +
+	"\x03due\x18\x0e \x01(\x03H\x01R\x03due\x88\x01\x01\x12\x1b\n" +
+	"\tdue_exact\x18\x0f \x01(\bR\bdueExact\x1a8\n" +
 	"\n" +
 	"TasksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"B\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01B\n" +
+	"\n" +
+	"\b_workersB\x06\n" +
+	"\x04_due\"\x8e\x02\n" +
+	"\x06HeldBy\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x19\n" +
+	"\x05tasks\x18\x03 \x01(\x03H\x00R\x05tasks\x88\x01\x01\x12\x1a\n" +
+	"\bpriority\x18\x04 \x01(\tR\bpriority\x12\x12\n" +
+	"\x04gate\x18\x05 \x01(\tR\x04gate\x12\x16\n" +
+	"\x06action\x18\x06 \x01(\tR\x06action\x12!\n" +
+	"\funtil_micros\x18\a \x01(\x03R\vuntilMicros\x12\x12\n" +
+	"\x04rate\x18\b \x01(\x01R\x04rate\x12\x12\n" +
+	"\x04used\x18\t \x01(\x01R\x04used\x12 \n" +
+	"\vconcurrency\x18\n" +
+	" \x01(\rR\vconcurrencyB\b\n" +
+	"\x06_tasks\"\xc3\x01\n" +
+	"\rPriorityStats\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\tR\bpriority\x12,\n" +
+	"\x12started_per_second\x18\x02 \x01(\x01R\x10startedPerSecond\x12\x1b\n" +
+	"\x06queued\x18\x03 \x01(\x03H\x00R\x06queued\x88\x01\x01\x12\x1b\n" +
+	"\tin_flight\x18\x04 \x01(\x03R\binFlight\x12#\n" +
+	"\roldest_micros\x18\x05 \x01(\x03R\foldestMicrosB\t\n" +
+	"\a_queued\"B\n" +
 	"\rStatsResponse\x121\n" +
 	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\"\xbc\x05\n" +
 	"\x03Job\x12\x0e\n" +
@@ -9319,7 +11037,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\";\n" +
 	"\x11ListGatesResponse\x12&\n" +
-	"\x05gates\x18\x01 \x03(\v2\x10.kinesin.v1.GateR\x05gates\"\xdd\x01\n" +
+	"\x05gates\x18\x01 \x03(\v2\x10.kinesin.v1.GateR\x05gates\"\x9b\x02\n" +
 	"\x05Quota\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x12\n" +
@@ -9329,17 +11047,24 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\bidentity\x18\x06 \x01(\tR\bidentity\x12%\n" +
 	"\x0eupdated_micros\x18\a \x01(\x03R\rupdatedMicros\x12\x1d\n" +
 	"\n" +
-	"updated_by\x18\b \x01(\tR\tupdatedBy\"\xcd\x01\n" +
+	"updated_by\x18\b \x01(\tR\tupdatedBy\x12 \n" +
+	"\vconcurrency\x18\t \x01(\rR\vconcurrency\x12\x1a\n" +
+	"\brecovery\x18\n" +
+	" \x01(\rR\brecovery\"\xb2\x02\n" +
 	"\x0fSetQuotaRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x1a\n" +
 	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x17\n" +
 	"\x04rate\x18\x04 \x01(\x01H\x00R\x04rate\x88\x01\x01\x12\x19\n" +
 	"\x05burst\x18\x05 \x01(\rH\x01R\x05burst\x88\x01\x01\x12\x19\n" +
-	"\x05admit\x18\x06 \x01(\x01H\x02R\x05admit\x88\x01\x01B\a\n" +
+	"\x05admit\x18\x06 \x01(\x01H\x02R\x05admit\x88\x01\x01\x12%\n" +
+	"\vconcurrency\x18\a \x01(\rH\x03R\vconcurrency\x88\x01\x01\x12\x1f\n" +
+	"\brecovery\x18\b \x01(\rH\x04R\brecovery\x88\x01\x01B\a\n" +
 	"\x05_rateB\b\n" +
 	"\x06_burstB\b\n" +
-	"\x06_admit\";\n" +
+	"\x06_admitB\x0e\n" +
+	"\f_concurrencyB\v\n" +
+	"\t_recovery\";\n" +
 	"\x10SetQuotaResponse\x12'\n" +
 	"\x05quota\x18\x01 \x01(\v2\x11.kinesin.v1.QuotaR\x05quota\"*\n" +
 	"\x10GetQuotasRequest\x12\x16\n" +
@@ -9400,7 +11125,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06queues\x18\x04 \x03(\v2\x1b.kinesin.v1.DeadLetterQueueR\x06queues\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xd2\x06\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\xa9\b\n" +
 	"\x06Lambda\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\tR\x04mode\x12\x1e\n" +
@@ -9426,17 +11151,28 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x14key_retention_micros\x18\x11 \x01(\x03R\x12keyRetentionMicros\x12!\n" +
 	"\fpoison_bound\x18\x12 \x01(\rR\vpoisonBound\x12.\n" +
 	"\x13start_within_micros\x18\x13 \x01(\x03R\x11startWithinMicros\x12R\n" +
-	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x1aB\n" +
+	"\x10priority_weights\x18\x14 \x03(\v2'.kinesin.v1.Lambda.PriorityWeightsEntryR\x0fpriorityWeights\x122\n" +
+	"\x15limit_key_concurrency\x18\x15 \x01(\x05R\x13limitKeyConcurrency\x12$\n" +
+	"\x0elimit_key_rate\x18\x16 \x01(\x01R\flimitKeyRate\x12+\n" +
+	"\x04live\x18\x1c \x01(\v2\x17.kinesin.v1.LambdaStatsR\x04live\x12\x1f\n" +
+	"\vretry_share\x18\x19 \x01(\x01R\n" +
+	"retryShare\x12-\n" +
+	"\abreaker\x18\x1a \x01(\v2\x13.kinesin.v1.BreakerR\abreaker\x1aB\n" +
 	"\x14PriorityWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"A\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"J\n" +
+	"\aBreaker\x12\x1a\n" +
+	"\bfailures\x18\x01 \x01(\x01R\bfailures\x12#\n" +
+	"\rwindow_micros\x18\x02 \x01(\x03R\fwindowMicros\"A\n" +
 	"\x13CreateLambdaRequest\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\\\n" +
 	"\x14CreateLambdaResponse\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"&\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"P\n" +
 	"\x10GetLambdaRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"?\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04live\x18\x02 \x01(\bR\x04live\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\bR\x05count\"?\n" +
 	"\x11GetLambdaResponse\x12*\n" +
 	"\x06lambda\x18\x01 \x01(\v2\x12.kinesin.v1.LambdaR\x06lambda\"\x14\n" +
 	"\x12ListLambdasRequest\"C\n" +
@@ -9500,7 +11236,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xe9\x04\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xb9\x05\n" +
 	"\aClaimed\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -9525,7 +11261,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"holdMicros\x12 \n" +
 	"\vtraceparent\x18\x10 \x01(\tR\vtraceparent\x121\n" +
 	"\x04tags\x18\x11 \x03(\v2\x1d.kinesin.v1.Claimed.TagsEntryR\x04tags\x12$\n" +
-	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x1a7\n" +
+	"\x04blob\x18\x12 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x16\n" +
+	"\x06prompt\x18\x14 \x01(\bR\x06prompt\x126\n" +
+	"\n" +
+	"occurrence\x18\x15 \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
+	"occurrence\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
@@ -9712,7 +11452,99 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13RevokeSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"I\n" +
 	"\x14RevokeSenderResponse\x121\n" +
-	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender*\xcc\x03\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\"\xed\x06\n" +
+	"\x04Cron\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
+	"\bschedule\x18\x03 \x01(\tR\bschedule\x12\x12\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12!\n" +
+	"\fstart_micros\x18\x05 \x01(\x03R\vstartMicros\x12\x1d\n" +
+	"\n" +
+	"end_micros\x18\x06 \x01(\x03R\tendMicros\x12#\n" +
+	"\rjitter_micros\x18\a \x01(\x03R\fjitterMicros\x12\x10\n" +
+	"\x03gap\x18\b \x01(\tR\x03gap\x12\x12\n" +
+	"\x04fold\x18\t \x01(\tR\x04fold\x12\x18\n" +
+	"\aoverlap\x18\n" +
+	" \x01(\tR\aoverlap\x12\x19\n" +
+	"\bcatch_up\x18\v \x01(\tR\acatchUp\x12 \n" +
+	"\fcatch_up_max\x18\f \x01(\rR\n" +
+	"catchUpMax\x123\n" +
+	"\x16catch_up_within_micros\x18\r \x01(\x03R\x13catchUpWithinMicros\x12!\n" +
+	"\ffailures_max\x18\x0e \x01(\rR\vfailuresMax\x12\x1a\n" +
+	"\bpriority\x18\x0f \x01(\tR\bpriority\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x10 \x01(\tR\n" +
+	"collection\x12.\n" +
+	"\x04tags\x18\x11 \x03(\v2\x1a.kinesin.v1.Cron.TagsEntryR\x04tags\x12\x18\n" +
+	"\apayload\x18\x12 \x01(\fR\apayload\x12\x1a\n" +
+	"\brevision\x18\x13 \x01(\x04R\brevision\x12\x18\n" +
+	"\aversion\x18\x14 \x01(\x04R\aversion\x12%\n" +
+	"\x0ecreated_micros\x18\x15 \x01(\x03R\rcreatedMicros\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\x16 \x01(\tR\tcreatedBy\x12%\n" +
+	"\x0eupdated_micros\x18\x17 \x01(\x03R\rupdatedMicros\x12\x1d\n" +
+	"\n" +
+	"updated_by\x18\x18 \x01(\tR\tupdatedBy\x12+\n" +
+	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseR\x05pause\x12\x1f\n" +
+	"\vnext_micros\x18\x1a \x03(\x03R\n" +
+	"nextMicros\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +
+	"\tCronPause\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
+	"\tat_micros\x18\x03 \x01(\x03R\batMicros\x12!\n" +
+	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"6\n" +
+	"\x0eSetCronRequest\x12$\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"Q\n" +
+	"\x0fSetCronResponse\x12$\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x18\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"$\n" +
+	"\x0eGetCronRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
+	"\x0fGetCronResponse\x12$\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"*\n" +
+	"\x10ListCronsRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\";\n" +
+	"\x11ListCronsResponse\x12&\n" +
+	"\x05crons\x18\x01 \x03(\v2\x10.kinesin.v1.CronR\x05crons\"a\n" +
+	"\x10PauseCronRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12!\n" +
+	"\funtil_micros\x18\x03 \x01(\x03R\vuntilMicros\"9\n" +
+	"\x11PauseCronResponse\x12$\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"'\n" +
+	"\x11ResumeCronRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\":\n" +
+	"\x12ResumeCronResponse\x12$\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"C\n" +
+	"\x0eRunCronRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\fR\trequestId\"!\n" +
+	"\x0fRunCronResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"'\n" +
+	"\x11DeleteCronRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
+	"\x12DeleteCronResponse\"|\n" +
+	"\x12CronHistoryRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
+	"\vfrom_micros\x18\x02 \x01(\x03R\n" +
+	"fromMicros\x12\x1b\n" +
+	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"S\n" +
+	"\x13CronHistoryResponse\x12<\n" +
+	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\xcc\x01\n" +
+	"\x0eCronOccurrence\x12%\n" +
+	"\x0enominal_micros\x18\x01 \x01(\x03R\rnominalMicros\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
+	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1f\n" +
+	"\vlate_micros\x18\a \x01(\x03R\n" +
+	"lateMicros*\xcc\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -9759,7 +11591,18 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"ResumeGate\x12\x1d.kinesin.v1.ResumeGateRequest\x1a\x1e.kinesin.v1.ResumeGateResponse\x12G\n" +
 	"\aGetGate\x12\x1a.kinesin.v1.GetGateRequest\x1a\x1b.kinesin.v1.GetGateResponse\"\x03\x90\x02\x01\x12M\n" +
-	"\tListGates\x12\x1c.kinesin.v1.ListGatesRequest\x1a\x1d.kinesin.v1.ListGatesResponse\"\x03\x90\x02\x012\xa4\x01\n" +
+	"\tListGates\x12\x1c.kinesin.v1.ListGatesRequest\x1a\x1d.kinesin.v1.ListGatesResponse\"\x03\x90\x02\x012\xe6\x04\n" +
+	"\vCronService\x12B\n" +
+	"\aSetCron\x12\x1a.kinesin.v1.SetCronRequest\x1a\x1b.kinesin.v1.SetCronResponse\x12G\n" +
+	"\aGetCron\x12\x1a.kinesin.v1.GetCronRequest\x1a\x1b.kinesin.v1.GetCronResponse\"\x03\x90\x02\x01\x12M\n" +
+	"\tListCrons\x12\x1c.kinesin.v1.ListCronsRequest\x1a\x1d.kinesin.v1.ListCronsResponse\"\x03\x90\x02\x01\x12H\n" +
+	"\tPauseCron\x12\x1c.kinesin.v1.PauseCronRequest\x1a\x1d.kinesin.v1.PauseCronResponse\x12K\n" +
+	"\n" +
+	"ResumeCron\x12\x1d.kinesin.v1.ResumeCronRequest\x1a\x1e.kinesin.v1.ResumeCronResponse\x12B\n" +
+	"\aRunCron\x12\x1a.kinesin.v1.RunCronRequest\x1a\x1b.kinesin.v1.RunCronResponse\x12K\n" +
+	"\n" +
+	"DeleteCron\x12\x1d.kinesin.v1.DeleteCronRequest\x1a\x1e.kinesin.v1.DeleteCronResponse\x12S\n" +
+	"\vCronHistory\x12\x1e.kinesin.v1.CronHistoryRequest\x1a\x1f.kinesin.v1.CronHistoryResponse\"\x03\x90\x02\x012\xa4\x01\n" +
 	"\fQuotaService\x12E\n" +
 	"\bSetQuota\x12\x1b.kinesin.v1.SetQuotaRequest\x1a\x1c.kinesin.v1.SetQuotaResponse\x12M\n" +
 	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\xb5\x02\n" +
@@ -9817,7 +11660,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 146)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 170)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
@@ -9828,351 +11671,406 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*ScheduleResponse)(nil),          // 6: kinesin.v1.ScheduleResponse
 	(*Attempt)(nil),                   // 7: kinesin.v1.Attempt
 	(*Task)(nil),                      // 8: kinesin.v1.Task
-	(*WaitsFor)(nil),                  // 9: kinesin.v1.WaitsFor
-	(*TaskKey)(nil),                   // 10: kinesin.v1.TaskKey
-	(*GetRequest)(nil),                // 11: kinesin.v1.GetRequest
-	(*GetResult)(nil),                 // 12: kinesin.v1.GetResult
-	(*GetResponse)(nil),               // 13: kinesin.v1.GetResponse
-	(*ListRequest)(nil),               // 14: kinesin.v1.ListRequest
-	(*ListResponse)(nil),              // 15: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),             // 16: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),              // 17: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),            // 18: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),               // 19: kinesin.v1.WaitRequest
-	(*RescheduleRequest)(nil),         // 20: kinesin.v1.RescheduleRequest
-	(*TaskUpdate)(nil),                // 21: kinesin.v1.TaskUpdate
-	(*UpdateRequest)(nil),             // 22: kinesin.v1.UpdateRequest
-	(*RedriveRequest)(nil),            // 23: kinesin.v1.RedriveRequest
-	(*ChangeResult)(nil),              // 24: kinesin.v1.ChangeResult
-	(*ChangeResponse)(nil),            // 25: kinesin.v1.ChangeResponse
-	(*CountRequest)(nil),              // 26: kinesin.v1.CountRequest
-	(*CountResponse)(nil),             // 27: kinesin.v1.CountResponse
-	(*StatsRequest)(nil),              // 28: kinesin.v1.StatsRequest
-	(*LambdaStats)(nil),               // 29: kinesin.v1.LambdaStats
-	(*StatsResponse)(nil),             // 30: kinesin.v1.StatsResponse
-	(*Job)(nil),                       // 31: kinesin.v1.Job
-	(*JobRefusal)(nil),                // 32: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),          // 33: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),         // 34: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),             // 35: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 36: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 37: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 38: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),         // 39: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),        // 40: kinesin.v1.ControlJobResponse
-	(*Gate)(nil),                      // 41: kinesin.v1.Gate
-	(*GateCounts)(nil),                // 42: kinesin.v1.GateCounts
-	(*SetGateRequest)(nil),            // 43: kinesin.v1.SetGateRequest
-	(*SetGateResponse)(nil),           // 44: kinesin.v1.SetGateResponse
-	(*ResumeGateRequest)(nil),         // 45: kinesin.v1.ResumeGateRequest
-	(*ResumeGateResponse)(nil),        // 46: kinesin.v1.ResumeGateResponse
-	(*GetGateRequest)(nil),            // 47: kinesin.v1.GetGateRequest
-	(*GetGateResponse)(nil),           // 48: kinesin.v1.GetGateResponse
-	(*ListGatesRequest)(nil),          // 49: kinesin.v1.ListGatesRequest
-	(*ListGatesResponse)(nil),         // 50: kinesin.v1.ListGatesResponse
-	(*Quota)(nil),                     // 51: kinesin.v1.Quota
-	(*SetQuotaRequest)(nil),           // 52: kinesin.v1.SetQuotaRequest
-	(*SetQuotaResponse)(nil),          // 53: kinesin.v1.SetQuotaResponse
-	(*GetQuotasRequest)(nil),          // 54: kinesin.v1.GetQuotasRequest
-	(*GetQuotasResponse)(nil),         // 55: kinesin.v1.GetQuotasResponse
-	(*DeadLetter)(nil),                // 56: kinesin.v1.DeadLetter
-	(*DeadLetterQueue)(nil),           // 57: kinesin.v1.DeadLetterQueue
-	(*DeadLetterMove)(nil),            // 58: kinesin.v1.DeadLetterMove
-	(*ListDeadLettersRequest)(nil),    // 59: kinesin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),   // 60: kinesin.v1.ListDeadLettersResponse
-	(*CountDeadLettersRequest)(nil),   // 61: kinesin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),  // 62: kinesin.v1.CountDeadLettersResponse
-	(*ChangeDeadLettersRequest)(nil),  // 63: kinesin.v1.ChangeDeadLettersRequest
-	(*ChangeDeadLettersResponse)(nil), // 64: kinesin.v1.ChangeDeadLettersResponse
-	(*Lambda)(nil),                    // 65: kinesin.v1.Lambda
-	(*CreateLambdaRequest)(nil),       // 66: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),      // 67: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),          // 68: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),         // 69: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),        // 70: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),       // 71: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),       // 72: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),      // 73: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),       // 74: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),      // 75: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),                 // 76: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),           // 77: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),             // 78: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),          // 79: kinesin.v1.RegisterResponse
-	(*Held)(nil),                      // 80: kinesin.v1.Held
-	(*Hello)(nil),                     // 81: kinesin.v1.Hello
-	(*Process)(nil),                   // 82: kinesin.v1.Process
-	(*Result)(nil),                    // 83: kinesin.v1.Result
-	(*Started)(nil),                   // 84: kinesin.v1.Started
-	(*WorkRequest)(nil),               // 85: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                   // 86: kinesin.v1.Claimed
-	(*ResultAck)(nil),                 // 87: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),              // 88: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),              // 89: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),             // 90: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),         // 91: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),        // 92: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),          // 93: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),         // 94: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),              // 95: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),             // 96: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),              // 97: kinesin.v1.BufferedTask
-	(*Envelope)(nil),                  // 98: kinesin.v1.Envelope
-	(*Rejected)(nil),                  // 99: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),       // 100: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),      // 101: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),        // 102: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),       // 103: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),      // 104: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),       // 105: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),     // 106: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),     // 107: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),      // 108: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil),    // 109: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),                // 110: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),               // 111: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),                // 112: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),             // 113: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),               // 114: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),            // 115: kinesin.v1.BackupResponse
-	(*Token)(nil),                     // 116: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),        // 117: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 118: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),         // 119: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),        // 120: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),        // 121: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),       // 122: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),               // 123: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),          // 124: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),         // 125: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),        // 126: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),       // 127: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),                // 128: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),         // 129: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),        // 130: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),           // 131: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),          // 132: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),             // 133: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),          // 134: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),         // 135: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),        // 136: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),       // 137: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),       // 138: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),      // 139: kinesin.v1.RevokeSenderResponse
-	nil,                               // 140: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 141: kinesin.v1.Task.TagsEntry
-	nil,                               // 142: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 143: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 144: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 145: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 146: kinesin.v1.Claimed.TagsEntry
+	(*Occurrence)(nil),                // 9: kinesin.v1.Occurrence
+	(*WaitsFor)(nil),                  // 10: kinesin.v1.WaitsFor
+	(*TaskKey)(nil),                   // 11: kinesin.v1.TaskKey
+	(*GetRequest)(nil),                // 12: kinesin.v1.GetRequest
+	(*GetResult)(nil),                 // 13: kinesin.v1.GetResult
+	(*GetResponse)(nil),               // 14: kinesin.v1.GetResponse
+	(*ListRequest)(nil),               // 15: kinesin.v1.ListRequest
+	(*ListResponse)(nil),              // 16: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),             // 17: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),              // 18: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),            // 19: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),               // 20: kinesin.v1.WaitRequest
+	(*RescheduleRequest)(nil),         // 21: kinesin.v1.RescheduleRequest
+	(*TaskUpdate)(nil),                // 22: kinesin.v1.TaskUpdate
+	(*UpdateRequest)(nil),             // 23: kinesin.v1.UpdateRequest
+	(*RedriveRequest)(nil),            // 24: kinesin.v1.RedriveRequest
+	(*ChangeResult)(nil),              // 25: kinesin.v1.ChangeResult
+	(*ChangeResponse)(nil),            // 26: kinesin.v1.ChangeResponse
+	(*CountRequest)(nil),              // 27: kinesin.v1.CountRequest
+	(*CountResponse)(nil),             // 28: kinesin.v1.CountResponse
+	(*StatsRequest)(nil),              // 29: kinesin.v1.StatsRequest
+	(*LambdaStats)(nil),               // 30: kinesin.v1.LambdaStats
+	(*HeldBy)(nil),                    // 31: kinesin.v1.HeldBy
+	(*PriorityStats)(nil),             // 32: kinesin.v1.PriorityStats
+	(*StatsResponse)(nil),             // 33: kinesin.v1.StatsResponse
+	(*Job)(nil),                       // 34: kinesin.v1.Job
+	(*JobRefusal)(nil),                // 35: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),          // 36: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),         // 37: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),             // 38: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 39: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 40: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 41: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),         // 42: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),        // 43: kinesin.v1.ControlJobResponse
+	(*Gate)(nil),                      // 44: kinesin.v1.Gate
+	(*GateCounts)(nil),                // 45: kinesin.v1.GateCounts
+	(*SetGateRequest)(nil),            // 46: kinesin.v1.SetGateRequest
+	(*SetGateResponse)(nil),           // 47: kinesin.v1.SetGateResponse
+	(*ResumeGateRequest)(nil),         // 48: kinesin.v1.ResumeGateRequest
+	(*ResumeGateResponse)(nil),        // 49: kinesin.v1.ResumeGateResponse
+	(*GetGateRequest)(nil),            // 50: kinesin.v1.GetGateRequest
+	(*GetGateResponse)(nil),           // 51: kinesin.v1.GetGateResponse
+	(*ListGatesRequest)(nil),          // 52: kinesin.v1.ListGatesRequest
+	(*ListGatesResponse)(nil),         // 53: kinesin.v1.ListGatesResponse
+	(*Quota)(nil),                     // 54: kinesin.v1.Quota
+	(*SetQuotaRequest)(nil),           // 55: kinesin.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),          // 56: kinesin.v1.SetQuotaResponse
+	(*GetQuotasRequest)(nil),          // 57: kinesin.v1.GetQuotasRequest
+	(*GetQuotasResponse)(nil),         // 58: kinesin.v1.GetQuotasResponse
+	(*DeadLetter)(nil),                // 59: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 60: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 61: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 62: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 63: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 64: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 65: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 66: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 67: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 68: kinesin.v1.Lambda
+	(*Breaker)(nil),                   // 69: kinesin.v1.Breaker
+	(*CreateLambdaRequest)(nil),       // 70: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 71: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 72: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 73: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 74: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 75: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 76: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 77: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 78: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 79: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 80: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 81: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 82: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 83: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 84: kinesin.v1.Held
+	(*Hello)(nil),                     // 85: kinesin.v1.Hello
+	(*Process)(nil),                   // 86: kinesin.v1.Process
+	(*Result)(nil),                    // 87: kinesin.v1.Result
+	(*Started)(nil),                   // 88: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 89: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 90: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 91: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 92: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 93: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 94: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 95: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 96: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 97: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 98: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 99: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 100: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 101: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 102: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 103: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 104: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 105: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 106: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 107: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 108: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 109: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 110: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 111: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 112: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 113: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 114: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 115: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 116: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 117: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 118: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 119: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 120: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 121: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 122: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 123: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 124: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 125: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 126: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 127: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 128: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 129: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 130: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 131: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 132: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 133: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 134: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 135: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 136: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 137: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 138: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 139: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 140: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 141: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 142: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 143: kinesin.v1.RevokeSenderResponse
+	(*Cron)(nil),                      // 144: kinesin.v1.Cron
+	(*CronPause)(nil),                 // 145: kinesin.v1.CronPause
+	(*SetCronRequest)(nil),            // 146: kinesin.v1.SetCronRequest
+	(*SetCronResponse)(nil),           // 147: kinesin.v1.SetCronResponse
+	(*GetCronRequest)(nil),            // 148: kinesin.v1.GetCronRequest
+	(*GetCronResponse)(nil),           // 149: kinesin.v1.GetCronResponse
+	(*ListCronsRequest)(nil),          // 150: kinesin.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),         // 151: kinesin.v1.ListCronsResponse
+	(*PauseCronRequest)(nil),          // 152: kinesin.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),         // 153: kinesin.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),         // 154: kinesin.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),        // 155: kinesin.v1.ResumeCronResponse
+	(*RunCronRequest)(nil),            // 156: kinesin.v1.RunCronRequest
+	(*RunCronResponse)(nil),           // 157: kinesin.v1.RunCronResponse
+	(*DeleteCronRequest)(nil),         // 158: kinesin.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),        // 159: kinesin.v1.DeleteCronResponse
+	(*CronHistoryRequest)(nil),        // 160: kinesin.v1.CronHistoryRequest
+	(*CronHistoryResponse)(nil),       // 161: kinesin.v1.CronHistoryResponse
+	(*CronOccurrence)(nil),            // 162: kinesin.v1.CronOccurrence
+	nil,                               // 163: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 164: kinesin.v1.Task.TagsEntry
+	nil,                               // 165: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 166: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 167: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 168: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 169: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 170: kinesin.v1.Cron.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	140, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	163, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
 	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	141, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	164, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
-	9,   // 9: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
-	10,  // 10: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
-	8,   // 11: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
-	1,   // 12: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
-	12,  // 13: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
-	8,   // 14: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
-	10,  // 15: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
-	1,   // 16: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
-	17,  // 17: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
-	10,  // 18: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
-	10,  // 19: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
-	10,  // 20: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
-	2,   // 21: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
-	21,  // 22: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
-	10,  // 23: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
-	2,   // 24: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
-	1,   // 25: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
-	24,  // 26: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	142, // 27: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
-	29,  // 28: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	143, // 29: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
-	32,  // 30: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
-	8,   // 31: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
-	31,  // 32: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
-	31,  // 33: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
-	31,  // 34: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
-	31,  // 35: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	42,  // 36: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
-	41,  // 37: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
-	41,  // 38: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
-	41,  // 39: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
-	41,  // 40: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
-	41,  // 41: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
-	51,  // 42: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
-	51,  // 43: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	58,  // 44: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
-	56,  // 45: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
-	57,  // 46: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	144, // 47: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	57,  // 48: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	145, // 49: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	65,  // 50: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	65,  // 51: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	65,  // 52: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	65,  // 53: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	65,  // 54: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	65,  // 55: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	76,  // 56: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	78,  // 57: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	83,  // 58: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	87,  // 59: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	76,  // 60: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	80,  // 61: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	82,  // 62: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	81,  // 63: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	83,  // 64: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	84,  // 65: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	146, // 66: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 67: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	1,   // 68: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	86,  // 69: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	87,  // 70: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	80,  // 71: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	86,  // 72: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	83,  // 73: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	87,  // 74: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	80,  // 75: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	80,  // 76: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	80,  // 77: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 78: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	97,  // 79: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 80: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	99,  // 81: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	99,  // 82: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 83: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	105, // 84: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 85: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	108, // 86: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	112, // 87: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	112, // 88: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	114, // 89: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	112, // 90: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	116, // 91: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	116, // 92: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	116, // 93: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	123, // 94: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	128, // 95: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	128, // 96: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	133, // 97: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	133, // 98: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	133, // 99: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	4,   // 100: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	11,  // 101: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	14,  // 102: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	16,  // 103: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	19,  // 104: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	20,  // 105: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	22,  // 106: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	23,  // 107: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	26,  // 108: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	28,  // 109: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	33,  // 110: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	35,  // 111: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	37,  // 112: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	39,  // 113: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	43,  // 114: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	45,  // 115: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	47,  // 116: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	49,  // 117: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	52,  // 118: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	54,  // 119: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	59,  // 120: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	61,  // 121: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	63,  // 122: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	66,  // 123: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	68,  // 124: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	70,  // 125: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	72,  // 126: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	74,  // 127: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	77,  // 128: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	85,  // 129: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	89,  // 130: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	91,  // 131: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	93,  // 132: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	95,  // 133: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	100, // 134: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	102, // 135: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	104, // 136: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	107, // 137: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	110, // 138: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	113, // 139: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	117, // 140: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	119, // 141: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	121, // 142: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	124, // 143: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	126, // 144: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	129, // 145: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	131, // 146: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	134, // 147: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	136, // 148: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	138, // 149: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	6,   // 150: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	13,  // 151: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	15,  // 152: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	18,  // 153: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	13,  // 154: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	25,  // 155: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	25,  // 156: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	25,  // 157: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	27,  // 158: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	30,  // 159: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	34,  // 160: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	36,  // 161: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	38,  // 162: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	40,  // 163: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	44,  // 164: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	46,  // 165: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	48,  // 166: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	50,  // 167: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	53,  // 168: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	55,  // 169: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	60,  // 170: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	62,  // 171: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	64,  // 172: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	67,  // 173: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	69,  // 174: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	71,  // 175: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	73,  // 176: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	75,  // 177: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	79,  // 178: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	88,  // 179: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	90,  // 180: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	92,  // 181: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	94,  // 182: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	96,  // 183: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	101, // 184: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	103, // 185: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	106, // 186: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	109, // 187: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	111, // 188: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	115, // 189: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	118, // 190: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	120, // 191: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	122, // 192: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	125, // 193: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	127, // 194: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	130, // 195: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	132, // 196: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	135, // 197: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	137, // 198: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	139, // 199: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	150, // [150:200] is the sub-list for method output_type
-	100, // [100:150] is the sub-list for method input_type
-	100, // [100:100] is the sub-list for extension type_name
-	100, // [100:100] is the sub-list for extension extendee
-	0,   // [0:100] is the sub-list for field type_name
+	10,  // 9: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
+	9,   // 10: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
+	11,  // 11: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
+	8,   // 12: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
+	1,   // 13: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
+	13,  // 14: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
+	8,   // 15: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
+	11,  // 16: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
+	1,   // 17: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
+	18,  // 18: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
+	11,  // 19: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
+	11,  // 20: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
+	11,  // 21: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
+	2,   // 22: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
+	22,  // 23: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
+	11,  // 24: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
+	2,   // 25: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
+	1,   // 26: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
+	25,  // 27: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
+	165, // 28: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	31,  // 29: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
+	32,  // 30: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
+	30,  // 31: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
+	166, // 32: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	35,  // 33: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	8,   // 34: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
+	34,  // 35: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	34,  // 36: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	34,  // 37: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	34,  // 38: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	45,  // 39: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
+	44,  // 40: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
+	44,  // 41: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
+	44,  // 42: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
+	44,  // 43: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
+	44,  // 44: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
+	54,  // 45: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
+	54,  // 46: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
+	61,  // 47: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	59,  // 48: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	60,  // 49: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	167, // 50: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	60,  // 51: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	168, // 52: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	30,  // 53: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	69,  // 54: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	68,  // 55: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	68,  // 56: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	68,  // 57: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	68,  // 58: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	68,  // 59: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	68,  // 60: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	80,  // 61: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	82,  // 62: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	87,  // 63: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	91,  // 64: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	80,  // 65: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	84,  // 66: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	86,  // 67: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	85,  // 68: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	87,  // 69: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	88,  // 70: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	169, // 71: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 72: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	9,   // 73: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	1,   // 74: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	90,  // 75: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	91,  // 76: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	84,  // 77: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	90,  // 78: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	87,  // 79: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	91,  // 80: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	84,  // 81: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	84,  // 82: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	84,  // 83: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 84: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	101, // 85: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 86: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	103, // 87: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	103, // 88: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 89: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	109, // 90: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 91: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	112, // 92: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	116, // 93: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	116, // 94: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	118, // 95: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	116, // 96: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	120, // 97: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	120, // 98: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	120, // 99: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	127, // 100: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	132, // 101: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	132, // 102: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	137, // 103: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	137, // 104: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	137, // 105: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	170, // 106: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	145, // 107: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
+	144, // 108: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
+	144, // 109: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
+	144, // 110: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
+	144, // 111: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
+	144, // 112: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
+	144, // 113: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
+	162, // 114: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
+	4,   // 115: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	12,  // 116: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	15,  // 117: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	17,  // 118: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	20,  // 119: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	21,  // 120: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	23,  // 121: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	24,  // 122: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	27,  // 123: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	29,  // 124: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	36,  // 125: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	38,  // 126: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	40,  // 127: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	42,  // 128: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	46,  // 129: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	48,  // 130: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	50,  // 131: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	52,  // 132: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	146, // 133: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	148, // 134: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	150, // 135: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	152, // 136: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	154, // 137: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	156, // 138: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	158, // 139: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	160, // 140: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	55,  // 141: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	57,  // 142: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	62,  // 143: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	64,  // 144: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	66,  // 145: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	70,  // 146: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	72,  // 147: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	74,  // 148: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	76,  // 149: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	78,  // 150: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	81,  // 151: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	89,  // 152: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	93,  // 153: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	95,  // 154: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	97,  // 155: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	99,  // 156: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	104, // 157: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	106, // 158: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	108, // 159: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	111, // 160: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	114, // 161: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	117, // 162: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	121, // 163: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	123, // 164: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	125, // 165: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	128, // 166: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	130, // 167: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	133, // 168: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	135, // 169: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	138, // 170: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	140, // 171: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	142, // 172: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	6,   // 173: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	14,  // 174: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	16,  // 175: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	19,  // 176: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	14,  // 177: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	26,  // 178: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	26,  // 179: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	26,  // 180: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	28,  // 181: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	33,  // 182: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	37,  // 183: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	39,  // 184: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	41,  // 185: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	43,  // 186: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	47,  // 187: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	49,  // 188: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	51,  // 189: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	53,  // 190: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	147, // 191: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	149, // 192: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	151, // 193: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	153, // 194: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	155, // 195: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	157, // 196: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	159, // 197: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	161, // 198: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	56,  // 199: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	58,  // 200: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	63,  // 201: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	65,  // 202: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	67,  // 203: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	71,  // 204: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	73,  // 205: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	75,  // 206: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	77,  // 207: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	79,  // 208: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	83,  // 209: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	92,  // 210: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	94,  // 211: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	96,  // 212: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	98,  // 213: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	100, // 214: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	105, // 215: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	107, // 216: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	110, // 217: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	113, // 218: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	115, // 219: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	119, // 220: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	122, // 221: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	124, // 222: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	126, // 223: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	129, // 224: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	131, // 225: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	134, // 226: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	136, // 227: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	139, // 228: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	141, // 229: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	143, // 230: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	173, // [173:231] is the sub-list for method output_type
+	115, // [115:173] is the sub-list for method input_type
+	115, // [115:115] is the sub-list for extension type_name
+	115, // [115:115] is the sub-list for extension extendee
+	0,   // [0:115] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -10180,18 +12078,21 @@ func file_kinesin_v1_kinesin_proto_init() {
 	if File_kinesin_v1_kinesin_proto != nil {
 		return
 	}
-	file_kinesin_v1_kinesin_proto_msgTypes[20].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[22].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[51].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[21].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[23].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[29].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[30].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[31].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[54].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   146,
+			NumMessages:   170,
 			NumExtensions: 0,
-			NumServices:   11,
+			NumServices:   12,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -230,8 +228,8 @@ func (s *Service) find(ctx context.Context, lambda, priority string) (queue.Dead
 		return nil, nil, refusal.Invalid("lambda %s is managed, so its dead letters are tasks that ended as dead: "+
 			"select them with the filter lambda=%s and state=dead (--where), without dead letters of SQS (--dead-letters)", l.Name, l.Name)
 	}
-	if priority != "" && !slices.Contains(l.Priorities, priority) {
-		return nil, nil, refusal.Invalid("priority %q: lambda %s has %s", priority, l.Name, strings.Join(l.Priorities, ", "))
+	if _, err := l.Priority(priority); err != nil {
+		return nil, nil, err
 	}
 	d, err := s.Queue.DeadLetters()
 	if err != nil {

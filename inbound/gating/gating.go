@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,8 +56,10 @@ type Config struct {
 	Tasks   Tasks
 	Lambdas Lambdas
 	Queue   Queue
-	Clock   clock.Clock
-	Log     *slog.Logger
+	// Recovery returns the pace of a lambda's gates that are resumed without one; 0: all at once.
+	Recovery func(lambda uint32) uint32
+	Clock    clock.Clock
+	Log      *slog.Logger
 }
 
 // Service serves gates. It is safe for concurrent use.
@@ -127,48 +127,28 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 	}
 	g.Ref = l.Ref
 	if g.Priority != "" {
-		class := slices.Index(l.Priorities, g.Priority)
-		if class < 0 {
-			return nil, nil, refusal.Invalid("lambda %s has no priority %.80q: want %s", l.Name, g.Priority, strings.Join(l.Priorities, ", "))
+		if g.Class, err = l.Priority(g.Priority); err != nil {
+			return nil, nil, err
 		}
-		g.Class = uint8(class)
 	}
 	return g, l, nil
 }
 
-// add stores a new gate, and returns it with all that have not ended. The id is the next number. Of calls at
-// the same time one gets it, and the others look again. So of two tries of one call the second one always
-// finds what the first has stored.
+// add stores a new gate, and returns it with all that have not ended.
 func (s *Service) add(ctx context.Context, g *gates.Gate) (added *gates.Gate, active []*gates.Gate, err error) {
-	for range casTriesMax {
-		var ended []*gates.Gate
-		if active, err = gates.All(ctx, s.Store, gates.Kind); err != nil {
-			return nil, nil, err
-		}
-		if ended, err = gates.All(ctx, s.Store, gates.KindEnded); err != nil {
-			return nil, nil, err
-		}
-		last := 0
-		for _, known := range slices.Concat(active, ended) {
-			if g.Request != "" && known.Request == g.Request {
-				return repeated(known, g, active)
-			}
-			last = max(last, numberOf(known.ID))
-		}
-		if len(active) >= gates.ActiveMax {
-			return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "there are %d gates, and there may be %d: resume one (kinesin gate resume)", len(active), gates.ActiveMax)
-		}
-		g.ID = strconv.Itoa(last + 1)
-		if err = gates.Put(ctx, s.Store, gates.Kind, g); err == nil {
-			s.refresh(ctx)
-			return g, active, nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			return nil, nil, err
-		}
-		g.Version = 0
+	added, active, err = gates.Add(ctx, s.Store, g, func(known *gates.Gate) bool { return g.Request != "" && known.Request == g.Request })
+	switch {
+	case errors.Is(err, gates.ErrFull):
+		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "there are %d gates, and there may be no more: resume one (kinesin gate resume)", gates.ActiveMax)
+	case errors.Is(err, gates.ErrBusy):
+		return nil, nil, errBusy
+	case err != nil:
+		return nil, nil, err
+	case added != g:
+		return repeated(added, g, active)
 	}
-	return nil, nil, errBusy
+	s.refresh(ctx)
+	return g, active, nil
 }
 
 var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the gates kept changing; try again")
@@ -185,15 +165,6 @@ func repeated(known, asked *gates.Gate, active []*gates.Gate) (*gates.Gate, []*g
 		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "gate %s was set by a call with this request id, and is another one: want a new request id", known.ID)
 	}
 	return known, active, nil
-}
-
-// numberOf returns the number of a gate's id; 0 for what is none.
-func numberOf(id string) int {
-	n, err := strconv.Atoi(id)
-	if err != nil || n < 1 || strconv.Itoa(n) != id {
-		return 0
-	}
-	return n
 }
 
 // refresh has what was just stored be in force here at once. If the store does not answer, it is known here
@@ -223,7 +194,8 @@ func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest
 		if g.Action == gates.Drop && r.Pace > 0 {
 			return nil, refusal.Invalid("pace %d: gate %s drops tasks and holds none, so there is nothing to let go at a pace; resume it without one", r.Pace, g.ID)
 		}
-		err = s.resume(ctx, g, r.Pace)
+		pace, note := s.paceOf(g, r.Pace)
+		err = s.resume(ctx, g, pace)
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
@@ -231,9 +203,24 @@ func (s *Service) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest
 			return nil, err
 		}
 		s.refresh(ctx)
-		return &kinesinv1.ResumeGateResponse{Gate: s.view(g, l)}, nil
+		if v = s.view(g, l); v.State != stateEnded {
+			v.Note = note
+		}
+		return &kinesinv1.ResumeGateResponse{Gate: v}, nil
 	}
 	return nil, errBusy
+}
+
+// paceOf returns the pace at which a gate resumes: what the call asks for, or else the lambda's quota of
+// recovery, and then what to say about it.
+func (s *Service) paceOf(g *gates.Gate, asked uint32) (pace uint32, note string) {
+	if asked > 0 || g.Action != gates.Pause || s.Recovery == nil {
+		return asked, ""
+	}
+	if pace = s.Recovery(g.Ref); pace > 0 {
+		note = fmt.Sprintf("it resumes at %d tasks per second, the recovery quota of lambda %s; --pace %d lets all go at once", pace, g.Lambda, gates.PaceMax)
+	}
+	return pace, note
 }
 
 const stateEnded = "ended"
@@ -249,19 +236,20 @@ func (s *Service) resume(ctx context.Context, g *gates.Gate, pace uint32) error 
 		}
 		return err
 	}
-	if !g.Resumed.IsZero() && g.Pace == pace {
+	if !g.Resumed.IsZero() && g.Pace == pace && g.Breaker == nil {
 		return nil
 	}
-	if g.Resumed.IsZero() {
+	if g.Resumed.IsZero() || g.Breaker != nil {
 		g.Resumed, g.EndedBy = now, by
 	}
+	g.Breaker = nil           // a person has taken it over
 	g.Pace, g.Until = pace, 0 // at its expiry all that is left would go at once, which the pace is to prevent
 	return gates.Put(ctx, s.Store, gates.Kind, g)
 }
 
 // find reads a gate, and its lambda as lambdaOf does.
 func (s *Service) find(ctx context.Context, id string) (*gates.Gate, *catalog.Entry, error) {
-	if numberOf(id) == 0 {
+	if gates.NumberOf(id) == 0 {
 		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no gate %.40q: an id is a number, as `kinesin gate list` shows it", id)
 	}
 	g, err := gates.Find(ctx, s.Store, id)

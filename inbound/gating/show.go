@@ -82,7 +82,7 @@ func (s *Service) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) 
 			}
 		}
 	}
-	slices.SortFunc(response.Gates, func(a, b *kinesinv1.Gate) int { return cmp.Compare(numberOf(b.Id), numberOf(a.Id)) })
+	slices.SortFunc(response.Gates, func(a, b *kinesinv1.Gate) int { return cmp.Compare(gates.NumberOf(b.Id), gates.NumberOf(a.Id)) })
 	return response, nil
 }
 
@@ -125,7 +125,7 @@ func (s *Service) count(ctx context.Context, g *gates.Gate, l *catalog.Entry, by
 	if !g.Until.IsZero() {
 		until = min(until, g.Until)
 	}
-	if !g.Resumed.IsZero() {
+	if !g.Resumed.IsZero() && !g.Probes() {
 		at, until = g.Resumed, g.Resumed
 	}
 	c := &kinesinv1.GateCounts{Sent: s.sent(ctx, g, l)}
@@ -185,7 +185,7 @@ func (s *Service) lasting(g *gates.Gate, l *catalog.Entry, active []*gates.Gate)
 		}
 	}
 	if len(others) > 0 {
-		slices.SortFunc(others, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
+		slices.SortFunc(others, func(a, b string) int { return cmp.Compare(gates.NumberOf(a), gates.NumberOf(b)) })
 		several := ""
 		if len(others) > 1 {
 			several = "s"
@@ -258,7 +258,7 @@ func (s *Service) endDone(ctx context.Context, g *gates.Gate) error {
 		return err
 	case l == nil:
 		return gates.End(ctx, s.Store, g, now, access.ServerName)
-	case g.Resumed.IsZero():
+	case g.Resumed.IsZero() || g.Probes():
 		return nil
 	}
 	left, err := s.count(ctx, g, l, access.All())
@@ -277,11 +277,11 @@ func (s *Service) forget(ctx context.Context) error {
 	}
 	last := 0
 	for _, g := range ended {
-		last = max(last, numberOf(g.ID))
+		last = max(last, gates.NumberOf(g.ID))
 	}
 	slices.SortFunc(ended, func(a, b *gates.Gate) int { return cmp.Compare(b.Ended, a.Ended) })
 	for i, g := range ended {
-		if i < gates.KeptMax && s.isKept(g) || numberOf(g.ID) == last {
+		if i < gates.KeptMax && s.isKept(g) || gates.NumberOf(g.ID) == last {
 			continue
 		}
 		err := s.Store.DeleteControl(ctx, store.Control{Kind: gates.KindEnded, Name: g.ID, Version: g.Version})

@@ -122,6 +122,8 @@ func checkID(b *intake.Batch, token task.Token, l *catalog.Entry, item *kinesinv
 		return &notOursError{"its id is of lambda " + l.Name + ", and it asks for another"}
 	case item.Key != "":
 		return refusal.Invalid("a task with a key cannot come through the buffer: schedule it through the API")
+	case item.LimitKey != "" && token.Partition != intake.PartitionOf(l, token.Partition.Priority, token.ID, item.LimitKey):
+		return refusal.Invalid("a task with a limit key cannot come through the buffer under an id of its client: schedule it through the API")
 	case token.ID.IsDerived() || token.ID[6]>>4 != 7:
 		return refusal.Invalid("id: want a UUID version 7")
 	case intake.IsAhead(token.ID, b.Now):
@@ -144,7 +146,7 @@ func (in *Ingest) openArrival(ctx context.Context, a *arrival) (task.Token, *cat
 	if err != nil {
 		return token, nil, err
 	}
-	token.Partition = intake.PartitionOf(l, priority, token.ID)
+	token.Partition = intake.PartitionOf(l, priority, token.ID, a.Item.LimitKey)
 	a.Id = in.Sealer.Seal(token)
 	return token, l, nil
 }

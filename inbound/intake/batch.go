@@ -191,7 +191,7 @@ func checkSame(want, have *task.Task) error {
 		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
 	case want.Key != "" && have.Digest != want.Digest:
 		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
-			"key %q is taken by a task with another payload, priority or collection", want.Key)
+			"key %q is taken by a task with another payload, priority, collection or limit key", want.Key)
 	}
 	return nil
 }

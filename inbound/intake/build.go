@@ -15,13 +15,16 @@ import (
 
 // Build makes the task that an item asks for, except for its id and its due time.
 func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Task, error) {
-	t := &task.Task{State: task.Scheduled, Seq: 1, Created: b.Now, Collection: item.Collection, Key: item.Key, Traceparent: item.Traceparent}
+	t := &task.Task{State: task.Scheduled, Seq: 1, Created: b.Now, Collection: item.Collection, Key: item.Key, LimitKey: item.LimitKey, Traceparent: item.Traceparent}
 	t.Partition.Lambda = l.Ref
 	var err error
 	if t.Partition.Priority, err = l.Priority(item.Priority); err != nil {
 		return t, err
 	}
 	if err := checkLabel("key", item.Key, KeyBytesMax); err != nil {
+		return t, err
+	}
+	if err := checkLabel("limit key", item.LimitKey, LimitKeyBytesMax); err != nil {
 		return t, err
 	}
 	if err := checkLabel("collection", item.Collection, CollectionBytesMax); err != nil {
@@ -43,7 +46,7 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 		return t, err
 	}
 	if item.Key != "" { // without one it is the id of the task
-		if t.Request, err = RequestID(item); err != nil {
+		if t.Request, err = RequestID(item.RequestId); err != nil {
 			return t, err
 		}
 	}
@@ -107,7 +110,7 @@ func (in *Intake) BufferedTask(l *catalog.Entry, t *task.Task, payload []byte) *
 	return &kinesinv1.BufferedTask{
 		Id: in.Sealer.SealTask(t), AcceptedMicros: int64(t.Created),
 		Item: &kinesinv1.ScheduleItem{
-			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload,
+			Lambda: l.Name, Priority: l.Priorities[t.Partition.Priority], Collection: t.Collection, Payload: payload, LimitKey: t.LimitKey,
 			MaxAttempts: t.Overrides.MaxAttempts, TimeoutMicros: t.Overrides.Timeout.Microseconds(),
 			BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
 			Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),

@@ -3,7 +3,6 @@ package intake
 import (
 	"context"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/partition"
@@ -11,13 +10,19 @@ import (
 )
 
 // PartitionOf returns the partition of a new task of a lambda.
-func PartitionOf(l *catalog.Entry, priority uint8, id task.ID) task.Partition {
-	return task.Partition{Lambda: l.Ref, Priority: priority, Shard: partition.ShardOf(id, l.ShardsFor(id))}
+func PartitionOf(l *catalog.Entry, priority uint8, id task.ID, limitKey string) task.Partition {
+	p := task.Partition{Lambda: l.Ref, Priority: priority}
+	if limitKey != "" {
+		p.Shard = partition.ShardOfKey(limitKey, l.ShardsFirst())
+	} else {
+		p.Shard = partition.ShardOf(id, l.ShardsFor(id))
+	}
+	return p
 }
 
-// RequestID returns the request id of an item; zero: it has none.
-func RequestID(item *kinesinv1.ScheduleItem) (id task.ID, err error) {
-	switch sent := item.RequestId; {
+// RequestID returns the request id that a client sent; zero: it sent none.
+func RequestID(sent []byte) (id task.ID, err error) {
+	switch {
 	case len(sent) == 0:
 		return id, nil
 	case len(sent) != len(id) || sent[6]>>4 != 7:
@@ -68,7 +73,7 @@ func (in *Intake) OpenInbound(ctx context.Context, id string) (task.Token, *cata
 	if err != nil {
 		return task.Token{}, nil, err
 	}
-	return task.Token{ID: q.ID, Due: q.Due, Partition: PartitionOf(l, priority, q.ID)}, l, nil
+	return task.Token{ID: q.ID, Due: q.Due, Partition: PartitionOf(l, priority, q.ID, "")}, l, nil
 }
 
 // passKeyed has later tasks with keys get higher seqs than one that began after the ended row of its key.

@@ -30,6 +30,8 @@ const (
 	DeliverDirectDefault = queue.DelayMax
 	// KeyBytesMax bounds the key of a task, in bytes.
 	KeyBytesMax = 256
+	// LimitKeyBytesMax bounds the limit key of a task, in bytes.
+	LimitKeyBytesMax = 256
 	// CollectionBytesMax bounds the collection of a task, in bytes.
 	CollectionBytesMax = 128
 	// BufferLifeMax is how long a task may be in the inbound buffer: the 14 days for which SQS keeps a

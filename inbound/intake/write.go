@@ -204,7 +204,7 @@ func (b *Batch) checkStillValid(ctx context.Context) {
 // isMisplaced reports whether a wake-up row was put where nobody looks for it again. A task row says where
 // its task is, and so does an id that a server issued.
 func (c *Incoming) isMisplaced(l *catalog.Entry) bool {
-	return c.IsAlone() && c.Way != "" && PartitionOf(l, c.Task.Partition.Priority, c.Task.ID) != c.Task.Partition
+	return c.IsAlone() && c.Way != "" && PartitionOf(l, c.Task.Partition.Priority, c.Task.ID, c.Task.LimitKey) != c.Task.Partition
 }
 
 var errMayBeDeleted = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,

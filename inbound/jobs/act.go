@@ -57,7 +57,7 @@ func (s *Service) change(ctx context.Context, j *job, rows []inbound.Row, to tar
 		return s.Tasks.ExpireRows(ctx, rows)
 	case "delete":
 		return s.Tasks.DeleteRows(ctx, rows)
-	case "redrive":
+	case actionRedrive:
 		return s.Tasks.RedriveRows(ctx, rows, j.Force)
 	}
 	return s.Tasks.RescheduleRows(ctx, rows, to)

@@ -90,6 +90,9 @@ type Config struct {
 	Shared bool
 	// Metered says that each row that is read or written costs money.
 	Metered bool
+	// Recovery returns the pace of a redrive that has none of its own, of the tasks that a filter may select;
+	// 0: no limit. It may be nil.
+	Recovery func(where string) (pace uint32, err error)
 	// Ended is called when a job has ended; it may be nil.
 	Ended func(ctx context.Context, j *kinesinv1.Job)
 }

@@ -19,7 +19,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const actionReschedule = "reschedule"
+const (
+	actionReschedule = "reschedule"
+	actionRedrive    = "redrive"
+)
 
 // shiftMax bounds by how much a job reschedules tasks.
 const shiftMax = 10 * 365 * 24 * time.Hour
@@ -35,7 +38,7 @@ var actions = map[string]action{
 	"cancel":         {access.Cancel, false, 2},
 	"expire":         {access.Cancel, false, 2},
 	actionReschedule: {access.Schedule, false, 3},
-	"redrive":        {access.Operate, true, 3},
+	actionRedrive:    {access.Operate, true, 3},
 	"delete":         {access.Operate, true, 1},
 }
 
@@ -108,6 +111,12 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 	if j.By != 0 {
 		j.Plan = &plan{}
 	}
+	if j.Action == actionRedrive && j.Pace == 0 && s.Recovery != nil {
+		var err error
+		if j.Pace, err = s.Recovery(j.Where); err != nil {
+			return nil, err
+		}
+	}
 	of, err := j.selection()
 	if err == nil && !r.All {
 		err = checkNarrow(j, of)
@@ -155,7 +164,7 @@ func check(r *kinesinv1.CreateJobRequest) error {
 		return refusal.Invalid("spread: want more than 0 and at most %v", shiftMax)
 	case r.DueMicros < 0:
 		return refusal.Invalid("due: want a time after 1970")
-	case r.Force && r.Action != "redrive":
+	case r.Force && r.Action != actionRedrive:
 		return refusal.Invalid("force is of redrive, and the action is %s", r.Action)
 	case r.Pace > PaceMax:
 		return refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for no limit", r.Pace, PaceMax)

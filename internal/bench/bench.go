@@ -55,6 +55,10 @@ type Config struct {
 	Ahead        time.Duration // from the start of the insertion to the first due time; 0: enough for a slow insertion
 	IdleMax      time.Duration // of Immediate: longest random pause before each task
 	Shards       int           // of the lambda; 0: the server's default
+	// LimitKeys is how many limit keys the tasks have in turn, of each of which LimitKeyConcurrency run at
+	// once; 0: they have none.
+	LimitKeys           int
+	LimitKeyConcurrency int
 	// Lambda names the lambda that is created for the run, and deleted afterwards with all its tasks unless
 	// Keep is set.
 	Lambda string
@@ -93,7 +97,7 @@ func Run(ctx context.Context, c Config) (Report, error) {
 		return Report{}, err
 	}
 	r := &run{Config: c, seen: newRecord(c.Tasks)}
-	if _, _, err := c.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: c.Lambda, Shards: c.Shards, Priorities: []string{"normal"}}); err != nil {
+	if _, _, err := c.Client.CreateLambda(ctx, sdk.LambdaInfo{Name: c.Lambda, Shards: c.Shards, Priorities: []string{"normal"}, LimitKeyConcurrency: c.LimitKeyConcurrency}); err != nil {
 		return Report{}, err
 	}
 	report, err := r.measure(ctx)

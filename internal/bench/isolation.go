@@ -27,6 +27,8 @@ func Cases() []Case {
 		{"failing", atMost(100_000), 100, Fails},
 		{"no-workers", all, 100, Idle},
 		{"paused", all, 100, Paused},
+		{"keys", all, 100, Keyed},
+		{"hot-key", all, 100, HotKey},
 		{"large-payloads", atMost(2000), 250_000, Works},
 		{"hanging", atMost(100_000), 100, Hangs},
 		{"poison", atMost(1000), 100, Dies},

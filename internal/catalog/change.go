@@ -83,7 +83,7 @@ func sameSettings(have, want task.Lambda) error {
 	if have.Deleting {
 		return fmt.Errorf("%w: %s; delete it again to finish that, then create it", ErrDeleting, have.Name)
 	}
-	want.Ref, want.Created, want.Deleting = have.Ref, have.Created, have.Deleting
+	want.Ref, want.Created, want.Deleting, want.LimitKeySet = have.Ref, have.Created, have.Deleting, have.LimitKeySet
 	if have.HadShards(want.Shards) { // they have grown since
 		want.Shards, want.ShardHistory = have.Shards, have.ShardHistory
 	}
@@ -98,6 +98,15 @@ func describe(l task.Lambda) string {
 		l.Name, l.Mode, strings.Join(l.Priorities, ","), l.Shards, l.MaxAttempts, l.Timeout, l.BackoffMin, l.BackoffMax, l.Retention)
 	if l.KeyRetention != 0 || l.PoisonBound != 0 || l.StartWithin != 0 { // zero: not set
 		text += fmt.Sprintf(", key retention %v, poison bound %d, start within %v", l.KeyRetention, l.PoisonBound, l.StartWithin)
+	}
+	if l.HasKeyLimits() {
+		text += fmt.Sprintf(", limit key concurrency %d, limit key rate %v", l.LimitKeyConcurrency, l.LimitKeyRate)
+	}
+	if l.RetryShare > 0 {
+		text += fmt.Sprintf(", retry share %v", l.RetryShare)
+	}
+	if l.Breaker.IsSet() {
+		text += fmt.Sprintf(", breaker failures %v in %v", l.Breaker.Failures, l.Breaker.Window)
 	}
 	if weights := l.NamedWeights(); weights != nil {
 		text += fmt.Sprintf(", priority weights %v", weights)
@@ -130,6 +139,9 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 		next.Version++
 		if err := change(next); err != nil {
 			return nil, err
+		}
+		if next.LimitKeyConcurrency != entry.LimitKeyConcurrency || next.LimitKeyRate != entry.LimitKeyRate {
+			next.LimitKeySet = c.clock.Now()
 		}
 		if err := next.Validate(); err != nil {
 			return nil, err

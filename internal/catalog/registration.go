@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -24,7 +25,7 @@ const RegistrationKind = "registration"
 const registrationFormat = 1
 
 var errNotForDeliver = errors.New(
-	"max attempts, timeout, backoff, poison bound, start within and priority weights are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
+	"max attempts, timeout, backoff, poison bound, start within, priority weights, limits by key, retry share and breaker are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
 
 // ErrFixed refuses a registration with another mode or other priorities than the lambda has, or with fewer
 // shards than it ever had.
@@ -33,6 +34,10 @@ var ErrFixed = errors.New("mode and priorities are fixed at creation, and shards
 // Registration is the definition of a lambda.
 type Registration struct {
 	task.Lambda // with defaults, except that Shards are 0 where it does not say; without Ref, Created and Deleting
+
+	// Quotas are the limits that the lambda is to have; nil: those that it has stay, unless they are of a
+	// registration.
+	Quotas []quota.Limit
 
 	Sum string // digest of its row
 	Err error  // why it cannot be read or is invalid: then only its name is known
@@ -101,12 +106,22 @@ type registration struct {
 	StartWithin  int64  `json:"start_within_us,omitempty"`
 
 	PriorityWeights map[string]uint32 `json:"priority_weights,omitempty"`
+
+	LimitKeyConcurrency int32   `json:"limit_key_concurrency,omitempty"`
+	LimitKeyRate        float64 `json:"limit_key_rate,omitempty"`
+
+	RetryShare      float64 `json:"retry_share,omitempty"`
+	BreakerFailures float64 `json:"breaker_failures,omitempty"`
+	BreakerWindow   int64   `json:"breaker_window_us,omitempty"`
+
+	Quotas *registrationQuotas `json:"quotas,omitempty"`
 }
 
 // CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
 func CheckSettings(mode task.Mode, given task.Lambda) error {
 	attempts := given.MaxAttempts != 0 || given.Timeout != 0 || given.BackoffMin != 0 || given.BackoffMax != 0
-	if mode == task.Deliver && (attempts || given.PoisonBound != 0 || given.StartWithin != 0 || given.PriorityWeights != nil) {
+	brakes := given.RetryShare != 0 || given.Breaker != task.Breaker{} || given.HasKeyLimits()
+	if mode == task.Deliver && (attempts || brakes || given.PoisonBound != 0 || given.StartWithin != 0 || given.PriorityWeights != nil) {
 		return errNotForDeliver
 	}
 	return nil
@@ -130,8 +145,14 @@ func ParseRegistration(row store.Control) (Registration, error) {
 		Name: row.Name, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: task.Micros(r.Timeout), BackoffMin: task.Micros(r.BackoffMin), BackoffMax: task.Micros(r.BackoffMax), Retention: task.Micros(r.Retention),
 		KeyRetention: task.Micros(r.KeyRetention), PoisonBound: r.PoisonBound, StartWithin: task.Micros(r.StartWithin),
+		LimitKeyConcurrency: r.LimitKeyConcurrency, LimitKeyRate: r.LimitKeyRate,
+		RetryShare: r.RetryShare, Breaker: task.Breaker{Failures: r.BreakerFailures, Window: task.Micros(r.BreakerWindow)},
 	}
 	if want.PriorityWeights, err = task.WeightsOf(want.WithDefaults().Priorities, r.PriorityWeights); err != nil {
+		return Registration{}, err
+	}
+	quotas, err := r.Quotas.limits(mode, want.WithDefaults().Priorities)
+	if err != nil {
 		return Registration{}, err
 	}
 	if err := CheckSettings(mode, want); err != nil {
@@ -144,7 +165,7 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	want = want.WithDefaults()
 	invalid := want.Validate()
 	want.Shards = r.Shards
-	return Registration{Lambda: want, Sum: hex.EncodeToString(sum[:8])}, invalid
+	return Registration{Lambda: want, Quotas: quotas, Sum: hex.EncodeToString(sum[:8])}, invalid
 }
 
 // checkFields refuses fields that this version does not know: servers that know them would take the lambda
@@ -207,6 +228,8 @@ func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, c
 		}
 		e.MaxAttempts, e.Timeout, e.BackoffMin, e.BackoffMax, e.Retention = r.MaxAttempts, r.Timeout, r.BackoffMin, r.BackoffMax, r.Retention
 		e.KeyRetention, e.PoisonBound, e.StartWithin, e.PriorityWeights = r.KeyRetention, r.PoisonBound, r.StartWithin, r.PriorityWeights
+		e.LimitKeyConcurrency, e.LimitKeyRate = r.LimitKeyConcurrency, r.LimitKeyRate
+		e.RetryShare, e.Breaker = r.RetryShare, r.Breaker
 		e.Registration = r.Sum
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -24,38 +25,66 @@ func registration(t *testing.T, value string) catalog.Registration {
 	return r
 }
 
+func TestQuotasOfARegistration(t *testing.T) {
+	r := registration(t, `{"format":1,"priorities":["now","later"],"quotas":{"rate":100,"burst":10,"admit":500,"concurrency":9,"recovery":40,"by_priority":{"now":{"concurrency":4},"later":{"rate":0.5,"burst":3}},"admit_by_identity":{"crm":50,"app":7}}}`)
+	want := []quota.Limit{{Rate: 100, Burst: 10, Admit: 500, Concurrency: 9, Recovery: 40}, {Priority: "later", Class: 1, Rate: 0.5, Burst: 3}, {Priority: "now", Concurrency: 4}, {Identity: "app", Admit: 7}, {Identity: "crm", Admit: 50}}
+	if !slices.Equal(r.Quotas, want) {
+		t.Errorf("%+v, want %+v", r.Quotas, want)
+	}
+	if none := registration(t, `{"format":1,"quotas":{}}`).Quotas; none == nil || len(none) != 0 {
+		t.Errorf("no quotas: %#v", none)
+	}
+	if silent := registration(t, `{"format":1}`).Quotas; silent != nil {
+		t.Errorf("nothing said of quotas: %#v", silent)
+	}
+}
+
 func TestParseRegistration(t *testing.T) {
-	r := registration(t, `{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000,"key_retention_us":60000000,"poison_bound":5,"start_within_us":30000000,"priority_weights":{"now":8}}`)
+	r := registration(t, `{"format":1,"mode":"managed","priorities":["now","later"],"shards":3,"timeout_us":60000000,"backoff_min_us":1000,"backoff_max_us":5000000,"max_attempts":4,"retention_us":3600000000,"key_retention_us":60000000,"poison_bound":5,"start_within_us":30000000,"priority_weights":{"now":8},"limit_key_concurrency":7,"limit_key_rate":1.5,"retry_share":0.2,"breaker_failures":0.5}`)
 	want := task.Lambda{
 		KeyRetention: time.Minute, PoisonBound: 5, StartWithin: 30 * time.Second, PriorityWeights: []uint16{8, 1},
+		LimitKeyConcurrency: 7, LimitKeyRate: 1.5, RetryShare: 0.2, Breaker: task.Breaker{Failures: 0.5, Window: time.Minute},
 		Name: "mail", Priorities: []string{"now", "later"}, Shards: 3, MaxAttempts: 4, Timeout: time.Minute,
 		BackoffMin: time.Millisecond, BackoffMax: 5 * time.Second, Retention: time.Hour,
 	}
 	if got := r.Lambda; !slices.Equal(got.Priorities, want.Priorities) || got.Timeout != want.Timeout || got.BackoffMin != want.BackoffMin ||
 		got.BackoffMax != want.BackoffMax || got.Retention != want.Retention || got.Shards != want.Shards || got.MaxAttempts != want.MaxAttempts ||
 		got.KeyRetention != want.KeyRetention || got.PoisonBound != want.PoisonBound || got.StartWithin != want.StartWithin ||
-		!slices.Equal(got.PriorityWeights, want.PriorityWeights) {
+		!slices.Equal(got.PriorityWeights, want.PriorityWeights) || got.RetryShare != want.RetryShare || got.Breaker != want.Breaker {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if other := registration(t, `{"format":1}`); other.Sum == r.Sum || other.Sum == "" || other.Shards != 0 { // the server says
 		t.Errorf("got %+v", other)
 	}
 	for value, word := range map[string]string{
-		`{"format":2}`:                                               "update the servers",
-		`{"format":1,"weight":7}`:                                    `unknown field "weight", which this program does not know; update the servers`,
-		`{"format":1,"mode":"later"}`:                                "want managed or deliver",
-		`{"format":1,"mode":"deliver","max_attempts":3}`:             "not for mode deliver",
-		`{"format":1,"shards":70000}`:                                "corrupt",
-		`{"format":1,"priorities":["a","a"]}`:                        "named twice",
-		`{"format":1,"mode":"deliver","poison_bound":3}`:             "not for mode deliver",
-		`{"format":1,"mode":"deliver","start_within_us":3000000}`:    "not for mode deliver",
-		`{"format":1,"mode":"deliver","priority_weights":{"low":3}}`: "not for mode deliver",
-		`{"format":1,"priority_weights":{"urgent":3}}`:               `"urgent" is no priority of the lambda, which has high, normal, low`,
-		`{"format":1,"priority_weights":{"low":0}}`:                  `weight of priority "low" 0: want 1 to 1000`,
-		`{"format":1,"poison_bound":1}`:                              "poison bound 1: want 2 to 1000",
-		`{"format":1,"start_within_us":-1}`:                          "start within",
-		`{"format":1,"retention_us":-1}`:                             "retention",
-		`{"format":1,"retention_us":9223372036854775807}`:            "retention",
+		`{"format":2}`:                                                "update the servers",
+		`{"format":1,"weight":7}`:                                     `unknown field "weight", which this program does not know; update the servers`,
+		`{"format":1,"mode":"later"}`:                                 "want managed or deliver",
+		`{"format":1,"mode":"deliver","max_attempts":3}`:              "not for mode deliver",
+		`{"format":1,"shards":70000}`:                                 "corrupt",
+		`{"format":1,"priorities":["a","a"]}`:                         "named twice",
+		`{"format":1,"mode":"deliver","poison_bound":3}`:              "not for mode deliver",
+		`{"format":1,"mode":"deliver","start_within_us":3000000}`:     "not for mode deliver",
+		`{"format":1,"mode":"deliver","priority_weights":{"low":3}}`:  "not for mode deliver",
+		`{"format":1,"priority_weights":{"urgent":3}}`:                `"urgent" is no priority of the lambda, which has high, normal, low`,
+		`{"format":1,"priority_weights":{"low":0}}`:                   `weight of priority "low" 0: want 1 to 1000`,
+		`{"format":1,"quotas":{"rate":-1}}`:                           "rate -1: want 0.001 to 1000000",
+		`{"format":1,"mode":"deliver","quotas":{"concurrency":5}}`:    "concurrency is not for mode deliver",
+		`{"format":1,"quotas":{"burst":5}}`:                           "burst 5: there is no rate",
+		`{"format":1,"quotas":{"fast":5}}`:                            `unknown field "fast", which this program does not know; update the servers`,
+		`{"format":1,"quotas":{"by_priority":{"urgent":{"rate":1}}}}`: `"urgent" is no priority of the lambda, which has high, normal, low`,
+		`{"format":1,"quotas":{"admit_by_identity":{"":5}}}`:          "names an identity that is empty",
+		`{"format":1,"poison_bound":1}`:                               "poison bound 1: want 2 to 1000",
+		`{"format":1,"start_within_us":-1}`:                           "start within",
+		`{"format":1,"retention_us":-1}`:                              "retention",
+		`{"format":1,"retention_us":9223372036854775807}`:             "retention",
+		`{"format":1,"mode":"deliver","retry_share":0.2}`:             "not for mode deliver",
+		`{"format":1,"mode":"deliver","breaker_failures":0.2}`:        "not for mode deliver",
+		`{"format":1,"mode":"deliver","limit_key_rate":2}`:            "not for mode deliver",
+		`{"format":1,"limit_key_concurrency":-1}`:                     "limit key concurrency -1: want 1 to 100000",
+		`{"format":1,"retry_share":11}`:                               "retry share 11: want 0.01 to 10",
+		`{"format":1,"breaker_failures":0.5,"breaker_window_us":1}`:   "breaker window 1µs: want 10s to 1h0m0s",
+		`{"format":1,"breaker_window_us":60000000}`:                   "the lambda has no breaker",
 		`[]`: "corrupt",
 	} {
 		_, err := catalog.ParseRegistration(store.Control{Name: "mail", Value: []byte(value)})

@@ -28,7 +28,12 @@ type record struct {
 	KeyRetention time.Duration `json:"key_retention_ns,omitempty"`
 	PoisonBound  uint32        `json:"poison_bound,omitempty"`
 	StartWithin  time.Duration `json:"start_within_ns,omitempty"`
+	KeysAtOnce   int32         `json:"limit_key_concurrency,omitempty"`
+	KeyRate      float64       `json:"limit_key_rate,omitempty"`
+	KeyLimitsSet task.Instant  `json:"limit_key_set_us,omitempty"`
 	Weights      []uint16      `json:"priority_weights,omitempty"` // in the order of the priorities
+	RetryShare   float64       `json:"retry_share,omitempty"`
+	Breaker      *breaker      `json:"breaker,omitempty"`
 	Created      task.Instant  `json:"created_us"`
 	Deleting     bool          `json:"deleting,omitempty"`
 
@@ -40,6 +45,26 @@ type record struct {
 	// that writes over the row keeps the field and means nothing by it.
 	DroppingAt uint64       `json:"dropping_at_version,omitempty"`
 	Marked     task.Instant `json:"marked_us,omitempty"`
+}
+
+type breaker struct {
+	Failures float64       `json:"failures"`
+	Window   time.Duration `json:"window_ns"`
+}
+
+func breakerRow(b task.Breaker) *breaker {
+	if !b.IsSet() {
+		return nil
+	}
+	row := breaker(b)
+	return &row
+}
+
+func (b *breaker) setting() task.Breaker {
+	if b == nil {
+		return task.Breaker{}
+	}
+	return task.Breaker(*b)
 }
 
 type shardCount struct {
@@ -56,6 +81,8 @@ func encode(e *Entry) (store.Control, error) {
 		Ref: e.Ref, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: e.Shards, MaxAttempts: e.MaxAttempts,
 		Timeout: e.Timeout, BackoffMin: e.BackoffMin, BackoffMax: e.BackoffMax, Retention: e.Retention,
 		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin, Weights: e.PriorityWeights,
+		KeysAtOnce: e.LimitKeyConcurrency, KeyRate: e.LimitKeyRate, KeyLimitsSet: e.LimitKeySet,
+		RetryShare: e.RetryShare, Breaker: breakerRow(e.Breaker),
 		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, DroppingAt: droppingAt, Marked: e.Marked,
 		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
 	})
@@ -104,6 +131,8 @@ func decode(row store.Control) (*Entry, error) {
 		Name: row.Name, Ref: r.Ref, Mode: mode, Priorities: r.Priorities, Shards: r.Shards, MaxAttempts: r.MaxAttempts,
 		Timeout: r.Timeout, BackoffMin: r.BackoffMin, BackoffMax: r.BackoffMax, Retention: r.Retention,
 		KeyRetention: r.KeyRetention, PoisonBound: r.PoisonBound, StartWithin: r.StartWithin, PriorityWeights: r.Weights,
+		LimitKeyConcurrency: r.KeysAtOnce, LimitKeyRate: r.KeyRate, LimitKeySet: r.KeyLimitsSet,
+		RetryShare: r.RetryShare, Breaker: r.Breaker.setting(),
 		Created: r.Created, Deleting: r.Deleting,
 		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
 	}

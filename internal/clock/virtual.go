@@ -28,9 +28,9 @@ func NewVirtual(start task.Instant, seed uint64) *Virtual {
 	return &Virtual{seed: seed, now: int64(start) * int64(time.Microsecond)}
 }
 
-// Settle sets a hook that Advance calls after each timer that it fires, while the clock stands at the timer's
-// instant. A test in a synctest bubble passes synctest.Wait, so that all work which a timer starts is done
-// before time moves on.
+// Settle sets a hook that Advance calls before it moves time, so that whoever is about to arm a timer counts
+// from now, and after each timer that it fires, while the clock stands at the timer's instant. A test in a
+// synctest bubble passes synctest.Wait, so that all work which a timer starts is done before time moves on.
 func (v *Virtual) Settle(hook func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -71,8 +71,11 @@ func (v *Virtual) Advance(d time.Duration) {
 	v.advancing.Lock()
 	defer v.advancing.Unlock()
 	v.mu.Lock()
-	end := v.now + int64(d)
+	end, settle := v.now+int64(d), v.settle
 	v.mu.Unlock()
+	if settle != nil {
+		settle()
+	}
 	for v.fireNext(end) {
 	}
 }

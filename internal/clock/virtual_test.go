@@ -289,3 +289,23 @@ func TestResetFromOfARealTimerIsReset(t *testing.T) {
 		}
 	})
 }
+
+// A goroutine that begins to sleep just before time moves sleeps from the time before.
+func TestAdvanceWaitsForWhoIsAboutToSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		c := v.Process(0)
+		var woke task.Instant
+		go func() {
+			if err := clock.Sleep(t.Context(), c, time.Minute); err == nil {
+				woke = c.Now()
+			}
+		}()
+		v.Advance(time.Hour)
+		synctest.Wait()
+		if woke != start.Add(time.Minute) {
+			t.Errorf("woke at %v, want %v", woke.Time(), start.Add(time.Minute).Time())
+		}
+	})
+}

@@ -42,6 +42,8 @@ type attempt struct {
 	work  Work
 	due   task.Instant
 	group *group
+	// prompt says that the server awaits its result.
+	prompt bool
 
 	state  stage
 	ctx    handlerContext
@@ -63,13 +65,13 @@ type attempt struct {
 
 func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 	return &attempt{
-		key: k, group: g, place: -1, due: task.Instant(c.DueMicros),
+		key: k, prompt: c.GetPrompt(), group: g, place: -1, due: task.Instant(c.DueMicros),
 		work: Work{
 			ID: c.Id, Task: k.task, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
 			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
 			Timeout: task.Micros(c.TimeoutMicros), Payload: c.Payload,
-			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob,
+			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob, Occurrence: c.Occurrence,
 		},
 	}
 }

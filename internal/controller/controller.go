@@ -150,6 +150,7 @@ type Work struct {
 	Blob        *kinesinv1.Blob // instead of Payload; nil: none
 	Traceparent string          // W3C trace context of who scheduled it, empty for none
 	Tags        map[string]string
+	Occurrence  *kinesinv1.Occurrence // nil: no cron has scheduled it
 }
 
 // Outcome is how an attempt ended.

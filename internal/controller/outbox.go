@@ -26,6 +26,7 @@ const (
 type outbox struct {
 	results []*attempt
 	started []*attempt
+	prompt  bool          // one of the results is awaited
 	drain   bool          // tell the server to send no more
 	last    time.Duration // monotonic; when something was last sent
 }
@@ -36,14 +37,18 @@ func (o *outbox) size() int { return len(o.results) + len(o.started) }
 // has enough to send. Call with mu held.
 func (s *session) report(a *attempt) {
 	s.outbox.results = append(s.outbox.results, a)
+	s.outbox.prompt = s.outbox.prompt || a.prompt
 	if s.outbox.size() == 1 || s.flushes() {
 		wake(s.outboxReady)
 	}
 }
 
 // flushes reports whether the outbox is sent at once. A small one is sent no sooner than the linger after the
-// last message: so the first result goes at once, and those of a busy time go together.
-func (s *session) flushes() bool { return s.outbox.size() >= s.flushAt || s.draining }
+// last message: so the first result goes at once, and those of a busy time go together. A prompt one is sent
+// at once.
+func (s *session) flushes() bool {
+	return s.outbox.size() >= s.flushAt || s.draining || s.outbox.prompt
+}
 
 // nextRequest takes the next message from the outbox. Without one it returns how long to wait for it; forever
 // if only something new brings one.
@@ -60,7 +65,7 @@ func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 	}
 	o.last = now
 	request := &kinesinv1.WorkRequest{Drain: o.drain}
-	o.drain = false
+	o.drain, o.prompt = false, false
 	results := o.results[:o.fitting()]
 	for _, a := range results {
 		a.sent = true

@@ -63,6 +63,8 @@ type Gate struct {
 	Ended   task.Instant `json:"ended,omitempty"`
 	EndedBy string       `json:"ended_by,omitempty"` // the identity that resumed it
 
+	Breaker *Breaker `json:"breaker,omitempty"` // of a circuit breaker; nil: somebody set the gate
+
 	Request string `json:"request,omitempty"` // id of the call that set it, so that the call can be repeated
 
 	Version uint64 `json:"-"`
@@ -89,9 +91,15 @@ func (g *Gate) Selects(t *task.Task) bool {
 }
 
 // Holds reports whether the gate holds a task back at an instant. A gate that resumes at a pace still holds
-// what was to wake before: its tasks go as the pace allows.
+// what was to wake before: its tasks go as the pace allows. One that lets probes through holds all others.
 func (g *Gate) Holds(t *task.Task, now task.Instant) bool {
-	return g.InForce(now) && g.Selects(t) && (g.Resumed.IsZero() || t.Wake <= g.Resumed)
+	if !g.InForce(now) || !g.Selects(t) {
+		return false
+	}
+	if g.Probes() {
+		return !g.isProbe(t)
+	}
+	return g.Resumed.IsZero() || t.Wake <= g.Resumed
 }
 
 // Overlaps reports whether there may be tasks that this gate and another one are about.
@@ -109,11 +117,13 @@ func (g *Gate) Overlaps(other *Gate) bool {
 	return true
 }
 
-// State returns "active", "resuming" or "ended".
+// State returns "active", "resuming", "probing" or "ended".
 func (g *Gate) State(now task.Instant) string {
 	switch {
 	case !g.InForce(now):
 		return "ended"
+	case g.Probes():
+		return "probing"
 	case !g.Resumed.IsZero():
 		return "resuming"
 	}

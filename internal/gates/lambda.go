@@ -22,9 +22,9 @@ func (all Gates) Of(t *task.Task, now task.Instant) (held *Gate) {
 	return held
 }
 
-// Equal reports whether both are the same versions of the same gates.
+// Equal reports whether both hold the same tasks.
 func (all Gates) Equal(other Gates) bool {
-	return slices.EqualFunc(all, other, func(a, b *Gate) bool { return a.ID == b.ID && a.Version == b.Version })
+	return slices.EqualFunc(all, other, sameForTasks)
 }
 
 // Ends returns when the first of those ends by itself that are in force; zero: none does.

@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -25,7 +27,9 @@ func (s tasks) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesin
 	}
 	response := &kinesinv1.CancelResponse{}
 	if len(allowed.ids) > 0 || allowed.refused == nil {
-		if response, err = s.next.Cancel(ctx, &kinesinv1.CancelRequest{Ids: allowed.ids, Keys: allowed.keys, IfSeq: r.GetIfSeq()}); err != nil {
+		next := proto.CloneOf(r)
+		next.Ids, next.Keys = allowed.ids, allowed.keys
+		if response, err = s.next.Cancel(ctx, next); err != nil {
 			return nil, err
 		}
 	}
@@ -39,9 +43,9 @@ func (s tasks) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesin
 // Reschedule needs schedule on each task.
 func (s tasks) Reschedule(ctx context.Context, r *kinesinv1.RescheduleRequest) (*kinesinv1.ChangeResponse, error) {
 	return s.change(ctx, actReschedule, access.Schedule, r, func(a permitted) (*kinesinv1.ChangeResponse, error) {
-		return s.next.Reschedule(ctx, &kinesinv1.RescheduleRequest{
-			Ids: a.ids, Keys: a.keys, DueMicros: r.GetDueMicros(), DelayMicros: r.GetDelayMicros(), IfSeq: r.GetIfSeq(),
-		})
+		next := proto.CloneOf(r)
+		next.Ids, next.Keys = a.ids, a.keys
+		return s.next.Reschedule(ctx, next)
 	})
 }
 
@@ -53,7 +57,9 @@ func (s tasks) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*kines
 		}
 	}
 	return s.change(ctx, actRedrive, access.Operate, r, func(a permitted) (*kinesinv1.ChangeResponse, error) {
-		return s.next.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: a.ids, Keys: a.keys, Force: r.GetForce(), IfSeq: r.GetIfSeq(), Payload: r.Payload, Blob: r.Blob})
+		next := proto.CloneOf(r)
+		next.Ids, next.Keys = a.ids, a.keys
+		return s.next.Redrive(ctx, next)
 	})
 }
 

@@ -97,10 +97,10 @@ func (n *Node) takePace(g *gates.Gate, p task.Partition) (granted bool, again ta
 	return starts > 0, wait.Again
 }
 
-// schedulerOnly reports whether only the scheduler may start tasks of a lambda: the gates and quotas of a
-// lambda are kept there.
+// schedulerOnly reports whether only the scheduler may start tasks of a lambda: the gates, quotas and limits
+// by key of a lambda are kept there.
 func (n *Node) schedulerOnly(lambda uint32) bool {
-	return n.gates.Has(lambda) || n.quotas.book.HasRate(lambda)
+	return n.gates.Has(lambda) || n.quotas.book.HasStarts(lambda) || n.quotas.running.keyLimited(lambda) != nil
 }
 
 // isHeld reports whether a gate keeps a task from being claimed.

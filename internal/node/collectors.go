@@ -116,14 +116,15 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 	counts, ready := c.n.store.Depths()
 	out <- prometheus.MustNewConstMetric(c.counted, prometheus.GaugeValue, boolean(ready))
 	var overdue map[task.Partition]task.Instant
-	var stuck, heldByGates, heldByQuotas map[task.Partition]int64
+	var stuck, heldByGates, heldByQuotas, heldByKeys map[task.Partition]int64
 	if c.n.scheduler != nil {
 		overdue, stuck = c.n.scheduler.Overdue(), c.n.scheduler.Stuck()
 		heldByGates, heldByQuotas = c.n.scheduler.Held(), c.n.scheduler.HeldByQuotas()
+		heldByKeys = c.n.scheduler.HeldByKeys()
 	}
 	now := c.n.clock.Now()
 	for _, l := range c.n.catalog.All() {
-		var held struct{ gates, quotas int64 }
+		var held struct{ gates, quotas, keys int64 }
 		for priority, name := range l.Priorities {
 			var sum store.Depth
 			var oldest time.Duration
@@ -134,6 +135,7 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 				}
 				acquired += stuck[p]
 				held.gates += heldByGates[p]
+				held.keys += heldByKeys[p]
 				held.quotas += heldByQuotas[p]
 				if due, ok := overdue[p]; ok {
 					oldest = max(oldest, now.Sub(due))
@@ -152,11 +154,40 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 		if c.n.gates.Has(l.Ref) {
 			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.gates), l.Name, "gate")
 		}
-		if c.n.scheduler != nil && c.n.quotas.book.HasRate(l.Ref) {
+		if c.n.scheduler != nil && c.n.quotas.book.HasStarts(l.Ref) {
 			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.quotas), l.Name, "quota")
 		}
+		if c.n.scheduler != nil && l.HasKeyLimits() {
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.keys), l.Name, "key")
+		}
 	}
+	c.collectBrakes(out)
 	c.collectQueues(out)
+}
+
+// collectBrakes tells how many tasks wait for a retry budget, of the lambdas that have one, and for room in
+// their queues.
+func (c *classCollector) collectBrakes(out chan<- prometheus.Metric) {
+	if c.n.scheduler == nil {
+		return
+	}
+	retries, queues := byLambda(c.n.scheduler.HeldRetries()), byLambda(c.n.scheduler.HeldByQueues())
+	for _, l := range c.n.catalog.All() {
+		if l.RetryShare > 0 {
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(retries[l.Ref]), l.Name, "retry budget")
+		}
+		if l.Mode == task.Managed {
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(queues[l.Ref]), l.Name, "queue full")
+		}
+	}
+}
+
+func byLambda(counts map[task.Partition]int64) map[uint32]int64 {
+	of := map[uint32]int64{}
+	for p, n := range counts {
+		of[p.Lambda] += n
+	}
+	return of
 }
 
 // collectQueues asks the queues for their depths. If the queue is a service each depth is a request, so only

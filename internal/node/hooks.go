@@ -28,6 +28,7 @@ func (n *Node) intakeHooks() intake.Hooks {
 		},
 		Delivered: func(t *task.Task, late time.Duration) {
 			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
+			n.recent.delivered(t.Partition, max(0, late))
 		},
 	}
 }
@@ -35,7 +36,7 @@ func (n *Node) intakeHooks() intake.Hooks {
 func (n *Node) inboundHooks() inbound.Hooks {
 	return inbound.Hooks{
 		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
-		Internal: n.internalError,
+		Internal: n.internalError, Throttled: n.recent.throttled,
 	}
 }
 
@@ -56,7 +57,12 @@ func (n *Node) dispatcherHooks() dispatcher.Hooks {
 
 func (n *Node) schedulerHooks() scheduler.Hooks {
 	return scheduler.Hooks{
-		Waked: func(_ *task.Task, kind task.EventKind) { n.metrics.waked(kind) },
+		Waked: func(t *task.Task, kind task.EventKind) {
+			n.metrics.waked(kind)
+			if kind == task.WorkerLost {
+				n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, true)
+			}
+		},
 		Ended: func(t *task.Task) {
 			n.ended([]task.ID{t.ID})
 			n.countExpired(n.catalog.ByRef(t.Partition.Lambda), t)
@@ -83,21 +89,26 @@ func (n *Node) hscHooks() hsc.Hooks {
 		Matched: func(l *catalog.Entry, t *task.Task) { n.metrics.of(l, t.Partition.Priority).matched.Inc() },
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) {
 			n.late(l, t, stageStarted, late)
-			n.recent.started(t.Partition.Lambda, late)
+			n.recent.started(t.Partition, late)
 		},
 		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome) {
 			if l != nil {
 				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}
 			n.countExpired(l, t)
+			n.noteOutcome(t, o)
 			if t.State.IsEnd() {
 				n.recent.ended(t.Partition.Lambda)
+			}
+			if o == task.OutcomeRetriable || o == task.OutcomeFatal {
+				n.recent.failed(t.Partition.Lambda)
 			}
 		},
 		Died: func(_ string, tasks int) {
 			n.metrics.lost.Inc()
 			n.metrics.byEvent[task.WorkerLost].Add(float64(tasks))
 		},
+		Lost:    func(t *task.Task) { n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, true) },
 		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
 		Failed:  n.hscFailed,
 	}
@@ -121,6 +132,7 @@ func (n *Node) hscFailed(what string, err error) {
 
 func (n *Node) delivered(t *task.Task, late time.Duration) {
 	n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
+	n.recent.delivered(t.Partition, max(0, late))
 }
 
 func (n *Node) undelivered(t *task.Task, err error) {

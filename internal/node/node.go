@@ -22,12 +22,15 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
+	"github.com/kinesin-io/kinesin/inbound/periodic"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/blobsweep"
+	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/keyring"
@@ -69,13 +72,16 @@ type Node struct {
 	lambdas    *lambdas.Service   // nil without inbound's role
 	jobs       *jobs.Service      // nil without inbound's role
 	gating     *gating.Service    // nil without inbound's role
-	hsc        *hsc.Service       // nil without the role
+	firing     *crons.Firing
+	periodic   *periodic.Service // nil without inbound's role
+	hsc        *hsc.Service      // nil without the role
 	guard      *guard.Guard
 	tokens     *tokens.Registry
 	audit      *audit.Log // nil: nothing is recorded
 	taken      func(name string) bool
 	grower     *grower // nil if shards are not added
 	recent     *recent
+	breakers   *breaker.Keeper
 
 	shared   bool // several processes may use the store
 	running  atomic.Bool
@@ -126,6 +132,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if n.quotas, err = n.newQuotas(ctx, &c); err != nil {
 		return nil, err
 	}
+	n.breakers = n.newBreakers(&c)
 	n.compose(c.withSteps())
 	n.grower = n.newGrower(&c)
 	n.registerCollectors()
@@ -140,18 +147,21 @@ func (n *Node) compose(c Config) {
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
 	var inboundHints intake.Scheduler = noScheduler{}
+	n.firing = n.newFiring(&c, func(t *task.Task) { inboundHints.Added(t) })
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c)
 		n.dispatcher = dispatcher.New(dispatcher.Config{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
 			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
+			Occurrences: n.firing.Decide,
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
-			Ownership: partition.Ownership{Membership: n.members}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal), Gating: n.holding(),
+			Ownership: partition.Ownership{Membership: n.members, Group: n.quotas.groupOf}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal), Gating: n.holding(),
 			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
-			Foreign: c.shared, Window: c.Window, Lead: c.Lead, Quotas: n.quotas.starts,
+			Foreign: c.shared, Window: c.Window, Lead: c.Lead, Quotas: countedStarts{n.quotas.starts, n.recent}, Concurrency: n.quotas.running,
+			KeyLimits: n.keyLimits, RetryBudget: n.quotas.retries,
 		})
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
@@ -162,7 +172,7 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Held: n.isHeld, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
+			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
 			Caller: callerOf, Execute: n.guard.Execute, WatchProcess: c.beside(),
 		})
 	}
@@ -182,7 +192,8 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
 		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, NoWorker: newNoWorker(n, c),
-		Admission: n.quotas.admission, HasStartQuota: n.quotas.paces,
+		HeldBack: n.heldBack(), CountWorkers: n.countWorkers,
+		Admission: n.quotas.admission, StartQuota: n.quotas.ofStarts, QueueFull: n.queueFull, KeyWait: n.keyWait,
 	})
 	n.ingest = ingest.New(ingest.Config{
 		Intake: in, Buffer: c.Buffer, Backlog: backlog, Rejected: n.newRejected(in), Hooks: n.ingestHooks(),
@@ -190,14 +201,19 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	})
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
-		Metered: n.store.EndedExpire(), Ended: n.jobEnded,
+		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf,
 	})
 	n.gating = gating.New(gating.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
+		Recovery: n.quotas.book.Recovery,
+	})
+	n.periodic = periodic.New(periodic.Config{
+		Store: n.store, Keeper: n.firing, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
+		PayloadBytesMax: n.store.PayloadBytesMax(),
 	})
 	n.lambdas = lambdas.New(lambdas.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
-		Unregister: c.Unregister, Shared: c.shared,
+		Unregister: c.Unregister, Shared: c.shared, Live: n.inbound.Live, Quotas: n.quotas.service,
 		Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.registrations.set, Internal: n.internalError},
 	})
 }
@@ -282,6 +298,10 @@ func (n *Node) Run(ctx context.Context) error {
 		registering = startPart(groupCtx, group, n.register)
 		changing = startPart(groupCtx, group, n.jobs.Run)
 		gating = startPart(groupCtx, group, n.gating.Run)
+	}
+	group.Go(func() error { return n.firing.Run(groupCtx) })
+	if n.hsc != nil || n.scheduler != nil {
+		group.Go(func() error { return n.breakers.Run(groupCtx) })
 	}
 	if n.hsc != nil {
 		serving = startPart(groupCtx, group, n.hsc.Run)

@@ -68,15 +68,6 @@ func (w *noWorker) wasAt(lambda uint32, now time.Duration) bool {
 func (w *noWorker) hasNoLease(l *catalog.Entry) bool {
 	ctx, cancel := clock.Within(context.Background(), w.n.clock, noWorkerWithin)
 	defer cancel()
-	leases, err := w.n.leases.List(ctx)
-	if err != nil {
-		return false
-	}
-	wall := w.n.clock.Now()
-	for i := range leases {
-		if leases[i].Covers(l.Name) && !leases[i].Over(wall, 0) {
-			return false
-		}
-	}
-	return true
+	count, err := w.n.countWorkers(ctx, l.Name)
+	return err == nil && count == 0
 }

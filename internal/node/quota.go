@@ -14,7 +14,9 @@ import (
 type quotaKeeper struct {
 	book      *quota.Book
 	starts    *quota.Starts
+	running   running
 	admission *quota.Admission
+	retries   *quota.Retries
 	service   *quotas.Service
 }
 
@@ -29,6 +31,8 @@ func (n *Node) newQuotas(ctx context.Context, c *Config) (*quotaKeeper, error) {
 		rows = n.store
 	}
 	k.starts = &quota.Starts{Book: k.book, Limiter: quota.NewLimiter(rows, c.Clock), Weights: n.weights}
+	k.running = running{&quota.Running{Book: k.book, Weights: n.weights, Shared: c.shared}, n}
+	k.retries = &quota.Retries{Share: n.retryShare, Clock: c.Clock}
 	k.admission = &quota.Admission{Book: k.book, Clock: c.Clock, Servers: n.servers}
 	k.service = &quotas.Service{Rows: n.store, Catalog: n.catalog, Book: k.book, Clock: c.Clock}
 	return k, nil
@@ -47,4 +51,54 @@ func (k *quotaKeeper) within(name queue.Name, d time.Duration) (starts int, limi
 	return k.starts.Within(name.Lambda, name.Priority, d)
 }
 
-func (k *quotaKeeper) paces(p task.Partition) bool { return k.starts.Rate(p) > 0 }
+// groupOf returns what names the partitions that have one owner because their running tasks are counted
+// together.
+func (k *quotaKeeper) groupOf(p task.Partition) task.Partition {
+	group, _ := k.running.Group(p)
+	return group
+}
+
+// ofStarts says what bounds the starts of a priority of a lambda; empty: nothing.
+func (k *quotaKeeper) ofStarts(p task.Partition) string {
+	paced, limited := k.starts.Rate(p) > 0, k.running.Bounds(p)
+	switch {
+	case paced && limited:
+		return "starts, or of tasks that run at once (concurrency),"
+	case limited:
+		return "tasks that run at once (concurrency)"
+	case paced:
+		return "starts"
+	}
+	return ""
+}
+
+// queueFull reports whether tasks of a partition wait for room in their queue, as far as this process knows.
+func (n *Node) queueFull(p task.Partition) bool {
+	return n.scheduler != nil && n.scheduler.HeldBack(p).Queue > 0
+}
+
+// recoveryOf returns the lowest quota of recovery of the lambdas that a filter may select; 0: none has one.
+func (n *Node) recoveryOf(where string) (pace uint32, err error) {
+	lambdas, err := n.inbound.Where(where)
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range lambdas {
+		l, err := n.catalog.Lambda(name)
+		if err != nil {
+			continue // it was deleted meanwhile
+		}
+		if of := n.quotas.book.Recovery(l.Ref); of > 0 && (pace == 0 || of < pace) {
+			pace = of
+		}
+	}
+	return pace, nil
+}
+
+// retryShare returns how many retries may start for each first start of a lambda; 0: any number.
+func (n *Node) retryShare(lambda uint32) float64 {
+	if l := n.catalog.ByRef(lambda); l != nil {
+		return l.RetryShare
+	}
+	return 0
+}

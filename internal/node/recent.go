@@ -8,6 +8,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -18,8 +19,8 @@ const (
 	latenessBits  = 40 // the longest lateness that is told apart is 2^40 µs, twelve days
 )
 
-// recent counts the starts and ends of the last minute, for `kinesin stats`. The series for Prometheus have
-// the same since the process started.
+// recent counts starts, ends and failures of the last minute, for `kinesin stats` and `kinesin lambda get`.
+// The series for Prometheus have the same since the process started.
 type recent struct {
 	clock clock.Clock
 	keeps func(lambda uint32) bool // whether a lambda exists
@@ -40,9 +41,22 @@ type recentOf struct {
 }
 
 type slot struct {
-	number         int64 // of the slot since the clock's zero
-	started, ended uint64
-	lateness       [latenessBits * latenessSteps]uint32
+	number int64 // of the slot since the clock's zero
+	seen
+	lateness [latenessBits * latenessSteps]uint32
+}
+
+// seen is what is counted in a slot.
+type seen struct {
+	started, ended    uint64
+	failed, throttled uint64 // attempts, and tasks that were not scheduled
+	classes           [task.PrioritiesMax]classCounts
+}
+
+// classCounts is what is counted of one priority.
+type classCounts struct {
+	started uint64
+	spent   int64 // starts of its quotas; negative when more were given back than taken since
 }
 
 func (r *recent) age() time.Duration { return max(0, clock.Mono(r.clock)-r.began) }
@@ -76,14 +90,30 @@ func (r *recent) add(lambda uint32, change func(*slot)) {
 	change(s)
 }
 
-func (r *recent) started(lambda uint32, late time.Duration) {
-	r.add(lambda, func(s *slot) {
+func (r *recent) started(p task.Partition, late time.Duration) {
+	r.add(p.Lambda, func(s *slot) {
 		s.started++
+		s.classes[p.Priority].started++
 		s.lateness[latenessStep(late)]++
 	})
 }
 
-func (r *recent) ended(lambda uint32) { r.add(lambda, func(s *slot) { s.ended++ }) }
+// delivered counts a task of a deliver lambda: it starts and ends when it is delivered.
+func (r *recent) delivered(p task.Partition, late time.Duration) {
+	r.started(p, late)
+	r.ended(p.Lambda)
+}
+
+func (r *recent) ended(lambda uint32)  { r.add(lambda, func(s *slot) { s.ended++ }) }
+func (r *recent) failed(lambda uint32) { r.add(lambda, func(s *slot) { s.failed++ }) }
+
+// throttled counts a task that an admission quota refused.
+func (r *recent) throttled(lambda uint32) { r.add(lambda, func(s *slot) { s.throttled++ }) }
+
+// spent counts starts that were taken of the quotas of a priority; of those that were given back less than 0.
+func (r *recent) spent(p task.Partition, starts int) {
+	r.add(p.Lambda, func(s *slot) { s.classes[p.Priority].spent += int64(starts) })
+}
 
 // latenessStep returns the step of a lateness: the power of two, and the three bits below it.
 func latenessStep(late time.Duration) int {
@@ -107,20 +137,40 @@ func (r *recent) rates(lambda uint32) (rates inbound.Rates) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	var lateness [latenessBits * latenessSteps]uint64
-	var started, ended uint64
+	var sum seen
 	for i := range one.slots {
 		s := &one.slots[i]
 		if s.number <= newest-recentSlots || s.number > newest {
 			continue
 		}
-		started, ended = started+s.started, ended+s.ended
+		sum.add(&s.seen)
 		for step, n := range s.lateness {
 			lateness[step] += uint64(n)
 		}
 	}
-	seconds := ((recentSlots-1)*recentSlot + now%recentSlot).Seconds()
-	rates.Started, rates.Ended = float64(started)/seconds, float64(ended)/seconds
-	rates.Lateness50, rates.Lateness99 = quantile(&lateness, started, 0.5), quantile(&lateness, started, 0.99)
+	window := (recentSlots-1)*recentSlot + now%recentSlot
+	seconds := max(min(window, now), time.Second).Seconds() // a process that is young has not seen a whole minute
+	rates = sum.rates(seconds)
+	rates.Lateness50, rates.Lateness99 = quantile(&lateness, sum.started, 0.5), quantile(&lateness, sum.started, 0.99)
+	return rates
+}
+
+func (c *seen) add(other *seen) {
+	c.started, c.ended = c.started+other.started, c.ended+other.ended
+	c.failed, c.throttled = c.failed+other.failed, c.throttled+other.throttled
+	for i := range c.classes {
+		c.classes[i].started += other.classes[i].started
+		c.classes[i].spent += other.classes[i].spent
+	}
+}
+
+// rates returns the counts per second.
+func (c *seen) rates(seconds float64) (rates inbound.Rates) {
+	rates.Started, rates.Ended = float64(c.started)/seconds, float64(c.ended)/seconds
+	rates.Failed, rates.Throttled = float64(c.failed)/seconds, float64(c.throttled)/seconds
+	for i, of := range c.classes {
+		rates.Priorities[i] = inbound.PriorityRates{Started: float64(of.started) / seconds, Spent: float64(max(0, of.spent)) / seconds}
+	}
 	return rates
 }
 

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestRatesOfTheLastMinute(t *testing.T) {
 	v := clock.NewVirtual(1_700_000_000_000_000, 1)
 	r := newRecent(v.Process(0), func(uint32) bool { return true })
 	for i := range 1000 {
-		r.started(1, time.Duration(i+1)*time.Millisecond)
+		r.started(task.Partition{Lambda: 1}, time.Duration(i+1)*time.Millisecond)
 		r.ended(1)
 	}
 	v.Advance(59 * time.Second)
@@ -33,6 +34,29 @@ func TestRatesOfTheLastMinute(t *testing.T) {
 	v.Advance(20 * time.Second)
 	if over := r.rates(1); over.Started != 0 || over.Ended != 0 || over.Lateness50 != 0 {
 		t.Errorf("after more than a minute: %+v", over)
+	}
+}
+
+// A process that is young has seen less than a minute, and divides by what it has seen.
+func TestRatesOfAYoungProcess(t *testing.T) {
+	v := clock.NewVirtual(1_700_000_000_000_000, 1)
+	r := newRecent(v.Process(0), func(uint32) bool { return true })
+	p := task.Partition{Lambda: 1, Priority: 2}
+	for range 100 {
+		r.started(p, 0)
+		r.failed(1)
+		r.throttled(1)
+	}
+	r.spent(p, 150)
+	r.spent(p, -50)
+	v.Advance(5 * time.Second)
+	got := r.rates(1)
+	if got.Started != 20 || got.Failed != 20 || got.Throttled != 20 || got.Priorities[2].Started != 20 || got.Priorities[2].Spent != 20 || got.Priorities[0].Started != 0 {
+		t.Errorf("after 5 s: %+v", got)
+	}
+	r.spent(p, -200)
+	if got = r.rates(1); got.Priorities[2].Spent != 0 {
+		t.Errorf("what is given back after its minute counts below 0: %+v", got.Priorities[2])
 	}
 }
 

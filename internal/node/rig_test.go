@@ -60,9 +60,16 @@ type kept struct{ store.Driver }
 
 func (kept) Close() error { return nil }
 
-type keptQueue struct{ queue.Driver }
+// keptQueue is a queue that outlives the nodes that use it.
+type keptQueue struct {
+	queue.Driver
+
+	shared bool // by several nodes, as a queue is that is a service
+}
 
 func (keptQueue) Close() error { return nil }
+
+func (q keptQueue) Durable() bool { return q.shared || q.Driver.Durable() }
 
 // drivers are the drivers of a rig; the zero value is a store and a queue in memory.
 type drivers struct {
@@ -114,7 +121,7 @@ func inRig(t *testing.T, d drivers, nodes int, config func(c *Config), test func
 func (r *rig) start(d drivers, names []string, i int, config func(c *Config)) *process {
 	r.Helper()
 	c := Config{
-		Store: kept{r.store}, Queue: keptQueue{r.queue}, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+		Store: kept{r.store}, Queue: keptQueue{r.queue, len(names) > 1}, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 		Membership: partition.Static(names[i], names...),
 	}
 	var now atomic.Pointer[Node]

@@ -1,7 +1,8 @@
-// Package quota bounds rates: how many tasks of a lambda, or of a priority of it, start in a second, and how
-// many Schedule takes. Quotas are control rows, of which a Book is this process's copy. A Limiter keeps a
-// rate exactly over all servers, without an owner and without clocks in step; an Admission keeps this
-// server's share. The package reads and writes no task.
+// Package quota bounds how many tasks of a lambda, or of a priority of it, start in a second and run at once,
+// and how many Schedule takes. Quotas are control rows, of which a Book is this process's copy. A Limiter
+// keeps a rate exactly over all servers, without an owner and without clocks in step; Slots count what runs,
+// on the server that owns the lambda; an Admission keeps this server's share. The package reads and writes no
+// task.
 package quota
 
 import (
@@ -23,6 +24,8 @@ const (
 	RateMax = 1_000_000
 	// BurstMax bounds how many tasks start at once after a pause.
 	BurstMax = 100_000
+	// ConcurrencyMax is how many tasks run at once at most under a quota that bounds them.
+	ConcurrencyMax = 100_000
 	// LimitsMax is how many limits a lambda has at most, over priorities and identities.
 	LimitsMax = 100
 	// IdentityBytesMax bounds the name of an identity.
@@ -38,11 +41,15 @@ type Quota struct {
 	Ref    uint32  `json:"ref"` // of the lambda: one that is created again is another
 	Limits []Limit `json:"limits"`
 
+	// Registration is the digest of the registration that set the limits last; empty: none did. A row with
+	// one stays when a call takes all limits away, so that they are not set again.
+	Registration string `json:"registration,omitempty"`
+
 	Version uint64 `json:"-"`
 }
 
-// Limit bounds the starts of all priorities together or of one, or what Schedule takes of all identities
-// together or of one.
+// Limit bounds the starts, or the running tasks, of all priorities together or of one, or what Schedule takes
+// of all identities together or of one.
 type Limit struct {
 	Priority string `json:"priority,omitempty"` // empty: all together
 	Class    uint8  `json:"class,omitempty"`    // the index of Priority
@@ -52,12 +59,20 @@ type Limit struct {
 	Burst uint32  `json:"burst,omitempty"` // starts at once after a pause; 0: what the rate gives in 100 ms
 	Admit float64 `json:"admit,omitempty"` // tasks per second that Schedule takes; 0: no limit
 
+	Concurrency uint32 `json:"concurrency,omitempty"` // tasks that run at once; 0: no limit
+
+	// Recovery is how many tasks per second a resumed gate lets go, and a redrive job changes, if it is
+	// given no pace; 0: no limit.
+	Recovery uint32 `json:"recovery,omitempty"`
+
 	Updated   task.Instant `json:"updated"`
 	UpdatedBy string       `json:"updated_by,omitempty"`
 }
 
 // IsNone reports whether the limit bounds nothing.
-func (l *Limit) IsNone() bool { return l.Rate == 0 && l.Admit == 0 }
+func (l *Limit) IsNone() bool {
+	return l.Rate == 0 && l.Admit == 0 && l.Concurrency == 0 && l.Recovery == 0
+}
 
 // Validate checks a limit as it is after a change.
 func (l *Limit) Validate() error {
@@ -76,11 +91,23 @@ func (l *Limit) Validate() error {
 	if l.Burst > 0 && l.Rate == 0 {
 		errs = append(errs, fmt.Errorf("%w burst %d: there is no rate; give both", task.ErrInvalid, l.Burst))
 	}
+	if l.Concurrency > ConcurrencyMax {
+		errs = append(errs, fmt.Errorf("%w concurrency %d: want 1 to %d tasks that run at once, or 0 for no limit", task.ErrInvalid, l.Concurrency, ConcurrencyMax))
+	}
+	if l.Identity != "" && l.Concurrency != 0 {
+		errs = append(errs, fmt.Errorf("%w quota: concurrency is per lambda and priority, not per identity; leave the identity out", task.ErrInvalid))
+	}
 	if l.Priority != "" && l.Admit != 0 {
 		errs = append(errs, fmt.Errorf("%w quota: admit is per lambda and identity, not per priority; leave the priority out", task.ErrInvalid))
 	}
 	if l.Identity != "" && l.Rate != 0 {
 		errs = append(errs, fmt.Errorf("%w quota: rate is per lambda and priority, not per identity; leave the identity out", task.ErrInvalid))
+	}
+	if l.Recovery > RateMax {
+		errs = append(errs, fmt.Errorf("%w recovery %d: want 1 to %d tasks per second, or 0 for no limit", task.ErrInvalid, l.Recovery, RateMax))
+	}
+	if l.Recovery > 0 && (l.Priority != "" || l.Identity != "") {
+		errs = append(errs, fmt.Errorf("%w quota: recovery is per lambda, not per priority or identity; leave these out", task.ErrInvalid))
 	}
 	if len(l.Identity) > IdentityBytesMax {
 		errs = append(errs, fmt.Errorf("%w identity: want at most %d bytes", task.ErrInvalid, IdentityBytesMax))

@@ -28,7 +28,7 @@ type gateView struct {
 
 	gateSettings
 
-	State   string      `json:"state,omitempty" jsonschema:"active, resuming or ended"`
+	State   string      `json:"state,omitempty" jsonschema:"active, resuming, probing (of a circuit breaker) or ended"`
 	Owner   string      `json:"owner,omitempty" jsonschema:"the identity that set it"`
 	Created moment      `json:"created,omitzero"`
 	Pace    uint32      `json:"pace,omitempty" jsonschema:"while it resumes: tasks per second"`

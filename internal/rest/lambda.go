@@ -19,7 +19,18 @@ type settings struct {
 	PoisonBound  uint32   `json:"poison_bound,omitempty" jsonschema:"attempts in a row that are lost with their worker before a task is dead"`
 	StartWithin  duration `json:"start_within,omitzero" jsonschema:"a task that did not start so long after its due time ends as expired"`
 
+	RetryShare *float64 `json:"retry_share,omitempty" jsonschema:"how many retries may start for each first start, 0.01 to 10; 0: any number"`
+	Breaker    *breaker `json:"breaker,omitempty" jsonschema:"pauses the lambda by itself while most attempts fail; {} takes it away"`
+
 	PriorityWeights map[string]uint32 `json:"priority_weights,omitzero" jsonschema:"how starts are shared out between priorities that wait, each 1 to 1000 (1 when not named); {} is strict, the highest first"`
+
+	LimitKeyConcurrency int32   `json:"limit_key_concurrency,omitempty" jsonschema:"how many tasks of one limit key run at once; any number when not set; -1 takes the limit away"`
+	LimitKeyRate        float64 `json:"limit_key_rate,omitempty" jsonschema:"how many tasks of one limit key start per second; any number when not set; -1 takes the limit away"`
+}
+
+type breaker struct {
+	Failures float64  `json:"failures,omitempty" jsonschema:"share of attempts that fail at which it opens, 0.01 to 1"`
+	Window   duration `json:"window,omitzero" jsonschema:"over which they are counted, 10s to 1h; 1m when not set"`
 }
 
 type lambdaRequest struct {
@@ -40,6 +51,8 @@ type lambdaView struct {
 	Withdrawn           bool   `json:"withdrawn,omitempty" jsonschema:"its registration is gone: it is deleted when its tasks have ended"`
 	RegistrationRefused string `json:"registration_refused,omitempty" jsonschema:"why the registration of its name is refused"`
 	ShardsFrom          moment `json:"shards_from,omitzero" jsonschema:"from when on new tasks use shards"`
+
+	Live *lambdaStatistics `json:"live,omitempty" jsonschema:"live figures, where one lambda is read with live=true, for who may read it whole"`
 }
 
 type lambdaList struct {
@@ -51,8 +64,38 @@ func (s *settings) wire(name string) *kinesinv1.Lambda {
 		Name: name, Shards: s.Shards, MaxAttempts: s.MaxAttempts, TimeoutMicros: s.Timeout.micros(),
 		BackoffMinMicros: s.BackoffMin.micros(), BackoffMaxMicros: s.BackoffMax.micros(), RetentionMicros: s.Retention.micros(),
 		KeyRetentionMicros: s.KeyRetention.micros(), PoisonBound: s.PoisonBound, StartWithinMicros: s.StartWithin.micros(),
-		PriorityWeights: s.weights(),
+		PriorityWeights: s.weights(), LimitKeyConcurrency: s.LimitKeyConcurrency, LimitKeyRate: s.LimitKeyRate,
+		RetryShare: s.retryShare(), Breaker: s.Breaker.wire(),
 	}
+}
+
+// retryShare returns the share as the wire has it, where a negative one takes it away.
+func (s *settings) retryShare() float64 {
+	switch {
+	case s.RetryShare == nil:
+		return 0
+	case *s.RetryShare == 0:
+		return -1
+	}
+	return *s.RetryShare
+}
+
+func (b *breaker) wire() *kinesinv1.Breaker {
+	if b == nil {
+		return nil
+	}
+	return &kinesinv1.Breaker{Failures: b.Failures, WindowMicros: b.Window.micros()}
+}
+
+// brakesOf returns the retry share and the breaker of a lambda, nil where there is none.
+func brakesOf(l *kinesinv1.Lambda) (share *float64, b *breaker) {
+	if l.GetRetryShare() > 0 {
+		share = new(l.GetRetryShare())
+	}
+	if l.GetBreaker() != nil {
+		b = &breaker{l.GetBreaker().GetFailures(), durationOf(l.GetBreaker().GetWindowMicros())}
+	}
+	return share, b
 }
 
 // weights returns the weights as the wire has them, where 0 for the priority without a name is strict.
@@ -64,6 +107,7 @@ func (s *settings) weights() map[string]uint32 {
 }
 
 func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
+	share, b := brakesOf(l)
 	return lambdaView{
 		lambdaRequest: lambdaRequest{
 			Name: l.GetName(), Mode: l.GetMode(), Priorities: l.GetPriorities(),
@@ -71,7 +115,8 @@ func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
 				Shards: l.GetShards(), MaxAttempts: l.GetMaxAttempts(), Timeout: durationOf(l.GetTimeoutMicros()),
 				BackoffMin: durationOf(l.GetBackoffMinMicros()), BackoffMax: durationOf(l.GetBackoffMaxMicros()), Retention: durationOf(l.GetRetentionMicros()),
 				KeyRetention: durationOf(l.GetKeyRetentionMicros()), PoisonBound: l.GetPoisonBound(), StartWithin: durationOf(l.GetStartWithinMicros()),
-				PriorityWeights: l.GetPriorityWeights(),
+				PriorityWeights: l.GetPriorityWeights(), LimitKeyConcurrency: l.GetLimitKeyConcurrency(), LimitKeyRate: l.GetLimitKeyRate(),
+				RetryShare: share, Breaker: b,
 			},
 		},
 		Created: moment(l.GetCreatedMicros()), Version: l.GetVersion(), Deleting: l.GetDeleting(), Registered: l.GetRegistered(), Withdrawn: l.GetWithdrawn(),
@@ -106,11 +151,23 @@ func listLambdas(c *call, _ *none) (int, *lambdaList, error) {
 }
 
 func getLambda(c *call, _ *none) (int, *lambdaView, error) {
-	response, err := c.Lambdas.GetLambda(c.r.Context(), &kinesinv1.GetLambdaRequest{Name: c.vars["lambda"]})
+	live, err := c.flag("live")
+	if err != nil {
+		return 0, nil, err
+	}
+	count, err := c.flag("count")
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := c.Lambdas.GetLambda(c.r.Context(), &kinesinv1.GetLambdaRequest{Name: c.vars["lambda"], Live: live || count, Count: count})
 	if err != nil {
 		return 0, nil, err
 	}
 	v := lambdaViewOf(response.GetLambda())
+	if figures := response.GetLambda().GetLive(); figures != nil {
+		of := lambdaStatisticsOf(figures)
+		v.Live = &of
+	}
 	return http.StatusOK, &v, nil
 }
 

@@ -13,17 +13,25 @@ type quotaRequest struct {
 	Rate     *float64 `json:"rate,omitempty" jsonschema:"starts per second; 0: no limit"`
 	Burst    *uint32  `json:"burst,omitempty" jsonschema:"starts at once after a pause; 0: what the rate gives in 100 ms"`
 	Admit    *float64 `json:"admit,omitempty" jsonschema:"tasks per second that may be scheduled; 0: no limit"`
+
+	Concurrency *uint32 `json:"concurrency,omitempty" jsonschema:"tasks that run at once, those that wait in a queue for a worker included; 0: no limit"`
+
+	Recovery *uint32 `json:"recovery,omitempty" jsonschema:"tasks per second of a resumed gate or a redrive without a pace of its own; 0: no limit"`
 }
 
 type quotaView struct {
-	Lambda    string  `json:"lambda"`
-	Priority  string  `json:"priority,omitempty"`
-	Identity  string  `json:"identity,omitempty"`
-	Rate      float64 `json:"rate,omitempty"`
-	Burst     uint32  `json:"burst,omitempty"`
-	Admit     float64 `json:"admit,omitempty"`
-	Updated   moment  `json:"updated,omitzero"`
-	UpdatedBy string  `json:"updated_by,omitempty"`
+	Lambda   string  `json:"lambda"`
+	Priority string  `json:"priority,omitempty"`
+	Identity string  `json:"identity,omitempty"`
+	Rate     float64 `json:"rate,omitempty"`
+	Burst    uint32  `json:"burst,omitempty"`
+	Admit    float64 `json:"admit,omitempty"`
+
+	Concurrency uint32 `json:"concurrency,omitempty"`
+
+	Recovery  uint32 `json:"recovery,omitempty"`
+	Updated   moment `json:"updated,omitzero"`
+	UpdatedBy string `json:"updated_by,omitempty"`
 }
 
 type quotaList struct {
@@ -32,6 +40,7 @@ type quotaList struct {
 
 func quotaRoutes() []route {
 	return []route{
+		op("GET", "/v1/quotas", "listQuotas", "Read the quotas of all lambdas", getQuotas),
 		op("GET", "/v1/lambdas/{lambda}/quotas", "getQuotas", "Read the quotas of a lambda", getQuotas, notFound),
 		op("PUT", "/v1/lambdas/{lambda}/quotas", "setQuota", "Set a quota of a lambda, or take it away", setQuota, notFound),
 	}
@@ -40,6 +49,7 @@ func quotaRoutes() []route {
 func quotaViewOf(q *kinesinv1.Quota) quotaView {
 	return quotaView{
 		Lambda: q.GetLambda(), Priority: q.GetPriority(), Identity: q.GetIdentity(), Rate: q.GetRate(), Burst: q.GetBurst(), Admit: q.GetAdmit(),
+		Concurrency: q.GetConcurrency(), Recovery: q.GetRecovery(),
 		Updated: moment(q.GetUpdatedMicros()), UpdatedBy: q.GetUpdatedBy(),
 	}
 }
@@ -59,6 +69,7 @@ func getQuotas(c *call, _ *none) (int, *quotaList, error) {
 func setQuota(c *call, r *quotaRequest) (int, *quotaView, error) {
 	response, err := c.Quotas.SetQuota(c.r.Context(), &kinesinv1.SetQuotaRequest{
 		Lambda: c.vars["lambda"], Priority: r.Priority, Identity: r.Identity, Rate: r.Rate, Burst: r.Burst, Admit: r.Admit,
+		Concurrency: r.Concurrency, Recovery: r.Recovery,
 	})
 	if err != nil {
 		return 0, nil, err

@@ -19,6 +19,7 @@ type Services struct {
 	Tasks   kinesinv1connect.TaskServiceHandler
 	Jobs    kinesinv1connect.JobServiceHandler
 	Gates   kinesinv1connect.GateServiceHandler
+	Crons   kinesinv1connect.CronServiceHandler
 	Lambdas kinesinv1connect.LambdaServiceHandler
 	// DeadLetters are those of deliver lambdas.
 	DeadLetters kinesinv1connect.DeadLetterServiceHandler
@@ -36,6 +37,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.Gates == nil {
 		s.Gates = kinesinv1connect.UnimplementedGateServiceHandler{}
+	}
+	if s.Crons == nil {
+		s.Crons = kinesinv1connect.UnimplementedCronServiceHandler{}
 	}
 	if s.Lambdas == nil {
 		s.Lambdas = kinesinv1connect.UnimplementedLambdaServiceHandler{}

@@ -26,6 +26,7 @@ type fake struct {
 	kinesinv1connect.UnimplementedTaskServiceHandler
 	kinesinv1connect.UnimplementedJobServiceHandler
 	kinesinv1connect.UnimplementedGateServiceHandler
+	kinesinv1connect.UnimplementedCronServiceHandler
 	kinesinv1connect.UnimplementedQuotaServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedDeadLetterServiceHandler
@@ -38,7 +39,7 @@ type fake struct {
 }
 
 func (f *fake) services() Services {
-	return Services{Tasks: f, Jobs: f, Gates: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
+	return Services{Tasks: f, Jobs: f, Gates: f, Crons: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
 }
 
 // reply keeps a request and returns the answer that the test has set.
@@ -123,6 +124,38 @@ func (f *fake) ListGates(_ context.Context, r *kinesinv1.ListGatesRequest) (*kin
 
 func (f *fake) ResumeGate(_ context.Context, r *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
 	return reply[kinesinv1.ResumeGateResponse](f, r)
+}
+
+func (f *fake) SetCron(_ context.Context, r *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
+	return reply[kinesinv1.SetCronResponse](f, r)
+}
+
+func (f *fake) GetCron(_ context.Context, r *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error) {
+	return reply[kinesinv1.GetCronResponse](f, r)
+}
+
+func (f *fake) ListCrons(_ context.Context, r *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error) {
+	return reply[kinesinv1.ListCronsResponse](f, r)
+}
+
+func (f *fake) PauseCron(_ context.Context, r *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error) {
+	return reply[kinesinv1.PauseCronResponse](f, r)
+}
+
+func (f *fake) ResumeCron(_ context.Context, r *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error) {
+	return reply[kinesinv1.ResumeCronResponse](f, r)
+}
+
+func (f *fake) RunCron(_ context.Context, r *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
+	return reply[kinesinv1.RunCronResponse](f, r)
+}
+
+func (f *fake) DeleteCron(_ context.Context, r *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {
+	return reply[kinesinv1.DeleteCronResponse](f, r)
+}
+
+func (f *fake) CronHistory(_ context.Context, r *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error) {
+	return reply[kinesinv1.CronHistoryResponse](f, r)
 }
 
 func (f *fake) SetQuota(_ context.Context, r *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error) {
@@ -315,6 +348,16 @@ var exchanges = []exchange{
 	{request: `GET /v1/tasks?cursor=!`, status: 400, body: `parameter cursor: want next of the page before`},
 	{request: `GET /v1/tasks?where=&lambda=`, answer: &kinesinv1.ListResponse{}, status: 200, body: `{"tasks":[]}`},
 	{request: `GET /v1/tasks/count?where=x&exact=true`, wire: `{"where":"x","exact":true}`, answer: &kinesinv1.CountResponse{Count: 3, Exact: true}, status: 200, body: `{"count":3,"exact":true}`},
+	{
+		request: `GET /v1/lambdas/mail?live=true`, wire: `{"name":"mail","live":true}`, status: 200,
+		answer: &kinesinv1.GetLambdaResponse{Lambda: &kinesinv1.Lambda{Name: "mail", Live: &kinesinv1.LambdaStats{
+			Lambda: "mail", Workers: new(int64), HeldBy: []*kinesinv1.HeldBy{{Reason: "gate", Text: "gate 7", Gate: "7", Action: "pause"}},
+			Priorities: []*kinesinv1.PriorityStats{{Priority: "high", OldestMicros: 1500}},
+		}}},
+		body: `"held_by":[{"reason":"gate","text":"gate 7","gate":"7","action":"pause"}],"priorities":[{"priority":"high","started_per_second":0,"in_flight":0,"oldest":"1.5ms"}],"workers":0`,
+	},
+	{request: `GET /v1/lambdas/mail?count=true`, wire: `{"name":"mail","live":true,"count":true}`, status: 200},
+	{request: `GET /v1/lambdas/mail?live=maybe`, status: 400, body: `live`},
 	{request: `GET /v1/stats?lambda=mail`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: "mail", LatenessP99Micros: 1500}}}, status: 200, body: `"lateness_p99":"1.5ms"`},
 
 	// Change.
@@ -341,9 +384,9 @@ var exchanges = []exchange{
 
 	// Lambdas.
 	{
-		request: `POST /v1/lambdas {"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"max_attempts":3,"timeout":"1m","backoff_min":"1s","backoff_max":"2s","retention":"24h","key_retention":"1h","poison_bound":5,"start_within":"1h","priority_weights":{"a":8}}`,
+		request: `POST /v1/lambdas {"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"max_attempts":3,"timeout":"1m","backoff_min":"1s","backoff_max":"2s","retention":"24h","key_retention":"1h","poison_bound":5,"start_within":"1h","priority_weights":{"a":8},"retry_share":0.2,"breaker":{"failures":0.5,"window":"30s"}}`,
 		wire: `{"lambda":{"name":"mail","mode":"managed","priorities":["a","b"],"shards":2,"maxAttempts":3,"timeoutMicros":"60000000","backoffMinMicros":"1000000","backoffMaxMicros":"2000000","retentionMicros":"86400000000",` +
-			`"keyRetentionMicros":"3600000000","poisonBound":5,"startWithinMicros":"3600000000","priorityWeights":{"a":8}}}`,
+			`"keyRetentionMicros":"3600000000","poisonBound":5,"startWithinMicros":"3600000000","priorityWeights":{"a":8},"retryShare":0.2,"breaker":{"failures":0.5,"windowMicros":"30000000"}}}`,
 		answer: &kinesinv1.CreateLambdaResponse{Lambda: &kinesinv1.Lambda{Name: "mail", RetentionMicros: 86400000000}}, status: 201, body: `{"name":"mail","retention":"24h0m0s"}`,
 	},
 	{request: `POST /v1/lambdas {"name":"mail"}`, answer: &kinesinv1.CreateLambdaResponse{Existed: true}, status: 200},
@@ -353,6 +396,12 @@ var exchanges = []exchange{
 		request: `GET /v1/lambdas/mail`, wire: `{"name":"mail"}`, status: 200, body: `"priority_weights":{"a":8}`,
 		answer: &kinesinv1.GetLambdaResponse{Lambda: &kinesinv1.Lambda{Name: "mail", PriorityWeights: map[string]uint32{"a": 8}}},
 	},
+	{
+		request: `GET /v1/lambdas/mail`, status: 200, body: `"retry_share":0.2,"breaker":{"failures":0.5,"window":"30s"}`,
+		answer: &kinesinv1.GetLambdaResponse{Lambda: &kinesinv1.Lambda{Name: "mail", RetryShare: 0.2, Breaker: &kinesinv1.Breaker{Failures: 0.5, WindowMicros: 30e6}}},
+	},
+	{request: `PATCH /v1/lambdas/mail {"retry_share":0,"breaker":{}}`, wire: `{"lambda":{"name":"mail","retryShare":-1,"breaker":{}}}`, status: 200},
+	{request: `PATCH /v1/lambdas/mail {"breaker":{"failure":1}}`, status: 400, body: `unknown field \"failure\" in breaker`},
 	{request: `PATCH /v1/lambdas/mail {"max_attempts":3}`, wire: `{"lambda":{"name":"mail","maxAttempts":3}}`, status: 200},
 	{request: `PATCH /v1/lambdas/mail {"priority_weights":{}}`, wire: `{"lambda":{"name":"mail","priorityWeights":{"":0}}}`, status: 200},
 	{request: `PATCH /v1/lambdas/mail {"priority_weights":{"a":-1}}`, status: 400, body: `priority_weights: the value of \"a\" is not a whole number from 0`},
@@ -417,6 +466,40 @@ var exchanges = []exchange{
 	{request: `POST /v1/gates/7/resume {"pace":5}`, wire: `{"id":"7","pace":5}`, answer: &kinesinv1.ResumeGateResponse{Gate: &kinesinv1.Gate{State: "resuming", Pace: 5}}, status: 200, body: `"state":"resuming","pace":5`},
 	{request: `POST /v1/gates/7/resume`, wire: `{"id":"7"}`, status: 200},
 	{request: `POST /v1/gates/7/resume {"pace":-1}`, status: 400, body: `pace`},
+	// Crons.
+	{
+		request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"30 2 * * *","zone":"Europe/Berlin","jitter":"1.5s","start":"2027-01-31T09:00:00.25Z","overlap":"queue","catch_up":"all","catch_up_max":5,"catch_up_within":"2h","failures_max":3,"tags":{"a":"b"},"payload":{"at": "{{nominal}}"}}`,
+		wire:    `{"cron":{"name":"nightly","lambda":"mail","schedule":"30 2 * * *","zone":"Europe/Berlin","jitterMicros":"1500000","startMicros":"1801386000250000","overlap":"queue","catchUp":"all","catchUpMax":5,"catchUpWithinMicros":"7200000000","failuresMax":3,"tags":{"a":"b"},"payload":"eyJhdCI6Int7bm9taW5hbH19In0="}}`,
+		answer:  &kinesinv1.SetCronResponse{Cron: &kinesinv1.Cron{Name: "nightly", Version: 1, Revision: 1, Payload: []byte("x"), NextMicros: []int64{1801386000000000}}}, status: 201,
+		body: `"next":["2027-01-31T09:00:00.000000Z"]`,
+	},
+	{request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"@daily"}`, answer: &kinesinv1.SetCronResponse{Existed: true, Cron: &kinesinv1.Cron{Name: "nightly"}}, status: 200, body: `"name":"nightly"`},
+	{request: `POST /v1/crons {"name":"nightly","lambda":"mail"}`, status: 400, body: `schedule`},
+	{request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"@daily","payload":1,"payload_text":"x"}`, status: 400, body: `two forms`},
+	{request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"@daily"}`, err: api.ErrExists, status: 409},
+	{
+		request: `PUT /v1/crons/nightly {"version":7,"lambda":"mail","schedule":"@daily","payload_text":"hi"}`,
+		wire:    `{"cron":{"name":"nightly","lambda":"mail","schedule":"@daily","payload":"aGk=","version":"7"}}`,
+		answer:  &kinesinv1.SetCronResponse{Cron: &kinesinv1.Cron{Version: 8, Payload: []byte("hi")}}, status: 200, body: `"payload_text":"hi"`,
+	},
+	{request: `PUT /v1/crons/nightly {"version":7,"lambda":"mail","schedule":"@daily"}`, err: api.ErrStaleSeq, status: 412},
+	{request: `PUT /v1/crons/nightly {"version":0,"lambda":"mail","schedule":"@daily"}`, status: 400, body: `version`},
+	{request: `PUT /v1/crons/nightly {"lambda":"mail","schedule":"@daily"}`, status: 400, body: `version`},
+	{request: `GET /v1/crons?lambda=mail`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.ListCronsResponse{Crons: []*kinesinv1.Cron{{Name: "nightly"}}}, status: 200, body: `{"crons":[{"name":"nightly"`},
+	{request: `GET /v1/crons/nightly`, wire: `{"name":"nightly"}`, answer: &kinesinv1.GetCronResponse{Cron: &kinesinv1.Cron{Pause: &kinesinv1.CronPause{Reason: "db", By: "bob"}}}, status: 200, body: `"pause":{"reason":"db","by":"bob"}`},
+	{request: `GET /v1/crons/nightly`, err: api.ErrNotFound, status: 404},
+	{request: `DELETE /v1/crons/nightly`, wire: `{"name":"nightly"}`, status: 200, body: `{}`},
+	{request: `POST /v1/crons/nightly/pause {"reason":"db","until":"2027-01-31T09:00:00Z"}`, wire: `{"name":"nightly","reason":"db","untilMicros":"1801386000000000"}`, status: 200},
+	{request: `POST /v1/crons/nightly/pause {}`, status: 400, body: `reason`},
+	{request: `POST /v1/crons/nightly/resume`, wire: `{"name":"nightly"}`, status: 200},
+	{request: `POST /v1/crons/nightly/run`, wire: `{"name":"nightly"}`, answer: &kinesinv1.RunCronResponse{Id: "k1"}, status: 201, body: `{"id":"k1"}`},
+	{
+		request: `GET /v1/crons/nightly/history?limit=3&from=2027-01-31T09:00:00Z`, wire: `{"name":"nightly","fromMicros":"1801386000000000","limit":3}`,
+		answer: &kinesinv1.CronHistoryResponse{Occurrences: []*kinesinv1.CronOccurrence{{NominalMicros: 1801386000000000, Revision: 2, Outcome: "ran", Id: "k1", State: "success", LateMicros: 1500}}}, status: 200,
+		body: `{"occurrences":[{"nominal":"2027-01-31T09:00:00.000000Z","revision":2,"outcome":"ran","id":"k1","state":"success","late":"1.5ms"}]}`,
+	},
+	{request: `GET /v1/crons/nightly/history?limit=1001`, status: 400, body: `limit`},
+	{request: `GET /v1/crons/nightly/history?to=yesterday`, status: 400, body: `to`},
 	// Quotas.
 	{
 		request: `PUT /v1/lambdas/mail/quotas {"priority":"low","rate":0.5,"burst":3}`, wire: `{"lambda":"mail","priority":"low","rate":0.5,"burst":3}`,
@@ -424,8 +507,20 @@ var exchanges = []exchange{
 		body: `{"lambda":"mail","priority":"low","rate":0.5,"burst":3,"updated_by":"bob"}`,
 	},
 	{request: `PUT /v1/lambdas/mail/quotas {"identity":"crm","admit":0}`, wire: `{"lambda":"mail","identity":"crm","admit":0}`, status: 200},
+	{
+		request: `PUT /v1/lambdas/mail/quotas {"recovery":50}`, wire: `{"lambda":"mail","recovery":50}`, status: 200, body: `"recovery":50`,
+		answer: &kinesinv1.SetQuotaResponse{Quota: &kinesinv1.Quota{Lambda: "mail", Recovery: 50}},
+	},
 	{request: `PUT /v1/lambdas/mail/quotas {"rate":"fast"}`, status: 400, body: `is not a number`},
-	{request: `PUT /v1/lambdas/mail/quotas {"concurrency":5}`, status: 400, body: `concurrency`},
+	{
+		request: `PUT /v1/lambdas/mail/quotas {"concurrency":5}`, wire: `{"lambda":"mail","concurrency":5}`, status: 200, body: `"concurrency":5,`,
+		answer: &kinesinv1.SetQuotaResponse{Quota: &kinesinv1.Quota{Lambda: "mail", Concurrency: 5, UpdatedBy: "bob"}},
+	},
+	{request: `PUT /v1/lambdas/mail/quotas {"concurrency":0}`, wire: `{"lambda":"mail","concurrency":0}`, status: 200},
+	{request: `PUT /v1/lambdas/mail/quotas {"concurrency":null}`, status: 400, body: `leave the field out`},
+	{request: `PUT /v1/lambdas/mail/quotas {"concurrency":-1}`, status: 400, body: `concurrency`},
+	{request: `PUT /v1/lambdas/mail/quotas {"running":5}`, status: 400, body: `running`},
+	{request: `GET /v1/quotas`, answer: &kinesinv1.GetQuotasResponse{Quotas: []*kinesinv1.Quota{{Lambda: "mail", Rate: 100}}}, status: 200, body: `{"quotas":[{"lambda":"mail","rate":100}]}`},
 	{
 		request: `GET /v1/lambdas/mail/quotas`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.GetQuotasResponse{Quotas: []*kinesinv1.Quota{{Lambda: "mail", Rate: 100}}},
 		status: 200, body: `{"quotas":[{"lambda":"mail","rate":100}]}`,

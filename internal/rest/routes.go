@@ -31,7 +31,7 @@ func routes() []route {
 				takes(where, param{"exact", kindFlag, "count each task, whatever it costs, where the store would estimate"})),
 			op("GET", "/v1/stats", "getStats", "Live counts and rates by lambda", getStats, notFound, takes(param{"lambda", kindText, "only of this lambda"})),
 		},
-		lambdaRoutes(), quotaRoutes(), deadLetterRoutes(), jobRoutes(), gateRoutes(), workRoutes(),
+		lambdaRoutes(), quotaRoutes(), deadLetterRoutes(), jobRoutes(), gateRoutes(), cronRoutes(), workRoutes(),
 	)
 }
 
@@ -51,7 +51,8 @@ func lambdaRoutes() []route {
 	return []route{
 		op("GET", "/v1/lambdas", "listLambdas", "List lambdas", listLambdas),
 		op("POST", "/v1/lambdas", "createLambda", "Create a lambda", createLambda, success(http.StatusCreated, http.StatusOK), conflict, fails(http.StatusInsufficientStorage)),
-		op("GET", "/v1/lambdas/{lambda}", "getLambda", "Read a lambda", getLambda, notFound),
+		op("GET", "/v1/lambdas/{lambda}", "getLambda", "Read a lambda", getLambda, notFound, takes(param{"live", kindFlag, "also live figures"},
+			param{"count", kindFlag, "also those figures that are counted by reading tasks"})),
 		op("PATCH", "/v1/lambdas/{lambda}", "updateLambda", "Change the settings of a lambda", updateLambda, notFound, conflict),
 		op("DELETE", "/v1/lambdas/{lambda}", "deleteLambda", "Delete a lambda", deleteLambda, success(http.StatusOK, http.StatusAccepted), notFound, conflict,
 			takes(param{"drop_tasks", kindFlag, "drop its live tasks instead of refusing"})),

@@ -19,6 +19,7 @@ type taskView struct {
 	Priority        string            `json:"priority,omitempty"`
 	Collection      string            `json:"collection,omitempty"`
 	Key             string            `json:"key,omitempty"`
+	LimitKey        string            `json:"limit_key,omitempty" jsonschema:"whose task it is, for the lambda's limits by key"`
 	Tags            map[string]string `json:"tags,omitempty"`
 	Due             moment            `json:"due,omitzero"`
 	Created         moment            `json:"created,omitzero"`
@@ -48,7 +49,7 @@ type taskView struct {
 
 // waitsForView says what holds a task back.
 type waitsForView struct {
-	Reason string `json:"reason" jsonschema:"gate, or no worker"`
+	Reason string `json:"reason" jsonschema:"gate, quota, key, retry budget, no worker or queue full; there will be others"`
 	Text   string `json:"text" jsonschema:"for people"`
 	Gate   string `json:"gate,omitempty" jsonschema:"the id of the gate"`
 	Until  moment `json:"until,omitzero" jsonschema:"when it ends by itself"`
@@ -82,7 +83,7 @@ func (t *taskView) seq() uint64 { return t.Seq }
 func taskViewOf(t *kinesinv1.Task) taskView {
 	v := taskView{
 		result: resultOf(t.GetResult()),
-		ID:     t.GetId(), Lambda: t.GetLambda(), State: t.GetState(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), Tags: t.GetTags(),
+		ID:     t.GetId(), Lambda: t.GetLambda(), State: t.GetState(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), LimitKey: t.GetLimitKey(), Tags: t.GetTags(),
 		Due: moment(t.GetDueMicros()), Created: moment(t.GetCreatedMicros()), Enqueued: moment(t.GetEnqueuedMicros()), Started: moment(t.GetStartedMicros()),
 		Ended: moment(t.GetEndedMicros()), Next: moment(t.GetNextMicros()), StartBefore: moment(t.GetStartBeforeMicros()),
 		Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
@@ -208,37 +209,6 @@ func countTasks(c *call, _ *none) (int, *count, error) {
 	return http.StatusOK, &count{response.GetCount(), response.GetExact(), response.GetExamined()}, nil
 }
 
-type statistics struct {
-	Lambdas []lambdaStatistics `json:"lambdas"`
-}
-
-type lambdaStatistics struct {
-	Lambda           string           `json:"lambda"`
-	Tasks            map[string]int64 `json:"tasks,omitempty" jsonschema:"live tasks by state"`
-	Exact            bool             `json:"exact" jsonschema:"the tasks were counted, not estimated"`
-	OldestDue        moment           `json:"oldest_due,omitzero" jsonschema:"due time of the oldest task that is due and has not started"`
-	StartedPerSecond float64          `json:"started_per_second" jsonschema:"over the last minute, on the server that answers; so are the next three"`
-	EndedPerSecond   float64          `json:"ended_per_second"`
-	LatenessP50      duration         `json:"lateness_p50"`
-	LatenessP99      duration         `json:"lateness_p99"`
-}
-
-func getStats(c *call, _ *none) (int, *statistics, error) {
-	response, err := c.Tasks.Stats(c.r.Context(), &kinesinv1.StatsRequest{Lambda: c.query.Get("lambda")})
-	if err != nil {
-		return 0, nil, err
-	}
-	all := &statistics{Lambdas: make([]lambdaStatistics, len(response.GetLambdas()))}
-	for i, l := range response.GetLambdas() {
-		all.Lambdas[i] = lambdaStatistics{
-			Lambda: l.GetLambda(), Tasks: l.GetTasks(), Exact: l.GetExact(), OldestDue: moment(l.GetOldestDueMicros()),
-			StartedPerSecond: l.GetStartedPerSecond(), EndedPerSecond: l.GetEndedPerSecond(),
-			LatenessP50: durationOf(l.GetLatenessP50Micros()), LatenessP99: durationOf(l.GetLatenessP99Micros()),
-		}
-	}
-	return http.StatusOK, all, nil
-}
-
 // overrides are settings of a task that differ from its lambda's.
 type overrides struct {
 	MaxAttempts uint32   `json:"max_attempts,omitempty" jsonschema:"attempts before it is dead"`
@@ -271,6 +241,7 @@ type scheduleRequest struct {
 	overrides
 
 	Key         string            `json:"key,omitempty" jsonschema:"makes scheduling idempotent: same lambda and key, same task"`
+	LimitKey    string            `json:"limit_key,omitempty" jsonschema:"whose task it is, for the lambda's limits by key; at most 256 bytes"`
 	OnConflict  string            `json:"on_conflict,omitempty" jsonschema:"when the key is held: keep (also when not set), replace or reject"`
 	Priority    string            `json:"priority,omitempty"`
 	Collection  string            `json:"collection,omitempty"`
@@ -290,7 +261,7 @@ func (r *scheduleRequest) item(lambda string) (*kinesinv1.ScheduleItem, error) {
 	}
 	return &kinesinv1.ScheduleItem{
 		Lambda: lambda, Payload: data, DueMicros: due, DelayMicros: delay,
-		Key: r.Key, OnConflict: r.OnConflict, Priority: r.Priority, Collection: r.Collection, Tags: r.Tags, Traceparent: r.Traceparent,
+		Key: r.Key, LimitKey: r.LimitKey, OnConflict: r.OnConflict, Priority: r.Priority, Collection: r.Collection, Tags: r.Tags, Traceparent: r.Traceparent,
 		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
 		StartBeforeMicros: int64(r.StartBefore),
 	}, nil

@@ -135,6 +135,7 @@ type Membership struct {
 	heard    chan struct{}
 	stepped  time.Duration // when the rows were last looked at
 	handover handover
+	counted  counted
 }
 
 // New returns a Membership without members, of a process that is Ready.
@@ -194,9 +195,11 @@ func (m *Membership) step(ctx context.Context) error {
 func (m *Membership) round(ctx context.Context) error {
 	ctx, done := clock.Within(ctx, m.Clock, callMax)
 	defer done()
+	began := clock.Read(m.Clock)
 	within, stop := m.bound(ctx, writeMax)
 	err := m.renew(within)
 	stop()
+	renewed := clock.Read(m.Clock)
 	m.failed = err != nil && !errors.Is(err, errNameTaken)
 	if m.failed {
 		m.failures++
@@ -204,7 +207,11 @@ func (m *Membership) round(ctx context.Context) error {
 		m.storeAway = m.storeAway || m.isStoreAway(clock.Mono(m.Clock))
 		m.answered = m.renewed
 	}
-	return errors.Join(err, m.read(ctx))
+	err = errors.Join(err, m.read(ctx))
+	if err == nil {
+		m.noteCounted(began, renewed)
+	}
+	return err
 }
 
 // bound limits a call to the store.

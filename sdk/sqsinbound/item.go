@@ -27,6 +27,10 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
 			"key %q: only the store can say whether a key is taken, so schedule a task with a key through an sdk.Client", item.Key)
 	}
+	if item.LimitKey != "" {
+		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+			"limit key %q: the task's id has to say which shard has the key, so schedule a task with a limit key through an sdk.Client", item.LimitKey)
+	}
 	due, err := dueOf(item, now)
 	if err != nil {
 		return nil, 0, err

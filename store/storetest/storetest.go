@@ -214,11 +214,15 @@ func ended(t task.Task, s task.State, when, expire task.Instant) task.Task {
 func full(n int, p task.Partition) task.Task {
 	t := newTask(n, p, at(5))
 	t.State, t.Seq, t.WakeRow = task.Processing, 41, task.WakeRow{At: at(4), Seq: 40}
-	t.Collection, t.Key, t.Digest = "orders", "key-ü", [16]byte{1, 2, 3}
+	t.Collection, t.Key, t.LimitKey, t.Digest = "orders", "key-ü", "acme", [16]byte{1, 2, 3}
 	t.Overrides = task.Overrides{MaxAttempts: 3, Timeout: 1, BackoffMin: 2, BackoffMax: 1 << 50}
 	t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	t.Attempt, t.Failures, t.Lost, t.Blamed, t.Enqueues = 9, 8, 7, 1, 1<<32-1
 	t.Suspect, t.CancelRequested = true, true
+	t.Occurrence = &task.Occurrence{
+		Cron: "nightly", Life: at(1), At: task.Firing{Revision: 3, Nominal: at(5)}, Before: task.Firing{Revision: 2, Nominal: at(4)},
+		Ran: task.Firing{Revision: 1, Nominal: at(3)}, Failed: 2, Succeeded: at(2),
+	}
 	t.Blob = &task.Blob{ID: [16]byte{5}, Bytes: 99 << 20, SHA256: [32]byte{6}}
 	t.Worker, t.Enqueued, t.ClaimedAt, t.Started, t.FirstStarted = "host-1/22", at(6), at(7), at(8), at(2)
 	t.History = []task.Attempt{

@@ -32,13 +32,17 @@ type plan struct {
 	roles  []string           // of one server each; empty: one server with all
 	server harness.ServerOptions
 	policy sdk.LambdaInfo
+	ofKey  int // how many tasks of a limit key may run at once
+	atOnce int // and how many of all; 0: any number
 }
 
 // newSite has servers over tables and queues of its own.
 func newSite(t *testing.T, p plan) *harness.Site {
 	t.Helper()
+	judged := bounds
+	judged.OfKey, judged.AtOnce = p.ofKey, p.atOnce
 	s := harness.New(t, harness.Options{
-		AWS: &p.at, Server: p.server, Client: []sdk.ClientOption{sdk.WithTries(1000)}, Bounds: bounds,
+		AWS: &p.at, Server: p.server, Client: []sdk.ClientOption{sdk.WithTries(1000)}, Bounds: judged,
 	})
 	s.AWS.Setup(t).Must(t)
 	for _, these := range p.roles {

@@ -42,11 +42,15 @@ const (
 	Charged Rule = "charged"
 	// AfterCancel: a cancelled task does not start.
 	AfterCancel Rule = "after-cancel"
+	// KeyLimit: no more executions of one limit key than the bound are alive at once.
+	KeyLimit Rule = "key-limit"
+	// Quota: no more executions than the bound are alive at once.
+	Quota Rule = "quota"
 )
 
 // Rules lists all rules.
 func Rules() []Rule {
-	return []Rule{Lost, Invented, Early, Overlap, Late, Duplicate, Fencing, Result, Charged, AfterCancel}
+	return []Rule{Lost, Invented, Early, Overlap, Late, Duplicate, Fencing, Result, Charged, AfterCancel, KeyLimit, Quota}
 }
 
 // Violation is one breach of a rule.
@@ -71,6 +75,9 @@ type Options struct {
 	// Lease is the shortest lease of a worker. In an outage as long as that any worker that lives may lose
 	// its tasks. Zero: none may.
 	Lease time.Duration
+	// OfKey is how many executions of one limit key may be alive at once, and AtOnce how many of all tasks.
+	// Zero: any number.
+	OfKey, AtOnce int
 }
 
 // Check returns every breach of every rule, in a stable order.
@@ -83,6 +90,7 @@ func Check(events []Event, o Options) []Violation {
 		}
 	}
 	all = append(all, h.stray...)
+	all = append(all, checkAtOnce(h)...)
 	slices.SortStableFunc(all, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Task, b.Task))
 	})

@@ -2,7 +2,9 @@ package checker_test
 
 import (
 	"bytes"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,7 @@ import (
 
 const ms = int64(1000)
 
-var options = checker.Options{Settle: 50 * time.Millisecond, Ahead: 20 * time.Millisecond, Wake: 100 * time.Millisecond}
+var options = checker.Options{Settle: 50 * time.Millisecond, Ahead: 20 * time.Millisecond, Wake: 100 * time.Millisecond, OfKey: 1, AtOnce: 3}
 
 // good is a task that was asked for at 0, due at 100 ms, and ran once in process 1.
 func good() []checker.Event {
@@ -60,6 +62,22 @@ func reported(events []checker.Event, change func(*checker.Event)) []checker.Eve
 	return edit(events, checker.Reported, change)
 }
 
+// beside are tasks with limit keys, each of which runs for 100 ms and starts some milliseconds after the one
+// before it, in a process of its own.
+func beside(apart int64, limitKeys ...string) []checker.Event {
+	var all []checker.Event
+	for i, key := range limitKeys {
+		n, at := strconv.Itoa(i), int64(i)*apart*ms
+		all = append(all,
+			checker.Event{Kind: checker.Requested, Nonce: n, LimitKey: key},
+			checker.Event{Kind: checker.Acked, Nonce: n, Task: n},
+			checker.Event{Kind: checker.Started, At: at, Nonce: n, Task: n, Attempt: 1, PID: i + 1},
+			checker.Event{Kind: checker.Ended, At: at + 100*ms, Task: n, Attempt: 1, PID: i + 1, Outcome: checker.OK},
+			checker.Event{Kind: checker.Reported, At: 9000 * ms, Task: n, State: "success", Attempt: 1, Winner: 1})
+	}
+	return all
+}
+
 func TestGoodHistories(t *testing.T) {
 	failed := rerun(300*ms, ended(200*ms, checker.Fail))
 	for name, events := range map[string][]checker.Event{
@@ -79,6 +97,10 @@ func TestGoodHistories(t *testing.T) {
 			checker.Event{Kind: checker.ServerDown, At: 201 * ms}, checker.Event{Kind: checker.ServerUp, At: 280 * ms}),
 		"stopped, taken over, woken": rerun(300*ms, happened(checker.Stopped, 150*ms), happened(checker.Continued, 350*ms),
 			ended(360*ms, checker.Obeyed)),
+		"one limit key after the other":     beside(100, "acme", "acme"),
+		"limit keys beside each other":      beside(2, "acme", "umbrella", ""),
+		"no more without a limit key":       beside(2, "", "", ""),
+		"of one limit key after its worker": afterADeath(),
 		"poisoned to the end": {
 			{Kind: checker.Requested, Nonce: "n"},
 			{Kind: checker.Acked, Nonce: "n", Task: "t", Want: "dead"},
@@ -91,6 +113,9 @@ func TestGoodHistories(t *testing.T) {
 			checker.Event{Kind: checker.Cancelling, At: 50 * ms, Task: "t"},
 			checker.Event{Kind: checker.Reported, At: 9000 * ms, Task: "t", State: "cancelled"}),
 		"cancel that came too late": append(good(), checker.Event{Kind: checker.Cancelling, At: 50 * ms, Task: "t"}),
+		"a failure while it was being cancelled": append(good()[:3],
+			checker.Event{Kind: checker.Cancelling, At: 150 * ms, Task: "t"}, ended(200*ms, checker.Fail),
+			checker.Event{Kind: checker.Reported, At: 9000 * ms, Task: "t", State: "cancelled", Attempt: 1}),
 		"cancelled in time": {
 			{Kind: checker.Requested, Nonce: "n"},
 			{Kind: checker.Acked, Nonce: "n", Task: "t"},
@@ -195,6 +220,9 @@ var wrong = []struct {
 	{"one death counted twice", checker.Charged, reported(rerun(300*ms, happened(checker.Died, 200*ms)),
 		func(e *checker.Event) { e.Lost = 2 })},
 
+	{"two of a limit key", checker.KeyLimit, beside(2, "acme", "acme")},
+	{"more than all may", checker.Quota, beside(2, "", "", "", "")},
+
 	{"started after the cancel", checker.AfterCancel, append(good(), checker.Event{Kind: checker.Cancelled, At: 50 * ms, Task: "t"})},
 }
 
@@ -224,6 +252,40 @@ func TestOrderOfEventsDoesNotMatter(t *testing.T) {
 	slices.Reverse(events)
 	for _, v := range checker.Check(events, options) {
 		t.Error(v)
+	}
+}
+
+// afterADeath are two tasks of a limit key: the process of the first one dies, the second one starts, and
+// then the first one again.
+func afterADeath() []checker.Event {
+	all := without(beside(100, "acme"), checker.Ended)
+	all = append(all, happened(checker.Died, 50*ms),
+		checker.Event{Kind: checker.Started, At: 200 * ms, Nonce: "0", Task: "0", Attempt: 2, PID: 3},
+		checker.Event{Kind: checker.Ended, At: 250 * ms, Task: "0", Attempt: 2, PID: 3, Outcome: checker.OK})
+	all = reported(all, func(e *checker.Event) { e.Attempt, e.Winner, e.Lost = 2, 2, 1 })
+	return append(all, beside(100, "acme", "acme")[5:]...)
+}
+
+func TestMostAtOnce(t *testing.T) {
+	byKey, all := checker.MostAtOnce(beside(2, "acme", "umbrella", "acme", ""))
+	if want := map[string]int{"acme": 2, "umbrella": 1, "": 1}; !maps.Equal(byKey, want) || all != 4 {
+		t.Errorf("got %v, %d, want %v, 4", byKey, all, want)
+	}
+}
+
+func TestShortfalls(t *testing.T) {
+	// The first one dies at 50 ms. The second one runs from 100 to 200 ms, and then the first one again.
+	for n, want := range map[int][]checker.Shortfall{
+		1: {{LimitKey: "acme", From: 50 * ms, To: 100 * ms}},
+		2: {{LimitKey: "acme", From: 0, To: 200 * ms}},
+	} {
+		if got := checker.Shortfalls(afterADeath(), n); !slices.Equal(got, want) {
+			t.Errorf("with %d: %v, want %v", n, got, want)
+		}
+	}
+	failed := edit(rerun(300*ms, ended(200*ms, checker.Fail)), checker.Requested, func(e *checker.Event) { e.LimitKey = "acme" })
+	if got := checker.Shortfalls(failed, 1); len(got) != 0 {
+		t.Errorf("while a task waits for its retry: %v", got)
 	}
 }
 

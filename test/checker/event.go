@@ -12,7 +12,7 @@ type Kind string
 
 // The kinds of events, and who writes them.
 const (
-	Requested  Kind = "requested"  // client: about to ask for the task Nonce
+	Requested  Kind = "requested"  // client: about to ask for the task Nonce of LimitKey
 	Acked      Kind = "acked"      // client: Nonce is Task, due at Due, and must end in Want
 	Cancelling Kind = "cancelling" // client: about to ask that Task be cancelled
 	Cancelled  Kind = "cancelled"  // client: told that Task will never start
@@ -49,6 +49,8 @@ type Event struct {
 	Due     int64  `json:"due,omitempty"`
 	Outcome string `json:"outcome,omitempty"`
 
+	// LimitKey is that of a requested task.
+	LimitKey string `json:"limit_key,omitempty"`
 	// Want is the state in which an acknowledged task has to end; empty means success.
 	Want string `json:"want,omitempty"`
 

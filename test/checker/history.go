@@ -30,6 +30,7 @@ type record struct {
 	id        string
 	nonces    []string // as workers saw it
 	requested bool
+	limitKey  string
 	acked     *Event
 	cancelled *Event
 	mayCancel bool // a cancel was asked for
@@ -56,7 +57,7 @@ type history struct {
 type indexer struct {
 	*history
 	byID      map[string]*record
-	requested map[string]bool
+	requested map[string]*Event
 	idOf      map[string]string // by nonce, as acknowledged
 }
 
@@ -65,7 +66,7 @@ func index(events []Event, o Options) *history {
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	x := indexer{
 		history: &history{Options: o, processes: map[int]*process{}},
-		byID:    map[string]*record{}, requested: map[string]bool{}, idOf: map[string]string{},
+		byID:    map[string]*record{}, requested: map[string]*Event{}, idOf: map[string]string{},
 	}
 	for i := range events {
 		x.add(&events[i])
@@ -77,7 +78,7 @@ func index(events []Event, o Options) *history {
 func (x *indexer) add(e *Event) {
 	switch e.Kind {
 	case Requested:
-		x.requested[e.Nonce] = true
+		x.requested[e.Nonce] = e
 	case Acked:
 		x.record(e.Task).acked = e
 		x.idOf[e.Nonce] = e.Task
@@ -153,9 +154,23 @@ func (x *indexer) finish() {
 				run.end = died
 			}
 		}
-		r.requested = x.askedFor(r)
+		r.requested, r.limitKey = x.askedFor(r), x.limitKeyOf(r)
 		x.tasks = append(x.tasks, r)
 	}
+}
+
+// limitKeyOf is the limit key that was asked for.
+func (x *indexer) limitKeyOf(r *record) string {
+	var nonces []string
+	if r.acked != nil {
+		nonces = append(nonces, r.acked.Nonce)
+	}
+	for _, nonce := range append(nonces, r.nonces...) {
+		if asked := x.requested[nonce]; asked != nil {
+			return asked.LimitKey
+		}
+	}
+	return ""
 }
 
 // askedFor reports whether somebody asked for what the task ran, and each request ran under one id.
@@ -166,7 +181,7 @@ func (x *indexer) askedFor(r *record) bool {
 		} else if id != r.id {
 			return false
 		}
-		if !x.requested[nonce] || nonce != r.nonces[0] {
+		if x.requested[nonce] == nil || nonce != r.nonces[0] {
 			return false
 		}
 	}

@@ -54,7 +54,7 @@ func (c *Client) Try(ctx context.Context, wanted ...Wanted) ([]sdk.ID, error) {
 		for _, o := range wanted[i].Options {
 			o(&items[i])
 		}
-		c.site.History.Add(checker.Event{Kind: checker.Requested, Nonce: j.Nonce})
+		c.site.History.Add(checker.Event{Kind: checker.Requested, Nonce: j.Nonce, LimitKey: items[i].LimitKey})
 	}
 	results, err := c.ScheduleMany(ctx, items)
 	var acked []sdk.ID

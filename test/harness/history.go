@@ -174,6 +174,12 @@ func (h *History) NextStart(since time.Time) time.Duration {
 	return time.UnixMicro(first.At).Sub(since)
 }
 
+// StartsSince is how many executions have begun after a moment.
+func (h *History) StartsSince(moment time.Time) int {
+	h.tb.Helper()
+	return h.Count(func(e checker.Event) bool { return e.Kind == checker.Started && e.At >= moment.UnixMicro() })
+}
+
 // Outage writes down that the servers could do nothing meanwhile, so that what they could not acknowledge may
 // be repeated.
 func (h *History) Outage(during func()) {

@@ -3,6 +3,7 @@ package harness
 import (
 	"cmp"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ const LeaseMin = 3 * time.Second
 // WorkerOptions say how to run a worker process.
 type WorkerOptions struct {
 	Server *Server       // the first if nil
+	Others []*Server     // to which it goes when that one fails
 	Slots  int           // 20 if zero
 	Lease  time.Duration // LeaseMin if zero
 	Grace  time.Duration // 1 s if zero
@@ -43,8 +45,12 @@ type Worker struct {
 func (s *Site) Worker(o WorkerOptions) *Worker {
 	s.T.Helper()
 	o = o.withDefaults(s)
+	urls := []string{o.Server.URL}
+	for _, other := range o.Others {
+		urls = append(urls, other.URL)
+	}
 	return watched(s.T, s.History, Command{Path: FaultWorker(s.T), Args: []string{
-		"-server", o.Server.URL, "-lambda", s.lambda, "-slots", strconv.Itoa(o.Slots),
+		"-server", strings.Join(urls, ","), "-lambda", s.lambda, "-slots", strconv.Itoa(o.Slots),
 		"-lease", o.Lease.String(), "-grace", o.Grace.String(), "-log", s.History.Path(),
 	}, Clock: o.Clock})
 }

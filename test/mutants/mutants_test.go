@@ -58,9 +58,6 @@ func declares(t *testing.T, dir, text string) bool {
 	})
 }
 
-// notYet are canaries of which the code does not exist.
-var notYet = []string{"B14"} // cron
-
 func TestTheCanariesAreThere(t *testing.T) {
 	found := map[string]bool{}
 	for _, m := range load(t) {
@@ -68,8 +65,8 @@ func TestTheCanariesAreThere(t *testing.T) {
 	}
 	for n := 1; n <= 15; n++ {
 		canary := fmt.Sprintf("B%d", n)
-		if found[canary] == slices.Contains(notYet, canary) {
-			t.Errorf("canary %s: there is a mutant: %v", canary, found[canary])
+		if !found[canary] {
+			t.Errorf("canary %s: there is no mutant", canary)
 		}
 	}
 }

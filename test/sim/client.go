@@ -53,7 +53,7 @@ func (c *client) schedule(ctx context.Context, o *Order, learn func(sdk.ID)) {
 	}
 	c.w.event(checker.Event{Kind: checker.Requested, Nonce: o.Task.Nonce})
 	called := time.Now()
-	r, err := c.sdk.Schedule(ctx, sdk.Item{Lambda: lambda, Payload: payload, In: o.In, Key: o.Key, Priority: o.Class})
+	r, err := c.sdk.Schedule(ctx, sdk.Item{Lambda: lambda, Payload: payload, In: o.In, Key: o.Key, Priority: o.Class, LimitKey: o.LimitKey})
 	c.scheduled(o.Task.Nonce, called, r, err)
 	if err != nil {
 		c.w.saw("schedule failed")

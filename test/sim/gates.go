@@ -126,11 +126,17 @@ func (w *world) checkClaim(op *store.Op) {
 	}
 }
 
-// mayBeHeld reports whether a task may have waited for a gate, or because there was one: it goes through the
-// schedule then.
+// mayBeHeld reports whether a task may have waited for a gate, a slot or its limit key, or because there was
+// such a thing: it goes through the schedule then.
 func (w *world) mayBeHeld(t *task.Task) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if t.Occurrence != nil && w.plan.Ticks.waits() {
+		return true
+	}
+	if w.slots.ref == t.Partition.Lambda || w.keys.ref == t.Partition.Lambda {
+		return true
+	}
 	for _, g := range w.gates {
 		over := !g.ended.IsZero() && t.Due.Time().After(g.ended.Add(gateLasting))
 		if !over && g.ref == t.Partition.Lambda && time.Now().After(g.begun) {

@@ -16,6 +16,7 @@ func (w *world) judge() []string {
 	found = append(append(found, w.breaches...), w.checkCalm()...)
 	apart := w.plan.Apart + w.plan.slewed() + 10*time.Millisecond // drift
 	events := w.history()
+	found = append(found, w.checkHandlers(events)...)
 	given := givenUp(events)
 	for i := range events {
 		e := &events[i]
@@ -30,8 +31,8 @@ func (w *world) judge() []string {
 		}
 	}
 	for _, v := range checker.Check(events, checker.Options{Settle: 30 * time.Second, Ahead: 30 * time.Second, Wake: time.Second, Lease: w.plan.Lease}) {
-		if v.Rule == checker.Lost && given[v.Task] {
-			continue // it may not have started: claims are lost with their workers, too
+		if v.Rule == checker.Lost && (given[v.Task] || w.reused[v.Task]) {
+			continue // what was given up may not have started: claims are lost with their workers, too
 		}
 		if w.plan.farApart() && slices.Contains(needsClocks, v.Rule) {
 			continue

@@ -162,11 +162,14 @@ func (w *world) book(op *store.Op, result error) {
 	}
 	if result == nil {
 		w.checkClaim(op)
+		w.checkSlots(op)
+		w.checkKeys(op)
 	}
 }
 
 // bookMessage notes a message.
 func (w *world) bookMessage(m *queue.Message) {
+	w.sentOfKey(m)
 	for _, text := range w.ledger.sent(m) {
 		w.breach("%s", text)
 	}

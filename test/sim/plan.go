@@ -29,33 +29,37 @@ func (f form) shared() bool { return f == fleet || f == cloud }
 
 // Plan is all that a seed decides beforehand.
 type Plan struct {
-	Form    form
-	Servers int
-	Workers int
-	Slots   int
-	Lease   time.Duration // of workers
-	Shards  int
-	NoMatch bool
-	Apart   time.Duration // clocks are at most so far from true time
-	Load    []Order
-	Parcels []Parcel
-	Faults  []Fault
-	Gates   []Gate        `json:",omitempty"`
-	Calm    bool          // without faults, and judged strictly
-	Heal    time.Duration // when the last fault is over
+	Form        form
+	Servers     int
+	Workers     int
+	Slots       int
+	Lease       time.Duration // of workers
+	Shards      int
+	NoMatch     bool
+	Apart       time.Duration // clocks are at most so far from true time
+	Load        []Order
+	Parcels     []Parcel
+	Faults      []Fault
+	Gates       []Gate `json:",omitempty"`
+	Concurrency Concurrency
+	Brakes      Brakes
+	Ticks       *Ticks        `json:",omitempty"`
+	Calm        bool          // without faults, and judged strictly
+	Heal        time.Duration // when the last fault is over
 }
 
 // Order is one thing that a client does.
 type Order struct {
-	At     time.Duration
-	Client int
-	Do     action
-	Of     int // cancel, get and again: of the task of this order
-	Task   Work
-	In     time.Duration // due
-	Key    string
-	Class  string  // of priority; empty: the lambda's default
-	Change *Change `json:",omitempty"` // alter
+	At       time.Duration
+	Client   int
+	Do       action
+	Of       int // cancel, get and again: of the task of this order
+	Task     Work
+	In       time.Duration // due
+	Key      string
+	Class    string  // of priority; empty: the lambda's default
+	LimitKey string  `json:",omitempty"`
+	Change   *Change `json:",omitempty"` // alter
 }
 
 type action uint8
@@ -111,6 +115,9 @@ func NewPlan(seed uint64) Plan {
 	p.Load = append(orders(r, span), p.changes(seed, span)...)
 	p.Parcels = p.parcels(seed, span)
 	p.Gates = p.gatesOf(seed, span)
+	p.Concurrency = concurrencyOf(seed)
+	p.Ticks = ticksOf(seed, span)
+	p.brakes(seed, span)
 	p.Faults = append(p.faults(r, span), p.outage(r, span)...)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	p.calm(seed)

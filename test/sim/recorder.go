@@ -49,6 +49,9 @@ func (c *client) look(ctx context.Context, id sdk.ID) (sdk.TaskInfo, error) {
 	info, err := c.sdk.Get(ctx, id)
 	switch {
 	case err == nil:
+		if info.WaitsFor.Reason != "" {
+			c.w.saw("waits for " + info.WaitsFor.Reason)
+		}
 		c.w.called(call{task: taskOf(id), from: from, do: operation{kind: opGet, seen: seenIn(&info)}}, true)
 	case errors.Is(err, sdk.ErrNotFound):
 		c.w.called(call{task: taskOf(id), from: from, do: operation{kind: opGet, absent: true}}, true)
@@ -115,16 +118,22 @@ func (w *world) registers() map[string][]porcupine.Operation {
 		default: // nothing that a register knows
 		}
 	}
-	nonces := map[string]string{}
+	nonces, reused := map[string]string{}, map[string]bool{}
 	for _, c := range calls {
 		if c.nonce != "" && c.task != "" {
 			nonces[c.task] = c.nonce
 		}
 	}
+	for id, nonce := range nonces {
+		reused[nonce] = w.reused[id]
+	}
 	byTask := map[string][]porcupine.Operation{}
 	for _, c := range calls {
 		if c.nonce == "" {
 			c.nonce = nonces[c.task]
+		}
+		if reused[c.nonce] {
+			continue
 		}
 		byTask[c.nonce] = append(byTask[c.nonce], porcupine.Operation{Input: c.do, Call: c.from, Return: c.to})
 	}

@@ -42,7 +42,7 @@ func Run(t *testing.T, seed uint64, plan Plan, keep bool, done func(Result)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{
 			seed: seed, plan: plan, start: time.Now(), trace: newTrace(time.Now(), keep), ctx: ctx, rows: storemem.New(),
-			random: rand.New(rand.NewPCG(seed, 2)), active: map[Kind]float64{}, cuts: map[string]bool{}, set: map[string]time.Duration{}, fired: map[string]int{},
+			random: rand.New(rand.NewPCG(seed, 2)), active: map[Kind]float64{}, cuts: map[string]bool{}, set: map[string]time.Duration{}, reused: map[string]bool{}, fired: map[string]int{},
 			snoozed: map[string]int{}, workers: make([]*worker, plan.Workers),
 		}
 		w.ledger.held = w.mayBeHeld
@@ -81,16 +81,19 @@ func (w *world) live() {
 	}
 	setup := w.client(0)
 	for w.ctx.Err() == nil {
-		_, _, err := setup.sdk.CreateLambda(w.ctx, sdk.LambdaInfo{
+		_, _, err := setup.sdk.CreateLambda(w.ctx, w.plan.Brakes.First.info(sdk.LambdaInfo{
 			Name: lambda, Timeout: time.Hour, Shards: w.plan.Shards, MaxAttempts: attemptsMax, BackoffMin: time.Second, BackoffMax: 3 * time.Second,
-		})
+		}))
 		if err == nil {
 			break
 		}
 		time.Sleep(time.Second)
 	}
+	w.openSlots(setup)
+	w.openBrakes()
 	w.mailbox = w.openMailbox(setup)
 	w.drafts = w.openDrafts(setup)
+	w.ticks = w.openTicks(setup)
 	for i := range w.plan.Workers {
 		w.running.Go(func() { w.employ(i) })
 	}
@@ -107,6 +110,12 @@ func (w *world) live() {
 	for n, g := range w.plan.Gates {
 		load.Go(func() { w.keepGate(n+1, g) })
 	}
+	if w.plan.Ticks != nil {
+		load.Go(func() { w.ticks.change(w.client(4)) })
+	}
+	if len(w.plan.Brakes.Later) > 0 {
+		load.Go(func() { w.changeBrakes(setup) })
+	}
 	w.order(&load)
 	time.Sleep(time.Until(begin.Add(w.plan.Heal)))
 	storm.Wait()
@@ -116,6 +125,7 @@ func (w *world) live() {
 	w.checkListed(w.report())
 	w.mailbox.judge()
 	w.drafts.report()
+	w.ticks.judge()
 }
 
 func (w *world) order(load *sync.WaitGroup) {
@@ -130,7 +140,7 @@ func (w *world) order(load *sync.WaitGroup) {
 		o := w.plan.Load[i]
 		if o.Do == again {
 			first := w.plan.Load[o.Of]
-			o.Task, o.In, o.Key, o.Class = first.Task, first.In, first.Key, first.Class
+			o.Task, o.In, o.Key, o.Class, o.LimitKey = first.Task, first.In, first.Key, first.Class, first.LimitKey
 		}
 		load.Go(func() {
 			time.Sleep(o.At)
@@ -142,21 +152,27 @@ func (w *world) order(load *sync.WaitGroup) {
 				mu.Lock()
 				defer mu.Unlock()
 				ids[i] = id
-				w.learn(string(id))
+				w.learn(knownID{id, o.Key})
 			})
 		})
 	}
 }
 
-func (w *world) learn(id string) {
+// knownID is the first id that a client was told of a task.
+type knownID struct {
+	id  sdk.ID
+	key string
+}
+
+func (w *world) learn(k knownID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, known := range w.ids {
-		if taskOf(sdk.ID(known)) == taskOf(sdk.ID(id)) {
+		if taskOf(known.id) == taskOf(k.id) {
 			return
 		}
 	}
-	w.ids = append(w.ids, id)
+	w.ids = append(w.ids, k)
 }
 
 // settle waits until no task lives.
@@ -193,9 +209,9 @@ func (w *world) living(c *client) int {
 		}
 		return live
 	}
-	live := w.mailbox.pending() + w.drafts.pending(c)
-	for _, id := range w.ids {
-		if info, err := c.sdk.Get(w.ctx, sdk.ID(id)); err != nil && !errors.Is(err, sdk.ErrNotFound) || err == nil && !info.State.IsEnd() {
+	live := w.mailbox.pending() + w.drafts.pending(c) + w.ticks.pending(c)
+	for _, k := range w.ids {
+		if info, err := c.sdk.Get(w.ctx, k.id); err != nil && !errors.Is(err, sdk.ErrNotFound) || err == nil && !info.State.IsEnd() {
 			live++
 		}
 	}
@@ -220,13 +236,17 @@ func (w *world) depths(s *server) (map[task.Partition]store.Depth, bool) {
 func (w *world) report() (states map[string]task.State) {
 	c := w.client(3)
 	states = map[string]task.State{}
-	for _, id := range w.ids {
-		info, err := c.look(w.ctx, sdk.ID(id))
+	for _, k := range w.ids {
+		info, err := c.look(w.ctx, k.id)
 		if err != nil {
-			w.trace.note(c.name, "get %s: %v", id, err)
+			w.trace.note(c.name, "get %s: %v", k.id, err)
+			if errors.Is(err, sdk.ErrNotFound) && w.isKeyReused(c, k) {
+				w.saw("key of a task that was given up, used again")
+				w.reused[taskOf(k.id)] = true
+			}
 			continue
 		}
-		e := checker.Event{Kind: checker.Reported, Task: taskOf(sdk.ID(id)), State: info.State.String(), Attempt: uint32(info.Attempt), Failures: uint32(info.Failures), Lost: uint32(info.WorkerLost)}
+		e := checker.Event{Kind: checker.Reported, Task: taskOf(k.id), State: info.State.String(), Attempt: uint32(info.Attempt), Failures: uint32(info.Failures), Lost: uint32(info.WorkerLost)}
 		for _, a := range info.Attempts {
 			if a.Outcome == "success" || a.Outcome == "fatal_failure" {
 				e.Winner = uint32(a.Number)
@@ -236,6 +256,17 @@ func (w *world) report() (states map[string]task.State) {
 		states[e.Task] = stateOf(&info)
 	}
 	return states
+}
+
+// isKeyReused reports whether a task was given up, so that its key was free, and a second call used the key
+// again: then the id of the first is gone, and there is another task, which has ended. The register of one
+// task and the charges of one do not explain both; drafts are about such keys.
+func (w *world) isKeyReused(c *client, k knownID) bool {
+	if k.key == "" || !w.ledger.gaps && w.plan.Form != cloud && !w.ledger.isGivenUp(taskOf(k.id)) {
+		return false
+	}
+	info, err := c.sdk.Get(w.ctx, sdk.ByKey(lambda, k.key))
+	return err == nil && taskOf(info.ID) == taskOf(k.id) && lifeOf(info.ID) > lifeOf(k.id) && info.State.IsEnd()
 }
 
 // indexLag is for how long an index may show the past.

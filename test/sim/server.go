@@ -82,6 +82,8 @@ func (w *world) drivers(p *process, now func() *node.Node) (store.Driver, queue.
 		rows, queues := w.amazon.drivers(p, now)
 		return rows, queues, nil
 	case embedded:
+		w.forgetSlots()
+		w.forgetKeys()
 		rows, err := w.disk.open(p)
 		return rows, w.queues.of(p), err
 	case fleet, alone:

@@ -11,6 +11,7 @@ import (
 // inflict has one fault happen, and returns when it is over.
 func (w *world) inflict(f Fault) {
 	w.trace.note("storm", "%v", f)
+	defer w.troubled()()
 	switch f.Kind {
 	case CrashServer:
 		w.crash(f.Target%w.plan.Servers, f.For)
@@ -157,6 +158,7 @@ func (w *world) step(f Fault) {
 	}
 	if p != nil {
 		w.set[p.name] += f.stepOf()
+		w.uncounted = w.uncounted || f.Kind == StepServer && f.stepOf() < -lookAhead
 	}
 	w.mu.Unlock()
 	if p == nil {

@@ -57,6 +57,7 @@ func Wanted() []string {
 	for _, answer := range draftsWanted {
 		all = append(all, "draft "+answer)
 	}
+	all = append(all, "limits by key changed", "limits by key taken away", "limit key full", "waits for key", "waits for retry budget")
 	return append(all, "gate set", "gate ended", "no faults", "schedule failed", "schedule answered, duplicate false", "schedule answered, duplicate true", "cancelled", "cancelling", "too late to cancel",
 		"heartbeat fenced", "parcel delivered", "parcel cancelled", "parcel too late to cancel")
 }

@@ -50,6 +50,9 @@ func (w *world) employ(slot int) {
 		if w.plan.changesTasks() {
 			sw.Register(draftLambda, k.handleDraft)
 		}
+		if w.plan.Ticks != nil {
+			sw.Register(cronLambda, k.handleTick)
+		}
 		err := sw.Run(ctx)
 		w.trace.note(p.name, "has ended: %v", err)
 		k.die()

@@ -26,6 +26,7 @@ type world struct {
 
 	mailbox *mailbox
 	drafts  *drafts
+	ticks   *ticks
 
 	mu        sync.Mutex // guards all below
 	random    *rand.Rand
@@ -38,12 +39,16 @@ type world struct {
 	calls     []call
 	ledger    ledger
 	gates     []*gated
+	slots     slots
+	keys      keyLimits
+	uncounted bool      // a server's clock was set back by more than its look-ahead
 	servers   []*server // by slot; nil while there is none
 	workers   []*worker
 	snoozed   map[string]int
 	breaches  []string
-	ids       []string
-	awayCalls int // calls of the store while it is away
+	ids       []knownID
+	reused    map[string]bool // tasks that were given up, and whose key was used again
+	awayCalls int             // calls of the store while it is away
 	running   sync.WaitGroup
 }
 

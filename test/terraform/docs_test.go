@@ -50,7 +50,10 @@ func TestDocs(t *testing.T) {
 	server := w.serve()
 	w.works(server, "receipts")
 	w.delivers(server, "invoices")
-	shown := server.Run("lambda", "get", "receipts").Must(t)
+	shown := server.Run("lambda", "get", "receipts", "--live=false").Must(t)
+	if !strings.Contains(shown, "500/s starts") {
+		t.Errorf("the quota of the module call is not that of the lambda: %s", shown)
+	}
 	for line := range strings.Lines(shown) {
 		if !strings.HasPrefix(line, "created") && !strings.Contains(string(text), strings.TrimSpace(line)) {
 			t.Errorf("lambda get says %q, and the page does not", line)

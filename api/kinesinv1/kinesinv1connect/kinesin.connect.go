@@ -30,6 +30,8 @@ const (
 	JobServiceName = "kinesin.v1.JobService"
 	// GateServiceName is the fully-qualified name of the GateService service.
 	GateServiceName = "kinesin.v1.GateService"
+	// CronServiceName is the fully-qualified name of the CronService service.
+	CronServiceName = "kinesin.v1.CronService"
 	// QuotaServiceName is the fully-qualified name of the QuotaService service.
 	QuotaServiceName = "kinesin.v1.QuotaService"
 	// DeadLetterServiceName is the fully-qualified name of the DeadLetterService service.
@@ -92,6 +94,22 @@ const (
 	GateServiceGetGateProcedure = "/kinesin.v1.GateService/GetGate"
 	// GateServiceListGatesProcedure is the fully-qualified name of the GateService's ListGates RPC.
 	GateServiceListGatesProcedure = "/kinesin.v1.GateService/ListGates"
+	// CronServiceSetCronProcedure is the fully-qualified name of the CronService's SetCron RPC.
+	CronServiceSetCronProcedure = "/kinesin.v1.CronService/SetCron"
+	// CronServiceGetCronProcedure is the fully-qualified name of the CronService's GetCron RPC.
+	CronServiceGetCronProcedure = "/kinesin.v1.CronService/GetCron"
+	// CronServiceListCronsProcedure is the fully-qualified name of the CronService's ListCrons RPC.
+	CronServiceListCronsProcedure = "/kinesin.v1.CronService/ListCrons"
+	// CronServicePauseCronProcedure is the fully-qualified name of the CronService's PauseCron RPC.
+	CronServicePauseCronProcedure = "/kinesin.v1.CronService/PauseCron"
+	// CronServiceResumeCronProcedure is the fully-qualified name of the CronService's ResumeCron RPC.
+	CronServiceResumeCronProcedure = "/kinesin.v1.CronService/ResumeCron"
+	// CronServiceRunCronProcedure is the fully-qualified name of the CronService's RunCron RPC.
+	CronServiceRunCronProcedure = "/kinesin.v1.CronService/RunCron"
+	// CronServiceDeleteCronProcedure is the fully-qualified name of the CronService's DeleteCron RPC.
+	CronServiceDeleteCronProcedure = "/kinesin.v1.CronService/DeleteCron"
+	// CronServiceCronHistoryProcedure is the fully-qualified name of the CronService's CronHistory RPC.
+	CronServiceCronHistoryProcedure = "/kinesin.v1.CronService/CronHistory"
 	// QuotaServiceSetQuotaProcedure is the fully-qualified name of the QuotaService's SetQuota RPC.
 	QuotaServiceSetQuotaProcedure = "/kinesin.v1.QuotaService/SetQuota"
 	// QuotaServiceGetQuotasProcedure is the fully-qualified name of the QuotaService's GetQuotas RPC.
@@ -894,6 +912,310 @@ func (UnimplementedGateServiceHandler) GetGate(context.Context, *kinesinv1.GetGa
 
 func (UnimplementedGateServiceHandler) ListGates(context.Context, *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GateService.ListGates is not implemented"))
+}
+
+// CronServiceClient is a client for the kinesin.v1.CronService service.
+type CronServiceClient interface {
+	// SetCron creates a cron, or, with a version, changes one. A change is in charge of the nominal times from five
+	// seconds later on.
+	SetCron(context.Context, *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error)
+	GetCron(context.Context, *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error)
+	ListCrons(context.Context, *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error)
+	// PauseCron has a cron fire no more, until it is resumed or for a while.
+	PauseCron(context.Context, *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error)
+	// ResumeCron has it fire again. Its catch-up policy decides about what it missed.
+	ResumeCron(context.Context, *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error)
+	// RunCron schedules a task as the cron would, now, besides its occurrences.
+	RunCron(context.Context, *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error)
+	// DeleteCron deletes a cron. Occurrences that were dispatched go on.
+	DeleteCron(context.Context, *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error)
+	// CronHistory returns what became of nominal times, newest first.
+	CronHistory(context.Context, *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error)
+}
+
+// NewCronServiceClient constructs a client for the kinesin.v1.CronService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) CronServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	cronServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("CronService").Methods()
+	return &cronServiceClient{
+		setCron: connect.NewClient[kinesinv1.SetCronRequest, kinesinv1.SetCronResponse](
+			httpClient,
+			baseURL+CronServiceSetCronProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("SetCron")),
+			connect.WithClientOptions(opts...),
+		),
+		getCron: connect.NewClient[kinesinv1.GetCronRequest, kinesinv1.GetCronResponse](
+			httpClient,
+			baseURL+CronServiceGetCronProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("GetCron")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listCrons: connect.NewClient[kinesinv1.ListCronsRequest, kinesinv1.ListCronsResponse](
+			httpClient,
+			baseURL+CronServiceListCronsProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("ListCrons")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		pauseCron: connect.NewClient[kinesinv1.PauseCronRequest, kinesinv1.PauseCronResponse](
+			httpClient,
+			baseURL+CronServicePauseCronProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("PauseCron")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeCron: connect.NewClient[kinesinv1.ResumeCronRequest, kinesinv1.ResumeCronResponse](
+			httpClient,
+			baseURL+CronServiceResumeCronProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("ResumeCron")),
+			connect.WithClientOptions(opts...),
+		),
+		runCron: connect.NewClient[kinesinv1.RunCronRequest, kinesinv1.RunCronResponse](
+			httpClient,
+			baseURL+CronServiceRunCronProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("RunCron")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteCron: connect.NewClient[kinesinv1.DeleteCronRequest, kinesinv1.DeleteCronResponse](
+			httpClient,
+			baseURL+CronServiceDeleteCronProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("DeleteCron")),
+			connect.WithClientOptions(opts...),
+		),
+		cronHistory: connect.NewClient[kinesinv1.CronHistoryRequest, kinesinv1.CronHistoryResponse](
+			httpClient,
+			baseURL+CronServiceCronHistoryProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("CronHistory")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// cronServiceClient implements CronServiceClient.
+type cronServiceClient struct {
+	setCron     *connect.Client[kinesinv1.SetCronRequest, kinesinv1.SetCronResponse]
+	getCron     *connect.Client[kinesinv1.GetCronRequest, kinesinv1.GetCronResponse]
+	listCrons   *connect.Client[kinesinv1.ListCronsRequest, kinesinv1.ListCronsResponse]
+	pauseCron   *connect.Client[kinesinv1.PauseCronRequest, kinesinv1.PauseCronResponse]
+	resumeCron  *connect.Client[kinesinv1.ResumeCronRequest, kinesinv1.ResumeCronResponse]
+	runCron     *connect.Client[kinesinv1.RunCronRequest, kinesinv1.RunCronResponse]
+	deleteCron  *connect.Client[kinesinv1.DeleteCronRequest, kinesinv1.DeleteCronResponse]
+	cronHistory *connect.Client[kinesinv1.CronHistoryRequest, kinesinv1.CronHistoryResponse]
+}
+
+// SetCron calls kinesin.v1.CronService.SetCron.
+func (c *cronServiceClient) SetCron(ctx context.Context, req *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
+	response, err := c.setCron.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetCron calls kinesin.v1.CronService.GetCron.
+func (c *cronServiceClient) GetCron(ctx context.Context, req *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error) {
+	response, err := c.getCron.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListCrons calls kinesin.v1.CronService.ListCrons.
+func (c *cronServiceClient) ListCrons(ctx context.Context, req *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error) {
+	response, err := c.listCrons.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseCron calls kinesin.v1.CronService.PauseCron.
+func (c *cronServiceClient) PauseCron(ctx context.Context, req *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error) {
+	response, err := c.pauseCron.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeCron calls kinesin.v1.CronService.ResumeCron.
+func (c *cronServiceClient) ResumeCron(ctx context.Context, req *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error) {
+	response, err := c.resumeCron.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RunCron calls kinesin.v1.CronService.RunCron.
+func (c *cronServiceClient) RunCron(ctx context.Context, req *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
+	response, err := c.runCron.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteCron calls kinesin.v1.CronService.DeleteCron.
+func (c *cronServiceClient) DeleteCron(ctx context.Context, req *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {
+	response, err := c.deleteCron.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CronHistory calls kinesin.v1.CronService.CronHistory.
+func (c *cronServiceClient) CronHistory(ctx context.Context, req *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error) {
+	response, err := c.cronHistory.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CronServiceHandler is an implementation of the kinesin.v1.CronService service.
+type CronServiceHandler interface {
+	// SetCron creates a cron, or, with a version, changes one. A change is in charge of the nominal times from five
+	// seconds later on.
+	SetCron(context.Context, *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error)
+	GetCron(context.Context, *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error)
+	ListCrons(context.Context, *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error)
+	// PauseCron has a cron fire no more, until it is resumed or for a while.
+	PauseCron(context.Context, *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error)
+	// ResumeCron has it fire again. Its catch-up policy decides about what it missed.
+	ResumeCron(context.Context, *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error)
+	// RunCron schedules a task as the cron would, now, besides its occurrences.
+	RunCron(context.Context, *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error)
+	// DeleteCron deletes a cron. Occurrences that were dispatched go on.
+	DeleteCron(context.Context, *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error)
+	// CronHistory returns what became of nominal times, newest first.
+	CronHistory(context.Context, *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error)
+}
+
+// NewCronServiceHandler builds an HTTP handler from the service implementation. It returns the path
+// on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	cronServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("CronService").Methods()
+	cronServiceSetCronHandler := connect.NewUnaryHandlerSimple(
+		CronServiceSetCronProcedure,
+		svc.SetCron,
+		connect.WithSchema(cronServiceMethods.ByName("SetCron")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServiceGetCronHandler := connect.NewUnaryHandlerSimple(
+		CronServiceGetCronProcedure,
+		svc.GetCron,
+		connect.WithSchema(cronServiceMethods.ByName("GetCron")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServiceListCronsHandler := connect.NewUnaryHandlerSimple(
+		CronServiceListCronsProcedure,
+		svc.ListCrons,
+		connect.WithSchema(cronServiceMethods.ByName("ListCrons")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServicePauseCronHandler := connect.NewUnaryHandlerSimple(
+		CronServicePauseCronProcedure,
+		svc.PauseCron,
+		connect.WithSchema(cronServiceMethods.ByName("PauseCron")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServiceResumeCronHandler := connect.NewUnaryHandlerSimple(
+		CronServiceResumeCronProcedure,
+		svc.ResumeCron,
+		connect.WithSchema(cronServiceMethods.ByName("ResumeCron")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServiceRunCronHandler := connect.NewUnaryHandlerSimple(
+		CronServiceRunCronProcedure,
+		svc.RunCron,
+		connect.WithSchema(cronServiceMethods.ByName("RunCron")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServiceDeleteCronHandler := connect.NewUnaryHandlerSimple(
+		CronServiceDeleteCronProcedure,
+		svc.DeleteCron,
+		connect.WithSchema(cronServiceMethods.ByName("DeleteCron")),
+		connect.WithHandlerOptions(opts...),
+	)
+	cronServiceCronHistoryHandler := connect.NewUnaryHandlerSimple(
+		CronServiceCronHistoryProcedure,
+		svc.CronHistory,
+		connect.WithSchema(cronServiceMethods.ByName("CronHistory")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.CronService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case CronServiceSetCronProcedure:
+			cronServiceSetCronHandler.ServeHTTP(w, r)
+		case CronServiceGetCronProcedure:
+			cronServiceGetCronHandler.ServeHTTP(w, r)
+		case CronServiceListCronsProcedure:
+			cronServiceListCronsHandler.ServeHTTP(w, r)
+		case CronServicePauseCronProcedure:
+			cronServicePauseCronHandler.ServeHTTP(w, r)
+		case CronServiceResumeCronProcedure:
+			cronServiceResumeCronHandler.ServeHTTP(w, r)
+		case CronServiceRunCronProcedure:
+			cronServiceRunCronHandler.ServeHTTP(w, r)
+		case CronServiceDeleteCronProcedure:
+			cronServiceDeleteCronHandler.ServeHTTP(w, r)
+		case CronServiceCronHistoryProcedure:
+			cronServiceCronHistoryHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedCronServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedCronServiceHandler struct{}
+
+func (UnimplementedCronServiceHandler) SetCron(context.Context, *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.SetCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) GetCron(context.Context, *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.GetCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) ListCrons(context.Context, *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.ListCrons is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) PauseCron(context.Context, *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.PauseCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) ResumeCron(context.Context, *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.ResumeCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) RunCron(context.Context, *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.RunCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) DeleteCron(context.Context, *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.DeleteCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) CronHistory(context.Context, *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.CronHistory is not implemented"))
 }
 
 // QuotaServiceClient is a client for the kinesin.v1.QuotaService service.

@@ -38,7 +38,7 @@ func show(l batchLine) string {
 		}
 		return *s
 	}
-	return fmt.Sprintf("%q %q %q %q %q %q %q %q", l.Lambda, text(l.In), text(l.At), l.Priority, l.Collection, l.Key, l.Traceparent, l.Payload)
+	return fmt.Sprintf("%q %q %q %q %q %q %q %q %q", l.Lambda, text(l.In), text(l.At), l.Priority, l.Collection, l.Key, l.LimitKey, l.Traceparent, l.Payload)
 }
 
 func TestSettingsInABatchLine(t *testing.T) {

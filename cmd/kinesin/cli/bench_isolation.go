@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,10 @@ const (
 	measuredBefore = 2 * time.Second
 	// neighbourStartsMax bounds how often a neighbour's worker process is started again in a case.
 	neighbourStartsMax = 1000
-	neighbourReady     = "ready"
+	// neighbourRestartPause comes before that. A supervisor waits as long unless it is told otherwise
+	// (RestartSec of systemd.service).
+	neighbourRestartPause = 100 * time.Millisecond
+	neighbourReady        = "ready"
 )
 
 // isolationFlags are the flags of the benchmark of isolation.
@@ -45,6 +49,7 @@ type isolationFlags struct {
 	cases          []string
 	neighbourTasks int
 	neighbourSlots int
+	serverGiven    bool
 }
 
 func (a *app) benchIsolationCommand() *cobra.Command {
@@ -57,9 +62,10 @@ func (a *app) benchIsolationCommand() *cobra.Command {
 		Use:   "isolation",
 		Short: "Run R tasks a second beside neighbours that misbehave",
 		Long: `Measures the lateness of a lambda alone, and then beside another lambda on the same server that misbehaves: a million tasks due at
-once, tasks that all fail, no workers, tasks behind a gate, payloads of 250 KB, workers that hang, tasks that kill their worker. Each case has a server
-of its own in a process of its own, and the neighbour's workers are in another process. The bound is 1.2 times the p99 of the
-lambda alone and 5 ms. The exit code does not depend on it.`,
+once, tasks that all fail, no workers, tasks behind a gate, 100,000 limit keys, payloads of 250 KB, workers that hang, tasks that kill their worker.
+In the case hot-key the neighbour is one limit key of the same lambda, and the measured tasks have 999 others. Each case has a server
+of its own in a process of its own, or those that --server names, and the neighbour's workers are in another process. The bound is
+1.2 times the p99 of the lambda alone and 5 ms. The exit code does not depend on it.`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
@@ -70,7 +76,9 @@ lambda alone and 5 ms. The exit code does not depend on it.`,
 	f.IntVar(&b.Slots, "workers", b.Slots, "how many of its tasks run at a time")
 	f.StringSliceVar(&b.cases, "cases", nil, "`CASES` beside "+bench.Solo+", of "+strings.Join(names[1:], ",")+"; all when not set")
 	f.StringVar(&b.data, "data", "", "`DIR` that gets a directory of data for each case; they are kept")
+	a.serverFlag(f)
 	return a.acting(c, func(ctx context.Context, _ []string) error {
+		b.serverGiven = f.Changed("server")
 		for _, name := range b.cases {
 			if !slices.Contains(names, name) {
 				return usagef("--cases %s: want any of %s", name, strings.Join(names, ", "))
@@ -115,28 +123,43 @@ func (a *app) benchIsolation(ctx context.Context, b *isolationFlags) error {
 	return bench.PrintIsolation(a.Stdout, rows)
 }
 
-// benchCase measures one case on a new server.
+// benchCase measures one case on a new server, or on those that --server names.
 func (a *app) benchCase(ctx context.Context, b *isolationFlags, c bench.Case, tasks int) (r bench.Report, err error) {
-	data := b.data
-	if data != "" {
-		data = filepath.Join(data, c.Name)
-	}
-	s, err := a.startServer(ctx, data)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	a.server = s.url
-	config := b.Config
-	config.Lambda, config.Ahead = "measured", measureBefore-measuredBefore
-	if c.Tasks != nil {
-		each := neighbourAheadPerTask + time.Duration(c.PayloadBytes)*neighbourAheadPerByte
-		due := time.Now().Add(neighbourAhead + measureBefore + time.Duration(tasks)*each).Truncate(time.Millisecond)
-		end, err := a.startNeighbour(ctx, s.url, b, c, tasks, due)
+	if !b.serverGiven {
+		data := b.data
+		if data != "" {
+			data = filepath.Join(data, c.Name)
+		}
+		s, err := a.startServer(ctx, data)
 		if err != nil {
 			return r, err
 		}
-		defer end()
+		defer func() { err = errors.Join(err, s.stop()) }()
+		a.server = s.url
+	}
+	config := b.Config
+	config.Lambda, config.Ahead = "measured-"+strings.ToLower(rand.Text()[:10]), measureBefore-measuredBefore
+	config.Keep = !b.serverGiven // the data of a server of its own is deleted with it
+	if c.Behaviour == bench.HotKey {
+		config.LimitKeys, config.LimitKeyConcurrency = bench.HotKeyOthers, bench.HotKeyConcurrency
+	}
+	if c.Tasks != nil {
+		each := neighbourAheadPerTask + time.Duration(c.PayloadBytes)*neighbourAheadPerByte
+		due := time.Now().Add(neighbourAhead + measureBefore + time.Duration(tasks)*each).Truncate(time.Millisecond)
+		lambda := config.Lambda
+		if c.Behaviour != bench.HotKey {
+			lambda = strings.Replace(lambda, "measured", "neighbour", 1)
+		}
+		end, err := a.startNeighbour(ctx, lambda, b, c, tasks, due)
+		if err != nil {
+			return r, err
+		}
+		defer func() {
+			end()
+			if b.serverGiven && lambda != config.Lambda {
+				err = errors.Join(err, a.deleteNeighbour(ctx, lambda))
+			}
+		}()
 		if err := clock.Sleep(ctx, clock.Real(), time.Until(due.Add(-measureBefore))); err != nil {
 			return r, err
 		}
@@ -154,13 +177,22 @@ func (a *app) benchCase(ctx context.Context, b *isolationFlags, c bench.Case, ta
 	return r, err
 }
 
+// deleteNeighbour deletes a neighbour's lambda with its tasks.
+func (a *app) deleteNeighbour(ctx context.Context, lambda string) error {
+	return a.withClient(func(k *sdk.Client) error {
+		_, err := k.DeleteLambda(ctx, lambda, true)
+		return err
+	})
+}
+
 // startNeighbour schedules the neighbour's tasks and starts its workers, in a process of their own that is
 // started again when a task has ended it. The function that it returns ends them.
-func (a *app) startNeighbour(ctx context.Context, server string, b *isolationFlags, c bench.Case, tasks int, due time.Time) (end func(), err error) {
+func (a *app) startNeighbour(ctx context.Context, lambda string, b *isolationFlags, c bench.Case, tasks int, due time.Time) (end func(), err error) {
 	args := []string{
-		"bench", "neighbour", "--server", server, "--tasks", strconv.Itoa(tasks), "--payload-bytes", strconv.Itoa(c.PayloadBytes),
+		"bench", "neighbour", "--lambda", lambda, "--tasks", strconv.Itoa(tasks), "--payload-bytes", strconv.Itoa(c.PayloadBytes),
 		"--workers", strconv.Itoa(b.neighbourSlots), "--behaviour", string(c.Behaviour),
 	}
+	args = append(args, a.serverArgs()...)
 	ctx, cancel := context.WithCancel(ctx)
 	first, err := a.neighbourProcess(ctx, append(args, "--due", due.Format(time.RFC3339Nano)))
 	if err != nil {
@@ -172,7 +204,7 @@ func (a *app) startNeighbour(ctx context.Context, server string, b *isolationFla
 		defer close(ended)
 		_ = first.Wait() // a task has ended it, or end has
 		for range neighbourStartsMax {
-			if ctx.Err() != nil {
+			if clock.Sleep(ctx, clock.Real(), neighbourRestartPause) != nil {
 				return
 			}
 			again, err := a.neighbourProcess(ctx, args)
@@ -186,6 +218,23 @@ func (a *app) startNeighbour(ctx context.Context, server string, b *isolationFla
 		cancel()
 		<-ended
 	}, nil
+}
+
+// serverArgs returns the flags with which another process of this program calls the same servers.
+func (a *app) serverArgs() (args []string) {
+	for _, f := range [][2]string{
+		{"--server", a.server},
+		{"--token-file", a.tokenFile},
+		{"--tls-ca-file", a.caFile},
+		{"--tls-client-cert-file", a.certFile},
+		{"--tls-client-key-file", a.keyFile},
+		{"--payload-key-file", a.payloadKeys},
+	} {
+		if f[1] != "" {
+			args = append(args, f[:]...)
+		}
+	}
+	return args
 }
 
 // neighbourProcess starts a process, and waits until it has scheduled what it is told to.
@@ -213,10 +262,11 @@ func (a *app) neighbourProcess(ctx context.Context, args []string) (*exec.Cmd, e
 // benchNeighbourCommand is the process of a neighbour: it schedules tasks if it is told when they are due,
 // says that it is ready, and works until it is ended.
 func (a *app) benchNeighbourCommand() *cobra.Command {
-	n := bench.Neighbour{Lambda: "neighbour", Die: func() { os.Exit(exitFailed) }}
+	n := bench.Neighbour{Die: func() { os.Exit(exitFailed) }}
 	var due, behaviour string
 	c := &cobra.Command{Use: "neighbour", Short: "Misbehave", Args: cobra.NoArgs, Hidden: true}
 	f := c.Flags()
+	f.StringVar(&n.Lambda, "lambda", "neighbour", "lambda of the tasks")
 	f.IntVar(&n.Tasks, "tasks", 0, "tasks")
 	f.IntVar(&n.PayloadBytes, "payload-bytes", 0, "size of a payload")
 	f.IntVar(&n.Slots, "workers", 1, "how many tasks run at a time")

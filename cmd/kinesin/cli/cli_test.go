@@ -173,6 +173,7 @@ func TestBadUsage(t *testing.T) {
 		{"count extra", "extra"},
 		{"count --lambda a/b", "--lambda"},
 		{"stats extra", "extra"},
+		{"lambda get mail --count --live=false", "--count is about live figures"},
 		{"cancel --dry-run", "--where is missing"},
 		{"cancel id --where state=dead", "want no IDs"},
 		{"redrive --where state=dead --payload x", "--payload is for one task"},
@@ -227,6 +228,22 @@ func TestBadUsage(t *testing.T) {
 		{"gate resume 7 --pace -1", "want 0 to 1000000"},
 		{"gate show", "ID is missing"},
 		{"gate list extra", "extra"},
+		{"cron create", "NAME is missing"},
+		{"cron create a --schedule @daily", "--lambda is missing"},
+		{"cron create a --lambda mail", "--schedule is missing"},
+		{"cron create a --lambda a/b --schedule @daily", "--lambda: invalid lambda name"},
+		{"cron create a --lambda mail --schedule @daily --overlap twice", "want allow, skip, queue, cancel or replace"},
+		{"cron create a --lambda mail --schedule @daily --catch-up some", "want none, last or all"},
+		{"cron create a --lambda mail --schedule @daily --gap x", "want shift or skip"},
+		{"cron create a --lambda mail --schedule @daily --jitter 25h", "want 0s to 1d"},
+		{"cron create a --lambda mail --schedule @daily --start yesterday", "is not a time"},
+		{"cron create a --lambda mail --schedule @daily --payload x --payload-file y", "exclude each other"},
+		{"cron update a", "nothing to change"},
+		{"cron update a --lambda b", "fixed at creation"},
+		{"cron pause a", "--reason is missing"},
+		{"cron pause a --reason x --for -1h", "-1h is out of range: want 1s"},
+		{"cron history a --limit 1001", "want 1 to 1000"},
+		{"cron list extra", "extra"},
 		{"list --lambda x --state lost", "want one of"},
 		{"list --lambda x --limit -1", "--limit"},
 		{"list --lambda x extra", "extra"},
@@ -252,6 +269,11 @@ func TestBadUsage(t *testing.T) {
 		{"schedule --batch - --tag a=1", "--tag does not go with --batch"},
 		{"lambda create x --poison-bound 1", "want 2 to 1000"},
 		{"lambda create x --start-within 0", "want 1ms to 365d"},
+		{"lambda create x --retry-share 0", "0 is out of range: want 0.01 to 10, or none"},
+		{"lambda create x --retry-share lots", "is not a share"},
+		{"lambda create x --breaker-failures 2", "want 0.01 to 1, or none"},
+		{"lambda create x --breaker-failures 0.5 --breaker-window 1s", "want 10s to 1h"},
+		{"lambda update x --breaker-failures none --breaker-window 1m", "does not go with --breaker-failures none"},
 		{"lambda create x --priority-weights high", "want PRIORITY=WEIGHT separated by commas, such as high=8,normal=3,low=1, or strict"},
 		{"lambda create x --priority-weights high=0", "weight of high: 0 is out of range: want 1 to 1000"},
 		{"lambda create x --priority-weights high=1001", "want 1 to 1000"},
@@ -334,6 +356,7 @@ func TestCompletion(t *testing.T) {
 	s.must("gate", "pause", "--lambda", "greet", "--reason", "maintenance")
 	s.must("gate", "pause", "--lambda", "greet", "--reason", "over")
 	s.must("gate", "resume", "2")
+	s.must("cron", "create", "nightly", "--lambda", "greet", "--schedule", "@daily")
 	for line, want := range map[string]string{
 		"schedule |":                             "greet mail-out",
 		"schedule |m":                            "mail-out",
@@ -352,6 +375,8 @@ func TestCompletion(t *testing.T) {
 		"gate resume |":                          "1\tmaintenance",
 		"gate show |2":                           "",
 		"gate show 1 |":                          "",
+		"cron show |n":                           "nightly\t@daily",
+		"cron run nightly |":                     "",
 	} {
 		before, begun, _ := strings.Cut(line, "|")
 		o := s.do(append(append([]string{"__complete"}, strings.Fields(before)...), begun)...)
@@ -456,6 +481,21 @@ func TestLambdas(t *testing.T) {
 	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "priority weights  high=8,low=1") {
 		t.Error(text)
 	}
+	o = s.object("lambda", "update", "a", "--retry-share", "0.2", "--breaker-failures", "0.5")
+	if o["retry_share"] != 0.2 || o["breaker_failures"] != 0.5 || o["breaker_window_ms"] != 60000.0 {
+		t.Errorf("brakes %v", o)
+	}
+	if o = s.object("lambda", "update", "a", "--breaker-window", "30s"); o["retry_share"] != 0.2 || o["breaker_failures"] != 0.5 || o["breaker_window_ms"] != 30000.0 {
+		t.Errorf("brakes with another window %v", o)
+	}
+	if text := s.must("lambda", "get", "a"); !strings.Contains(text, "breaker           at 0.5 failures in 30s") {
+		t.Errorf("%s", text)
+	}
+	o = s.object("lambda", "update", "a", "--retry-share", "none", "--breaker-failures", "none")
+	if o["retry_share"] != nil || o["breaker_failures"] != nil {
+		t.Errorf("brakes that were taken away %v", o)
+	}
+	s.do("lambda", "update", "a", "--breaker-window", "30s").check(t, "a window alone", 1, "the lambda has no breaker")
 	s.do("lambda", "update", "a", "--priority-weights", "normal=2").check(t, "no such priority", 1, `"normal" is no priority of the lambda, which has high, low`)
 	if o = s.object("lambda", "update", "a", "--priority-weights", "strict"); o["priority_weights"] != nil {
 		t.Errorf("strict %v", o)
@@ -489,7 +529,7 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	s.must("lambda", "create", "a")
 	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	in := []string{
-		"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--payload", "Ada", "--traceparent", trace,
+		"schedule", "a", "--in", "1h", "--priority", "high", "--collection", "c", "--key", "k", "--limit-key", "acme", "--payload", "Ada", "--traceparent", trace,
 		"--start-before", "2100-01-01T00:00:00Z", "--max-attempts", "4", "--timeout", "9s", "--backoff", "2s..3s", "--tag", "tenant=acme", "--tag", "empty=",
 	}
 	first := s.object(in...)
@@ -506,7 +546,7 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	s.do("schedule", "a", "--in", "1h", "--key", "k", "--payload", "Bob").check(t, "another payload", 1, `key "k"`)
 	o := s.object("get", id, "--payload")
 	for field, want := range map[string]any{
-		"id": id, "lambda": "a", "state": "scheduled", "priority": "high", "collection": "c", "key": "k", "payload": "Ada", "payload_bytes": 3., "traceparent": trace,
+		"id": id, "lambda": "a", "state": "scheduled", "priority": "high", "collection": "c", "key": "k", "limit_key": "acme", "payload": "Ada", "payload_bytes": 3., "traceparent": trace,
 		"start_before": "2100-01-01T00:00:00.000000Z", "attempt": 0., "failures": 0., "max_attempts": 4., "worker_lost": 0., "suspect": false, "cancel_requested": false, "due": first["due"],
 	} {
 		if o[field] != want {
@@ -564,7 +604,7 @@ func TestRefusedTasks(t *testing.T) {
 		says string
 	}{
 		{[]string{"schedule", "nope"}, `unknown lambda "nope"`},
-		{[]string{"schedule", "a", "--priority", "urgent"}, "high normal low"},
+		{[]string{"schedule", "a", "--priority", "urgent"}, "high, normal, low"},
 		{[]string{"schedule", "a", "--in", "3651d"}, "at most"},
 		{[]string{"schedule", "a", "--at", "2999-01-01T00:00:00Z"}, "at most"},
 		{[]string{"schedule", "a", "--at", "1969-12-31T00:00:00Z"}, "is before 2001"},

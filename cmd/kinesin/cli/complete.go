@@ -75,6 +75,23 @@ func (a *app) completeGates(cmd *cobra.Command, args []string, begun string) ([]
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeCrons completes the only argument of a command, which names a cron.
+func (a *app) completeCrons(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var all []cobra.Completion
+	if len(args) == 0 {
+		a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {
+			crons, err := k.Crons(ctx, "")
+			for i := range crons {
+				if strings.HasPrefix(crons[i].Name, begun) {
+					all = append(all, cobra.CompletionWithDesc(crons[i].Name, crons[i].Schedule))
+				}
+			}
+			return err
+		})
+	}
+	return all, cobra.ShellCompDirectiveNoFileComp
+}
+
 // lambdaNames returns the names of all lambdas that the caller may see.
 func (a *app) lambdaNames(cmd *cobra.Command) (names []string) {
 	a.completing(cmd, func(ctx context.Context, k *sdk.Client) error {

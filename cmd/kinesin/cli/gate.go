@@ -142,7 +142,7 @@ func (a *app) gateResumeCommand() *cobra.Command {
 expiry; what comes due meanwhile is not held. Another resume changes the pace, or ends the gate at once. A gate that has ended stays so, and is said.`,
 		Args: one("ID"), ValidArgsFunction: a.completeGates,
 	}
-	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; 0 for all at once")
+	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "let `N` tasks go per second; when not set, the lambda's recovery quota, or all at once if it has none")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		g, err := k.ResumeGate(ctx, args[0], pace)
 		if err != nil {

@@ -81,7 +81,7 @@ func TestRefusedGates(t *testing.T) {
 	s.must("gate", "drop", "--lambda", "mail", "--reason", "x")
 	for line, says := range map[string]string{
 		"gate pause --lambda nail --reason x":                   `unknown lambda "nail"`,
-		"gate pause --lambda mail --reason x --priority urgent": "lambda mail has no priority \"urgent\": want high, normal, low",
+		"gate pause --lambda mail --reason x --priority urgent": "invalid priority \"urgent\": lambda mail has high, normal, low",
 		"gate resume 7":           "no gate 7",
 		"gate resume mail":        "an id is a number",
 		"gate show 7":             "no gate 7",

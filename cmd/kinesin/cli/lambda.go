@@ -41,6 +41,12 @@ type lambdaObject struct {
 
 	PriorityWeights map[string]int `json:"priority_weights,omitempty"` // unless strict
 
+	LimitKeyConcurrency int     `json:"limit_key_concurrency,omitempty"` // if it is set
+	LimitKeyRate        float64 `json:"limit_key_rate,omitempty"`        // if it is set
+	RetryShare          float64 `json:"retry_share,omitempty"`           // this and the next two: if they are set
+	BreakerFailures     float64 `json:"breaker_failures,omitempty"`
+	BreakerWindowMS     float64 `json:"breaker_window_ms,omitempty"`
+
 	Created    string `json:"created,omitempty"`
 	Deleting   bool   `json:"deleting"`
 	Registered bool   `json:"registered"`
@@ -48,16 +54,18 @@ type lambdaObject struct {
 	Refused    string `json:"registration_refused,omitempty"`
 	Existed    *bool  `json:"existed,omitempty"` // create only
 
-	Quotas []quotaObject `json:"quotas,omitempty"` // get only
+	Quotas []quotaObject `json:"quotas,omitempty"` // this and the next one: get only
+	Live   *statsObject  `json:"live,omitempty"`
 }
 
 func lambdaObjectOf(l *sdk.LambdaInfo) lambdaObject {
 	return lambdaObject{
+		RetryShare: l.RetryShare, BreakerFailures: l.BreakerFailures, BreakerWindowMS: millis(l.BreakerWindow),
 		Name: l.Name, Mode: l.Mode, Priorities: l.Priorities, Shards: l.Shards, MaxAttempts: l.MaxAttempts,
 		TimeoutMS: millis(l.Timeout), BackoffMinMS: millis(l.BackoffMin), BackoffMaxMS: millis(l.BackoffMax), RetentionMS: millis(l.Retention),
 		KeyRetentionMS: millis(cmp.Or(l.KeyRetention, l.Retention)), PoisonBound: poisonBound(l), StartWithinMS: millis(l.StartWithin),
 		Created: timeText(l.Created), ShardsFrom: timeText(l.ShardsFrom), Deleting: l.Deleting, Registered: l.Registered, Withdrawn: l.Withdrawn,
-		Refused: l.RegistrationRefused, PriorityWeights: l.PriorityWeights,
+		Refused: l.RegistrationRefused, PriorityWeights: l.PriorityWeights, LimitKeyConcurrency: l.LimitKeyConcurrency, LimitKeyRate: l.LimitKeyRate,
 	}
 }
 
@@ -83,12 +91,16 @@ func (a *app) printLambda(l *sdk.LambdaInfo, existed *bool) error {
 	return t.Flush()
 }
 
-// printLambdaWith prints a lambda with its quotas.
+// printLambdaWith prints a lambda with its quotas and, if it has them, its live figures.
 func (a *app) printLambdaWith(l *sdk.LambdaInfo, quotas []sdk.Quota) error {
 	if a.json() {
 		o := lambdaObjectOf(l)
 		for i := range quotas {
 			o.Quotas = append(o.Quotas, quotaObjectOf(&quotas[i]))
+		}
+		if l.Live != nil {
+			live := statsObjectOf(l.Live)
+			o.Live = &live
 		}
 		return printJSON(a.Stdout, o)
 	}
@@ -96,6 +108,9 @@ func (a *app) printLambdaWith(l *sdk.LambdaInfo, quotas []sdk.Quota) error {
 	lambdaRows(t, l)
 	for i := range quotas {
 		t.row("quota", strings.TrimPrefix(strings.TrimPrefix(quotaText(&quotas[i]), l.Name+": "), l.Name+", "))
+	}
+	if l.Live != nil {
+		liveRows(t, l)
 	}
 	return t.Flush()
 }
@@ -112,9 +127,11 @@ func lambdaRows(t table, l *sdk.LambdaInfo) {
 		t.row("backoff", formatRange(l.BackoffMin, l.BackoffMax))
 		t.row("poison bound", strconv.Itoa(poisonBound(l)))
 	}
+	brakeRows(t, l)
 	if l.StartWithin > 0 {
 		t.row("start within", formatDuration(l.StartWithin))
 	}
+	t.fact("limit by key", keyLimitText(l))
 	t.row("retention", formatDuration(l.Retention))
 	t.row("key retention", formatDuration(cmp.Or(l.KeyRetention, l.Retention)))
 	t.row("created", timeText(l.Created))
@@ -150,6 +167,18 @@ func weightsText(l *sdk.LambdaInfo) string {
 	return strings.Join(parts, ",")
 }
 
+// keyLimitText says for people how the tasks of each limit key are limited; empty where they are not.
+func keyLimitText(l *sdk.LambdaInfo) string {
+	var parts []string
+	if l.LimitKeyConcurrency > 0 {
+		parts = append(parts, fmt.Sprintf("%d at once", l.LimitKeyConcurrency))
+	}
+	if l.LimitKeyRate > 0 {
+		parts = append(parts, rateText(l.LimitKeyRate)+" starts")
+	}
+	return strings.Join(parts, ", ")
+}
+
 // shardsText returns the number of shards and, if they grew, from when on new tasks use them.
 func shardsText(l *sdk.LambdaInfo) string {
 	if l.ShardsFrom.IsZero() {
@@ -173,6 +202,10 @@ func lambdaFlags(f *pflag.FlagSet, l *sdk.LambdaInfo) {
 	f.Var(weightsValue{&l.PriorityWeights}, "priority-weights", fmt.Sprintf(
 		"how starts are shared out while tasks of several priorities wait, such as high=8,normal=3,low=1, each 1 to %d (%d when not named); or strict, the highest first, as when not set",
 		task.PriorityWeightMax, task.PriorityWeightFloor))
+	f.Var(noneValue{intValue{&l.LimitKeyConcurrency, 1, task.LimitKeyConcurrencyMax}}, "limit-key-concurrency", fmt.Sprintf(
+		"how many tasks of one limit key run at once, 1 to %d, or none; none when not set", task.LimitKeyConcurrencyMax))
+	f.Var(rateValue{&l.LimitKeyRate, "none takes the limit away"}, "limit-key-rate", "how many tasks of one limit key start per second, such as 10 or 0.5, or none; none when not set")
+	brakeFlags(f, l)
 	f.Var(durationValue{&l.Retention, task.RetentionMin, task.RetentionMax}, "retention", "how long ended tasks are kept; "+formatDuration(task.RetentionDefault)+" when not set")
 }
 
@@ -182,5 +215,5 @@ func checkLambda(l *sdk.LambdaInfo) error {
 	if err := v.WithDefaults().Validate(); err != nil {
 		return usagef("%v", err)
 	}
-	return nil
+	return checkBreaker(l)
 }

@@ -20,7 +20,7 @@ func (a *app) lambdaCreateCommand() *cobra.Command {
 refused (exit 1).
 
 NAME is 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-'. Attempts, timeout, backoff, poison bound,
-start-within and priority weights do not apply to --mode deliver.`,
+start-within, priority weights, limits by key, retry share and breaker do not apply to --mode deliver.`,
 		Example: `  kinesin lambda create greet
   kinesin lambda create report --priorities urgent,bulk --max-attempts 3 --timeout 1h --backoff 10s..30m
   kinesin lambda create invoices --mode deliver`,

@@ -10,12 +10,24 @@ import (
 )
 
 func (a *app) lambdaGetCommand() *cobra.Command {
-	return a.calling(&cobra.Command{
-		Use:   "get NAME",
-		Short: "Show a lambda's settings",
-		Args:  one("NAME"), ValidArgsFunction: a.completeOneLambda,
-	}, func(ctx context.Context, k *sdk.Client, args []string) error {
-		l, err := k.GetLambda(ctx, args[0])
+	live, count := true, false
+	c := &cobra.Command{
+		Use:   "get NAME [--count | --live=false]",
+		Short: "Show a lambda's settings, and how it does now",
+		Long: `Shows the settings and quotas of a lambda, then live figures: its workers, live tasks, rates and lateness of the last minute, the
+messages in its queues, and what holds waiting tasks back.
+
+Rates, lateness and numbers of tasks that are held back are those of the server that answers: where several servers
+share a store, each has its part of the tasks. The rest is of all servers.`,
+		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
+	}
+	c.Flags().BoolVar(&live, "live", true, "also show live figures")
+	c.Flags().BoolVar(&count, "count", false, "also count tasks that are due, and with DynamoDB estimate those of each state; reads tasks, there up to 20,000 rows")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		if count && !live {
+			return usagef("--count is about live figures: it does not go with --live=false")
+		}
+		l, err := getLambda(ctx, k, args[0], live, count)
 		if err != nil {
 			return err
 		}
@@ -23,6 +35,16 @@ func (a *app) lambdaGetCommand() *cobra.Command {
 		if err != nil && !errors.Is(err, sdk.ErrUnsupported) { // of an older server
 			return err
 		}
+		if live && l.Live == nil {
+			a.note("no live figures: the server is older than this program, or you may read only some collections of %s", l.Name)
+		}
 		return a.printLambdaWith(&l, quotas)
 	})
+}
+
+func getLambda(ctx context.Context, k *sdk.Client, name string, live, count bool) (sdk.LambdaInfo, error) {
+	if live {
+		return k.GetLambdaLive(ctx, name, count)
+	}
+	return k.GetLambda(ctx, name)
 }

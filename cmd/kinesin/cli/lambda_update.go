@@ -14,7 +14,8 @@ import (
 
 // changeable are the flags of lambda update.
 var changeable = []string{ //nolint:gochecknoglobals // a table
-	"max-attempts", "timeout", "backoff", "retention", "key-retention", "poison-bound", "start-within", "priority-weights", "shards",
+	"max-attempts", "timeout", "backoff", "retention", "key-retention", "poison-bound", "start-within", "priority-weights",
+	"limit-key-concurrency", "limit-key-rate", "retry-share", "breaker-failures", "breaker-window", "shards",
 }
 
 func (a *app) lambdaUpdateCommand() *cobra.Command {
@@ -29,7 +30,8 @@ Shards can only grow. New ones are used six minutes later, by new tasks without 
 are fixed at creation.`,
 		Example: `  kinesin lambda update greet --max-attempts 3 --backoff 5s..1m
   kinesin lambda update greet --shards 8
-  kinesin lambda update greet --priority-weights high=8,normal=3,low=1`,
+  kinesin lambda update greet --priority-weights high=8,normal=3,low=1
+  kinesin lambda update greet --limit-key-concurrency 3`,
 		Args: one("NAME"), ValidArgsFunction: a.completeOneLambda,
 	}
 	f := c.Flags()

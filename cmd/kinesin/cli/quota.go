@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,50 +17,63 @@ import (
 const (
 	quotaRateMin, quotaRateMax = 0.001, 1_000_000
 	quotaBurstMax              = 100_000
+	quotaConcurrencyMax        = 100_000
 )
 
 func (a *app) quotaCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "quota",
-		Short: "Bound how many tasks of a lambda start, or are scheduled, per second",
-		Long: `A quota keeps the tasks of a lambda, or of a priority of it, at a rate: a retry counts like a first start. All servers keep it
-together. Tasks that are due wait, and start as the rate allows. An admission quota refuses what is scheduled faster.`,
+		Short: "Bound how many tasks of a lambda start or are scheduled per second, or run at once",
+		Long: `A quota keeps the tasks of a lambda, or of a priority of it, at a rate, or below a number that runs at once: a retry counts like a
+first start. All servers keep it together. Tasks that are due wait, and start as the quota allows. An admission quota refuses what
+is scheduled faster.`,
 	}, a.quotaSetCommand(), a.quotaGetCommand())
 }
 
 func (a *app) quotaSetCommand() *cobra.Command {
 	var q sdk.Quota
 	c := &cobra.Command{
-		Use:   "set --lambda L [--priority P] [--rate N [--burst N]] [--admit N [--identity I]]",
+		Use:   "set --lambda L [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N]",
 		Short: "Set a quota of a lambda, or take it away",
 		Long: `Sets a quota, in force on all servers within two seconds, and prints it. What is not given stays as it is; "none" takes a limit
 away. A rate of 0 is refused: kinesin gate pause stops starts, and says to everybody why.
+
+--concurrency bounds how many attempts there are at once, those that wait in a queue for a worker included; what runs when it is
+set goes on.
 
 Each server admits its share of --admit, and up to a second of it at once. Refused calls say when to try again;
 the SDK and schedule --batch do.`,
 		Example: `  kinesin quota set --lambda mail --rate 100
   kinesin quota set --lambda mail --priority low --rate 20 --burst 50
+  kinesin quota set --lambda mail --concurrency 20
   kinesin quota set --lambda mail --admit 500 --identity crm
+  kinesin quota set --lambda mail --recovery 50
   kinesin quota set --lambda mail --rate none`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
 	f.StringVar(&q.Lambda, "lambda", "", "the lambda")
-	f.StringVar(&q.Priority, "priority", "", "bound the starts of this priority; those of all together when not set")
+	f.StringVar(&q.Priority, "priority", "", "bound the tasks of this priority; those of all together when not set")
 	f.Var(rateValue{&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"}, "rate", "starts per second, such as 100 or 0.5, or none")
 	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", "how many may start at once after a pause; what the rate gives in 100 ms when not set")
+	f.Var(concurrencyValue{&q.Concurrency}, "concurrency", "tasks that run at once, or none")
 	f.Var(rateValue{&q.Admit, "--admit none takes the limit away"}, "admit", "tasks per second that may be scheduled, or none")
+	f.Var(recoveryValue{&q.Recovery}, "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")
 	f.StringVar(&q.Identity, "identity", "", "bound what this identity schedules; all together when not set")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		switch {
 		case q.Lambda == "":
 			return usagef("--lambda is missing: whose quota?")
-		case q.Rate == 0 && q.Burst == 0 && q.Admit == 0:
-			return usagef("nothing to set: want --rate, --burst or --admit")
+		case q.Rate == 0 && q.Burst == 0 && q.Admit == 0 && q.Concurrency == 0 && q.Recovery == 0:
+			return usagef("nothing to set: want --rate, --burst, --concurrency, --admit or --recovery")
+		case q.Recovery != 0 && (q.Priority != "" || q.Identity != ""):
+			return usagef("--recovery is per lambda: it goes with neither --priority nor --identity")
 		case q.Identity != "" && q.Admit == 0:
 			return usagef("--identity is for --admit")
 		case q.Priority != "" && q.Admit != 0:
 			return usagef("--priority does not go with --admit, which is per lambda and identity")
+		case q.Concurrency != 0 && q.Identity != "":
+			return usagef("--identity does not go with --concurrency, which is per lambda and priority: set the two quotas in two commands")
 		case q.Rate != 0 && q.Identity != "":
 			return usagef("--identity does not go with --rate, which is per lambda and priority: set the two quotas in two commands")
 		}
@@ -96,10 +110,10 @@ func (a *app) quotaGetCommand() *cobra.Command {
 			return nil
 		}
 		t := newTable(a.Stdout)
-		t.row("LAMBDA", "PRIORITY", "IDENTITY", "RATE", "BURST", "ADMIT", "UPDATED", "BY")
+		t.row("LAMBDA", "PRIORITY", "IDENTITY", "RATE", "BURST", "CONCURRENCY", "ADMIT", "RECOVERY", "UPDATED", "BY")
 		for i := range all {
 			q := &all[i]
-			t.row(q.Lambda, cmp.Or(q.Priority, "-"), cmp.Or(q.Identity, "-"), rateText(q.Rate), burstText(q.Burst), rateText(q.Admit), timeText(q.Updated), cmp.Or(q.UpdatedBy, "-"))
+			t.row(q.Lambda, cmp.Or(q.Priority, "-"), cmp.Or(q.Identity, "-"), rateText(q.Rate), countText(q.Burst), countText(q.Concurrency), rateText(q.Admit), rateText(float64(q.Recovery)), timeText(q.Updated), cmp.Or(q.UpdatedBy, "-"))
 		}
 		return t.Flush()
 	})
@@ -107,18 +121,20 @@ func (a *app) quotaGetCommand() *cobra.Command {
 
 // quotaObject is a quota in JSON results.
 type quotaObject struct {
-	Lambda    string  `json:"lambda"`
-	Priority  string  `json:"priority,omitempty"`
-	Identity  string  `json:"identity,omitempty"`
-	Rate      float64 `json:"rate,omitempty"`
-	Burst     int     `json:"burst,omitempty"`
-	Admit     float64 `json:"admit,omitempty"`
-	Updated   string  `json:"updated,omitempty"`
-	UpdatedBy string  `json:"updated_by,omitempty"`
+	Lambda      string  `json:"lambda"`
+	Priority    string  `json:"priority,omitempty"`
+	Identity    string  `json:"identity,omitempty"`
+	Rate        float64 `json:"rate,omitempty"`
+	Burst       int     `json:"burst,omitempty"`
+	Admit       float64 `json:"admit,omitempty"`
+	Concurrency int     `json:"concurrency,omitempty"`
+	Recovery    int     `json:"recovery,omitempty"`
+	Updated     string  `json:"updated,omitempty"`
+	UpdatedBy   string  `json:"updated_by,omitempty"`
 }
 
 func quotaObjectOf(q *sdk.Quota) quotaObject {
-	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, timeText(q.Updated), q.UpdatedBy}
+	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, q.Concurrency, q.Recovery, timeText(q.Updated), q.UpdatedBy}
 }
 
 // quotaText says for people what a quota is about, and what it allows.
@@ -135,23 +151,24 @@ func quotaText(q *sdk.Quota) string {
 
 // limitsText says for people what a quota allows.
 func limitsText(q *sdk.Quota) string {
-	text := ""
+	var limits []string
 	if q.Rate > 0 {
-		text = rateText(q.Rate) + " starts"
+		text := rateText(q.Rate) + " starts"
 		if q.Burst > 0 {
 			text += fmt.Sprintf(", %d at once", q.Burst)
 		}
+		limits = append(limits, text)
+	}
+	if q.Concurrency > 0 {
+		limits = append(limits, fmt.Sprintf("%d running", q.Concurrency))
 	}
 	if q.Admit > 0 {
-		if text != "" {
-			text += "; "
-		}
-		text += rateText(q.Admit) + " scheduled"
+		limits = append(limits, rateText(q.Admit)+" scheduled")
 	}
-	if text == "" {
-		return "no limit"
+	if q.Recovery > 0 {
+		limits = append(limits, rateText(float64(q.Recovery))+" resumed or redriven")
 	}
-	return text
+	return cmp.Or(strings.Join(limits, "; "), "no limit")
 }
 
 func rateText(rate float64) string {
@@ -161,11 +178,61 @@ func rateText(rate float64) string {
 	return strconv.FormatFloat(rate, 'f', -1, 64) + "/s"
 }
 
-func burstText(burst int) string {
-	if burst == 0 {
+func countText(n int) string {
+	if n == 0 {
 		return "-"
 	}
-	return strconv.Itoa(burst)
+	return strconv.Itoa(n)
+}
+
+// concurrencyValue is how many tasks run at once, or none, which is negative.
+type concurrencyValue struct{ count *int }
+
+func (v concurrencyValue) String() string {
+	if v.count == nil || *v.count == 0 {
+		return ""
+	}
+	return strconv.Itoa(*v.count)
+}
+
+func (concurrencyValue) Type() string { return "count" }
+
+func (v concurrencyValue) Set(text string) error {
+	if text == noneWord {
+		*v.count = -1
+		return nil
+	}
+	count, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a count: want a whole number of tasks such as 20, or none", text)
+	case count == 0:
+		return errors.New("a quota of 0 is refused: kinesin gate pause stops starts, and --concurrency none takes the limit away")
+	case count < 1 || count > quotaConcurrencyMax:
+		return fmt.Errorf("%s is out of range: want 1 to %d tasks, or none", text, quotaConcurrencyMax)
+	}
+	*v.count = count
+	return nil
+}
+
+// recoveryValue is a pace, or none, which is negative.
+type recoveryValue struct{ pace *int }
+
+func (v recoveryValue) String() string {
+	if v.pace == nil || *v.pace == 0 {
+		return ""
+	}
+	return strconv.Itoa(*v.pace)
+}
+
+func (recoveryValue) Type() string { return "int" }
+
+func (v recoveryValue) Set(text string) error {
+	if text == noneWord {
+		*v.pace = -1
+		return nil
+	}
+	return intValue{v.pace, 1, quotaRateMax}.Set(text)
 }
 
 // rateValue is a rate, or none, which is negative.
@@ -184,7 +251,7 @@ func (v rateValue) String() string {
 func (rateValue) Type() string { return "rate" }
 
 func (v rateValue) Set(text string) error {
-	if text == "none" {
+	if text == noneWord {
 		*v.rate = -1
 		return nil
 	}

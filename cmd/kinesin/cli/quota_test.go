@@ -17,12 +17,15 @@ func TestQuotasFromSetToNone(t *testing.T) {
 		{"--priority low --rate 0.5 --burst 20", "mail, priority low: 0.5/s starts, 20 at once"},
 		{"--admit 3 --identity crm", "mail, identity crm: 3/s scheduled"},
 		{"--admit 500 --burst 30", "mail: 100/s starts, 30 at once; 500/s scheduled"},
+		{"--concurrency 7", "mail: 100/s starts, 30 at once; 7 running; 500/s scheduled"},
+		{"--priority low --concurrency 3", "mail, priority low: 0.5/s starts, 20 at once; 3 running"},
+		{"--priority low --concurrency none", "mail, priority low: 0.5/s starts, 20 at once"},
 	} {
 		if got := s.must(append([]string{"quota", "set", "--lambda", "mail"}, strings.Fields(c.args)...)...); got != c.says {
 			t.Errorf("%s: %q", c.args, got)
 		}
 	}
-	if all := s.objects("quota", "get", "--lambda", "mail"); len(all) != 3 || all[0]["rate"] != 100.0 || all[0]["burst"] != 30.0 || all[0]["admit"] != 500.0 ||
+	if all := s.objects("quota", "get", "--lambda", "mail"); len(all) != 3 || all[0]["rate"] != 100.0 || all[0]["burst"] != 30.0 || all[0]["admit"] != 500.0 || all[0]["concurrency"] != 7.0 || all[1]["concurrency"] != nil ||
 		all[1]["priority"] != "low" || all[2]["identity"] != "crm" || all[2]["updated_by"] != "anonymous" || all[2]["updated"] == nil || all[2]["rate"] != nil {
 		t.Errorf("%v", all)
 	}
@@ -35,11 +38,69 @@ func TestQuotasFromSetToNone(t *testing.T) {
 	if quotas, _ := s.object("lambda", "get", "mail")["quotas"].([]any); len(quotas) != 3 {
 		t.Errorf("%v", quotas)
 	}
-	if got := s.must("quota", "set", "--lambda", "mail", "--rate", "none", "--admit", "none"); got != "mail: no limit" {
+	if live, _ := s.object("lambda", "get", "mail", "--count")["live"].(map[string]any); live["workers"] != 0.0 || live["due"] != 0.0 || live["held_by"] == nil {
+		t.Errorf("%v", live)
+	}
+	if text := s.must("lambda", "get", "mail"); !strings.Contains(text, "0 wait, 0 queued, 0 run") || !strings.Contains(text, "held back by") {
+		t.Error(text)
+	}
+	if text := s.must("lambda", "get", "mail", "--live=false"); strings.Contains(text, "held back by") {
+		t.Error(text)
+	}
+	if got := s.must("quota", "set", "--lambda", "mail", "--rate", "none", "--concurrency", "none", "--admit", "none"); got != "mail: no limit" {
 		t.Error(got)
 	}
 	if all := s.objects("quota", "get"); len(all) != 2 {
 		t.Errorf("%v", all)
+	}
+}
+
+// What a gate has held and what is redriven goes on at the quota of recovery, unless another pace is given.
+func TestAQuotaOfRecoveryIsThePaceOfWhatGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	s.must("lambda", "create", "sms")
+	if got := s.must("quota", "set", "--lambda", "mail", "--recovery", "50"); got != "mail: 50/s resumed or redriven" {
+		t.Error(got)
+	}
+	if all := s.objects("quota", "get"); len(all) != 1 || all[0]["recovery"] != 50.0 {
+		t.Errorf("%v", all)
+	}
+	pause := func(lambda string) string {
+		return s.must("gate", "pause", "--lambda", lambda, "--reason", "db maintenance")
+	}
+	first, second, other := pause("mail"), pause("mail"), pause("sms")
+	s.do("gate", "resume", first).check(t, "resume", 0, "it resumes at 50 tasks per second, the recovery quota of lambda mail; --pace 1000000 lets all go at once")
+	if g := s.object("gate", "resume", second, "--pace", "7"); g["pace"] != 7.0 || g["note"] != nil {
+		t.Errorf("with a pace of its own: %v", g)
+	}
+	if g := s.object("gate", "resume", other); g["state"] != "ended" || g["note"] != nil {
+		t.Errorf("another lambda: %v", g)
+	}
+	redrive := func(args ...string) any {
+		return s.object(append([]string{"redrive", "--where", "state=dead", "--detach"}, args...)...)["pace"]
+	}
+	if got := redrive("--lambda", "mail"); got != 50.0 {
+		t.Errorf("a redrive of the lambda has pace %v", got)
+	}
+	if got := redrive(); got != 50.0 {
+		t.Errorf("a redrive of all lambdas has pace %v, want the lowest of theirs", got)
+	}
+	if got := redrive("--lambda", "sms"); got != nil {
+		t.Errorf("a redrive of another lambda has pace %v", got)
+	}
+	if got := redrive("--lambda", "mail", "--pace", "9"); got != 9.0 {
+		t.Errorf("a redrive with a pace of its own has pace %v", got)
+	}
+	if o := s.object("cancel", "--where", "state=scheduled", "--lambda", "mail", "--detach"); o["pace"] != nil {
+		t.Errorf("a cancel has pace %v", o["pace"])
+	}
+	if got := s.must("quota", "set", "--lambda", "mail", "--recovery", "none"); got != "mail: no limit" {
+		t.Error(got)
+	}
+	if g := s.object("gate", "resume", first); g["state"] != "ended" {
+		t.Errorf("without the quota: %v", g)
 	}
 }
 
@@ -56,15 +117,23 @@ func TestQuotasThatAreRefused(t *testing.T) {
 		{"--lambda mail", 2, "nothing to set"},
 		{"--lambda mail --rate 0", 2, "kinesin gate pause stops starts, and --rate none takes the limit away"},
 		{"--lambda mail --admit 0", 2, "--admit none takes the limit away"},
+		{"--lambda mail --recovery 0", 2, "want 1 to 1000000"},
+		{"--lambda mail --recovery 0.5", 2, "not a"},
+		{"--lambda mail --recovery 5 --priority low", 2, "--recovery is per lambda"},
+		{"--lambda mail --recovery 5 --identity crm", 2, "--recovery is per lambda"},
 		{"--lambda mail --rate -5", 2, "want 0.001 to 1000000 per second, or none"},
 		{"--lambda mail --rate fast", 2, `"fast" is not a rate`},
 		{"--lambda mail --rate 5 --burst 0", 2, "want 1 to 100000"},
 		{"--lambda mail --rate 5 --identity crm", 2, "--identity is for --admit"},
 		{"--lambda mail --rate 5 --admit 5 --identity crm", 2, "--identity does not go with --rate"},
 		{"--lambda mail --admit 5 --priority low", 2, "--priority does not go with --admit"},
-		{"--lambda mail --priority urgent --rate 5", 1, "want high, normal, low"},
+		{"--lambda mail --priority urgent --rate 5", 1, "lambda mail has high, normal, low"},
 		{"--lambda nail --rate 5", 1, "nail"},
-		{"--lambda mail --concurrency 5", 2, "unknown flag: --concurrency"},
+		{"--lambda mail --concurrency 0", 2, "kinesin gate pause stops starts, and --concurrency none takes the limit away"},
+		{"--lambda mail --concurrency -1", 2, "want 1 to 100000 tasks, or none"},
+		{"--lambda mail --concurrency 100001", 2, "want 1 to 100000 tasks, or none"},
+		{"--lambda mail --concurrency 2.5", 2, `"2.5" is not a count`},
+		{"--lambda mail --concurrency 5 --admit 1 --identity crm", 2, "--identity does not go with --concurrency"},
 	} {
 		s.do(append([]string{"quota", "set"}, strings.Fields(c.args)...)...).check(t, c.args, c.code, c.says)
 	}

@@ -26,7 +26,7 @@ type scheduleFlags struct {
 	payload, payloadFile      string
 	traceparent               string
 	batch                     string
-	onConflict                string
+	onConflict, limitKey      string
 
 	startBefore string
 	maxAttempts int
@@ -54,7 +54,7 @@ func (a *app) scheduleCommand() *cobra.Command {
 
 Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake.
 
---batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key", "tags"
+--batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key", "limit_key", "tags"
 (an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used unchanged, any other value as its
 JSON text). LAMBDA is the default for lines without "lambda". It prints a result for each line, in order: the id, or "error: line N:
 …". Exit 1 when any line failed; the others are scheduled.`,
@@ -84,6 +84,7 @@ func (s *scheduleFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
 	f.Var(choiceValue{&s.onConflict, []string{"keep", "replace", "reject"}}, "on-conflict",
 		"what to do if a task holds the key: keep it, replace its payload and time, or reject")
+	f.StringVar(&s.limitKey, "limit-key", "", "whose task it is, such as a customer, for the lambda's limits by key; at most 256 bytes")
 	f.StringVar(&s.payload, "payload", "", "payload `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
 	f.StringVar(&s.startBefore, "start-before", "", "the task ends as expired if it has not started by this `TIME`, RFC 3339")
@@ -120,7 +121,7 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
 	item := sdk.Item{
 		Lambda: lambda, Priority: s.priority, Collection: s.collection, Key: s.key, Payload: []byte(s.payload), Traceparent: s.traceparent,
-		OnConflict:  sdk.Conflict(s.onConflict),
+		OnConflict: sdk.Conflict(s.onConflict), LimitKey: s.limitKey,
 		MaxAttempts: s.maxAttempts, Timeout: s.timeout, BackoffMin: s.backoffMin, BackoffMax: s.backoffMax, Tags: s.tags,
 	}
 	if f.Changed("on-conflict") && s.key == "" {
@@ -137,6 +138,9 @@ func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) 
 	}
 	if err := task.CheckTraceparent(s.traceparent); err != nil {
 		return item, usagef("--traceparent: %v", err)
+	}
+	if f.Changed("limit-key") && s.limitKey == "" {
+		return item, usagef("--limit-key is empty: leave it out for a task that no limit by key applies to")
 	}
 	item.In = s.in
 	if f.Changed("at") {

@@ -48,7 +48,7 @@ func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	f.StringVar(&s.where, "where", "", whereUsage+"; as a job on the server")
 	f.BoolVar(&s.all, "all", false, "all tasks; with --where, also if the filter matches all")
 	f.BoolVar(&s.dryRun, "dry-run", false, "only print how many tasks would be changed, ten of them, and the cost")
-	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "change at most `N` tasks per second; 0 for no limit")
+	f.Var(intValue{n: &s.pace, max: 1_000_000}, "pace", "change at most `N` tasks per second; no limit when not set, but for redrive the recovery quota of the lambda if it has one")
 	f.BoolVar(&s.detach, "detach", false, "print the job and do not wait for its end")
 	if f.Lookup("lambda") == nil {
 		f.String("lambda", "", "only tasks of the lambda with this `NAME`; with --where or --all")
@@ -182,6 +182,9 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 	j, err := k.CreateJob(ctx, spec)
 	if err != nil {
 		return err
+	}
+	if spec.Pace == 0 && j.Pace > 0 {
+		a.note("it changes %d tasks per second, the recovery quota of its lambda (kinesin quota get); --pace sets another pace", j.Pace)
 	}
 	if s.detach {
 		return a.print(jobObjectOf(&j), "%s", j.ID)

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +21,32 @@ type statsObject struct {
 	Ended      float64             `json:"ended_per_second"`
 	Lateness50 float64             `json:"lateness_p50_ms"`
 	Lateness99 float64             `json:"lateness_p99_ms"`
+	Failed     float64             `json:"failed_per_second"`
+	Throttled  float64             `json:"throttled_per_second"`
+	HeldBy     []heldByObject      `json:"held_by"`
+
+	// The rest is for lambda get only.
+
+	Priorities []priorityObject `json:"priorities,omitempty"`
+	Workers    *int64           `json:"workers,omitempty"`
+	Due        *int64           `json:"due,omitempty"`
+	DueExact   *bool            `json:"due_exact,omitempty"`
+}
+
+func statsObjectOf(s *sdk.LambdaStats) statsObject {
+	o := statsObject{
+		Lambda: s.Lambda, Tasks: s.Tasks, Exact: s.Exact, OldestDue: timeText(s.OldestDue), Started: s.Started, Ended: s.Ended,
+		Lateness50: millis(s.Lateness50), Lateness99: millis(s.Lateness99), Failed: s.Failed, Throttled: s.Throttled, HeldBy: heldByObjects(s.HeldBy),
+		Workers: known(int64(s.Workers)), Due: known(s.Due),
+	}
+	if o.Due != nil {
+		o.DueExact = &s.DueExact
+	}
+	for i := range s.Priorities {
+		p := &s.Priorities[i]
+		o.Priorities = append(o.Priorities, priorityObject{p.Priority, p.Started, known(p.Queued), p.InFlight, millis(p.Oldest)})
+	}
+	return o
 }
 
 func (a *app) statsCommand() *cobra.Command {
@@ -30,7 +55,8 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats [--lambda L]",
 		Short: "Show what lives and runs, by lambda",
 		Long: `Shows the live tasks of each lambda that you may read, by state; how long the task that waits longest for its first start is
-overdue; and first starts, ends and lateness of the last minute, on the server that answers. With -o json, an array.
+overdue; first starts, ends, failed attempts and lateness of the last minute, on the server that answers; and what that server
+knows to hold tasks back. With -o json, an array. kinesin lambda get shows more of one lambda.
 
 With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
 		Args: cobra.NoArgs,
@@ -44,10 +70,7 @@ With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
 		if a.json() {
 			objects := make([]statsObject, len(all))
 			for i := range all {
-				s := &all[i]
-				objects[i] = statsObject{
-					s.Lambda, s.Tasks, s.Exact, timeText(s.OldestDue), s.Started, s.Ended, millis(s.Lateness50), millis(s.Lateness99),
-				}
+				objects[i] = statsObjectOf(&all[i])
 			}
 			return printJSON(a.Stdout, objects)
 		}
@@ -58,7 +81,7 @@ With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
 func (a *app) printStats(all []sdk.LambdaStats) error {
 	t := newTable(a.Stdout)
 	if len(all) > 0 {
-		t.row("LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "P50", "P99")
+		t.row("LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "P50", "P99", "HELD BACK BY")
 	}
 	now := clock.Real().Now().Time()
 	for i := range all {
@@ -68,18 +91,15 @@ func (a *app) printStats(all []sdk.LambdaStats) error {
 			for _, state := range states {
 				n += s.Tasks[state]
 			}
-			if !s.Exact {
-				return "~" + strconv.FormatInt(n, 10)
-			}
-			return strconv.FormatInt(n, 10)
+			return numberText(n, s.Exact)
 		}
 		overdue := "-"
 		if !s.OldestDue.IsZero() {
 			overdue = max(0, now.Sub(s.OldestDue)).Round(time.Second).String()
 		}
 		t.row(s.Lambda, count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
-			count(sdk.StateClaimed, sdk.StateProcessing), overdue, fmt.Sprintf("%.1f", s.Started), fmt.Sprintf("%.1f", s.Ended),
-			latenessText(s.Lateness50), latenessText(s.Lateness99))
+			count(sdk.StateClaimed, sdk.StateProcessing), overdue, fmt.Sprintf("%.1f", s.Started), fmt.Sprintf("%.1f", s.Ended), fmt.Sprintf("%.1f", s.Failed),
+			latenessText(s.Lateness50), latenessText(s.Lateness99), heldByReasons(s.HeldBy))
 	}
 	return t.Flush()
 }

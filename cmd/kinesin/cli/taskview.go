@@ -24,6 +24,7 @@ type taskObject struct {
 	Priority        string            `json:"priority"`
 	Collection      string            `json:"collection,omitempty"`
 	Key             string            `json:"key,omitempty"`
+	LimitKey        string            `json:"limit_key,omitempty"`
 	Due             string            `json:"due"`
 	Created         string            `json:"created,omitempty"`
 	Enqueued        string            `json:"enqueued,omitempty"`
@@ -42,6 +43,8 @@ type taskObject struct {
 	Traceparent     string            `json:"traceparent,omitempty"`
 	Tags            map[string]string `json:"tags,omitempty"`
 	StartBefore     string            `json:"start_before,omitempty"`
+	Cron            string            `json:"cron,omitempty"`
+	Nominal         string            `json:"nominal,omitempty"`
 	PayloadBytes    int64             `json:"payload_bytes"`
 	Payload         *string           `json:"payload,omitempty"`
 	PayloadBase64   string            `json:"payload_base64,omitempty"`
@@ -77,7 +80,7 @@ type missingObject struct {
 
 func objectOf(t *sdk.TaskInfo) taskObject {
 	o := taskObject{
-		ID: string(t.ID), Lambda: t.Lambda, State: t.State, Priority: t.Priority, Collection: t.Collection, Key: t.Key,
+		ID: string(t.ID), Lambda: t.Lambda, State: t.State, Priority: t.Priority, Collection: t.Collection, Key: t.Key, LimitKey: t.LimitKey,
 		Due: timeText(t.Due), Created: timeText(t.Created), Enqueued: timeText(t.Enqueued), Started: timeText(t.Started),
 		Ended: timeText(t.Ended), Attempt: t.Attempt, Failures: t.Failures,
 		MaxAttempts: t.MaxAttempts, WorkerLost: t.WorkerLost, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
@@ -86,6 +89,9 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 	}
 	if w := &t.WaitsFor; w.Reason != "" {
 		o.WaitsFor = &waitsForObject{w.Reason, w.Text, w.Gate, timeText(w.Until)}
+	}
+	if at := t.Occurrence; at != nil {
+		o.Cron, o.Nominal = at.Cron, timeText(at.Nominal)
 	}
 	if json.Valid(t.Result) {
 		o.Result = t.Result
@@ -140,6 +146,9 @@ func printTask(w io.Writer, o *taskObject) error {
 	t.fact("priority", o.Priority)
 	t.fact("collection", o.Collection)
 	t.fact("key", o.Key)
+	t.fact("limit key", o.LimitKey)
+	t.fact("cron", o.Cron)
+	t.fact("nominal", o.Nominal)
 	t.fact("tags", tagsText(o.Tags))
 	t.fact("due", o.Due)
 	t.fact("start before", o.StartBefore)

@@ -74,6 +74,8 @@ CMD gets the payload on stdin and these variables:
   KINESIN_DUE        due time, RFC 3339 with milliseconds
   KINESIN_DEADLINE   when this attempt times out
   KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
+  KINESIN_CRON, KINESIN_NOMINAL  the cron that has scheduled the task, and its nominal time, RFC 3339; KINESIN_PREVIOUS_SUCCESS that of
+                     the newest occurrence before it that succeeded, if one is known
   KINESIN_TAGS       the task's tags as a JSON object, if it has any
   KINESIN_WORKER     the id of this worker's lease
   KINESIN_OUTCOME_FILE  a file that CMD may write, see below
@@ -268,6 +270,9 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 		ID: string(t.ID), Lambda: t.Lambda, Priority: t.Priority, Collection: t.Collection, Key: t.Key,
 		Attempt: t.Attempt, Failures: t.Failures, Due: t.Due, Payload: t.Payload,
 		Traceparent: t.Traceparent, Tags: t.Tags,
+	}
+	if o := t.Occurrence; o != nil {
+		facts.Cron, facts.Nominal, facts.PreviousSuccess = o.Cron, o.Nominal, o.PreviousSuccess
 	}
 	facts.Deadline, _ = ctx.Deadline()
 	if worker := c.worker.Load(); worker != nil {

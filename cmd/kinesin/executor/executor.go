@@ -29,6 +29,8 @@ type Task struct {
 	Payload                                       []byte
 	Traceparent                                   string // empty: none
 	Tags                                          map[string]string
+	Cron                                          string // empty: no cron has scheduled it
+	Nominal, PreviousSuccess                      time.Time
 	OutcomeFile                                   string // into which the command may write; empty: none
 }
 
@@ -72,7 +74,7 @@ var ErrGuard = errors.New("the guard process of the worker is gone")
 
 // env returns the variables that describe the task.
 func (t *Task) env() []string {
-	env := make([]string, 0, 12)
+	env := make([]string, 0, 15)
 	add := func(name, value string) { env = append(env, envPrefix+name+"="+value) }
 	add("TASK_ID", t.ID)
 	add("LAMBDA", t.Lambda)
@@ -85,6 +87,13 @@ func (t *Task) env() []string {
 	add("WORKER", t.Worker)
 	if !t.Deadline.IsZero() {
 		add("DEADLINE", t.Deadline.UTC().Format("2006-01-02T15:04:05.000Z07:00"))
+	}
+	if t.Cron != "" {
+		add("CRON", t.Cron)
+		add("NOMINAL", t.Nominal.UTC().Format(time.RFC3339))
+		if !t.PreviousSuccess.IsZero() {
+			add("PREVIOUS_SUCCESS", t.PreviousSuccess.UTC().Format(time.RFC3339))
+		}
 	}
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)

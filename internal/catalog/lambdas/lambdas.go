@@ -7,8 +7,10 @@ import (
 	"context"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -44,6 +46,17 @@ type Queue interface {
 	Missing(ctx context.Context, l task.Lambda) ([]string, error)
 }
 
+// Quotas has the quotas of lambdas.
+type Quotas interface {
+	// Register sets the quotas of a lambda to those of the registration with that digest, if that was not
+	// done before.
+	Register(ctx context.Context, l *catalog.Entry, sum string, limits []quota.Limit) error
+	// IsRegistered reports whether that was done, as far as is known here.
+	IsRegistered(l *catalog.Entry, sum string, limits []quota.Limit) bool
+	// Refresh reads what other processes have done.
+	Refresh(ctx context.Context) error
+}
+
 // Config is what a Service is made of.
 type Config struct {
 	Store   catalog.Registered
@@ -51,12 +64,17 @@ type Config struct {
 	Catalog *catalog.Catalog
 	Tasks   Tasks
 	Backlog Backlog
+	Quotas  Quotas // nil: registrations set none
 	Clock   clock.Clock
 	Hooks   Hooks
 
 	// Unregister returns how to delete the registration of a lambda by hand, for the refusal to delete that
 	// lambda. nil: the refusal does not say.
 	Unregister func(lambda string) string
+
+	// Live returns the live figures of a lambda, with counts that take reading tasks if it is told to; nil
+	// for a caller who may not read the whole lambda. A nil Live: there are none.
+	Live func(ctx context.Context, l *catalog.Entry, count bool) (*kinesinv1.LambdaStats, error)
 
 	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
 	// later.

@@ -137,7 +137,7 @@ func (r *registrar) round(ctx context.Context) {
 	}
 	all := r.compareAll(registrations)
 	if slices.ContainsFunc(all, func(c candidate) bool { return !c.isApplied && c.err == nil }) {
-		if err := r.Catalog.Refresh(ctx); err != nil {
+		if err := r.refreshAll(ctx); err != nil {
 			r.unread(ctx, err)
 			return
 		}
@@ -190,7 +190,8 @@ func (r *registrar) compareAll(registrations []catalog.Registration) []candidate
 		c := candidate{Registration: want, err: want.Err}
 		if entry, err := r.Catalog.Lambda(want.Name); err == nil && c.err == nil {
 			c.exists = true
-			if c.isApplied = entry.Registration == want.Sum && !entry.Deleting; !c.isApplied {
+			isSame := entry.Registration == want.Sum && !entry.Deleting
+			if c.isApplied = isSame && r.hasQuotas(entry, &want); !c.isApplied {
 				c.err = want.Fits(entry) // before SQS is asked, round after round
 			}
 		}
@@ -200,6 +201,19 @@ func (r *registrar) compareAll(registrations []catalog.Registration) []candidate
 		all[i] = c
 	}
 	return all
+}
+
+// refreshAll reads what other processes have done about registrations.
+func (r *registrar) refreshAll(ctx context.Context) error {
+	if err := r.Catalog.Refresh(ctx); err != nil || r.Quotas == nil {
+		return err
+	}
+	return r.Quotas.Refresh(ctx)
+}
+
+// hasQuotas reports whether a lambda has the quotas of its registration, or what calls made of them since.
+func (r *registrar) hasQuotas(entry *catalog.Entry, want *catalog.Registration) bool {
+	return r.Quotas == nil || r.Quotas.IsRegistered(entry, want.Sum, want.Quotas)
 }
 
 // applyAll applies the registrations that are not refused; all are in the order of names.
@@ -275,7 +289,10 @@ func (r *registrar) apply(ctx context.Context, c *candidate) (outcome string, er
 	} else if err != nil {
 		return RegistrationRefused, err
 	}
-	_, created, err := r.Catalog.Register(ctx, c.Registration)
+	entry, created, err := r.Catalog.Register(ctx, c.Registration)
+	if err == nil && r.Quotas != nil {
+		err = r.Quotas.Register(ctx, entry, c.Sum, c.Quotas)
+	}
 	switch {
 	case err != nil:
 		return RegistrationRefused, err

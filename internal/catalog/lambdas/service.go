@@ -28,7 +28,8 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	if err := svc.refresh(ctx); err != nil {
 		return nil, err
 	}
-	want.KeyRetention, want.StartWithin = max(want.KeyRetention, 0), max(want.StartWithin, 0)
+	want.KeyRetention, want.StartWithin, want.RetryShare = max(want.KeyRetention, 0), max(want.StartWithin, 0), max(want.RetryShare, 0)
+	want.LimitKeyConcurrency, want.LimitKeyRate = max(want.LimitKeyConcurrency, 0), max(want.LimitKeyRate, 0)
 	want = svc.Catalog.WithDefaults(want)
 	if have, err := svc.Catalog.Lambda(want.Name); err != nil || mayProvision(have, want) {
 		if err := svc.provision(ctx, want); err != nil {
@@ -102,7 +103,7 @@ func (svc *Service) refresh(ctx context.Context) error {
 	return svc.Catalog.Refresh(ctx)
 }
 
-// GetLambda reads one lambda.
+// GetLambda reads one lambda, and its live figures if it is told to.
 func (svc *Service) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaRequest) (_ *kinesinv1.GetLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	if err := svc.refresh(ctx); err != nil {
@@ -115,6 +116,11 @@ func (svc *Service) GetLambda(ctx context.Context, request *kinesinv1.GetLambdaR
 	view, err := svc.viewLambda(ctx, entry)
 	if err != nil {
 		return nil, err
+	}
+	if request.Live && svc.Live != nil {
+		if view.Live, err = svc.Live(ctx, entry, request.Count); err != nil {
+			return nil, err
+		}
 	}
 	return &kinesinv1.GetLambdaResponse{Lambda: view}, nil
 }
@@ -140,8 +146,9 @@ func (svc *Service) ListLambdas(ctx context.Context, _ *kinesinv1.ListLambdasReq
 }
 
 // UpdateLambda changes attempts, timeout, backoff, retention, the bounds of keys, losses and starts, the
-// weights of priorities, and shards, which only grow. Zero fields stay as they are; a negative key retention
-// or start within is unset, and weights of 0 for the priority without a name are too.
+// weights of priorities, the brakes, and shards, which only grow. Zero fields stay as they are; a negative
+// key retention, start within or retry share is unset, and so are weights of 0 for the priority without a
+// name, and a breaker of zeros.
 func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateLambdaRequest) (_ *kinesinv1.UpdateLambdaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	want, err := lambdaOf(request.Lambda)
@@ -154,6 +161,9 @@ func (svc *Service) UpdateLambda(ctx context.Context, request *kinesinv1.UpdateL
 				return err
 			}
 			l.PriorityWeights = want.PriorityWeights
+		}
+		if request.Lambda.Breaker != nil {
+			l.Breaker = l.Breaker.Change(want.Breaker)
 		}
 		return change(l, want, svc.Catalog.GrownFrom())
 	})
@@ -191,6 +201,9 @@ func change(l *task.Lambda, want task.Lambda, grownFrom task.Instant) error {
 	l.KeyRetention = max(cmp.Or(want.KeyRetention, l.KeyRetention), 0) // negative: none of its own any more
 	l.PoisonBound = cmp.Or(want.PoisonBound, l.PoisonBound)
 	l.StartWithin = max(cmp.Or(want.StartWithin, l.StartWithin), 0)
+	l.LimitKeyConcurrency = max(cmp.Or(want.LimitKeyConcurrency, l.LimitKeyConcurrency), 0)
+	l.LimitKeyRate = max(cmp.Or(want.LimitKeyRate, l.LimitKeyRate), 0)
+	l.RetryShare = max(cmp.Or(want.RetryShare, l.RetryShare), 0)
 	return nil
 }
 
@@ -222,6 +235,8 @@ func lambdaOf(v *kinesinv1.Lambda) (task.Lambda, error) {
 		Retention:  task.Micros(v.RetentionMicros),
 
 		KeyRetention: task.Micros(v.KeyRetentionMicros), PoisonBound: v.PoisonBound, StartWithin: task.Micros(v.StartWithinMicros),
+		LimitKeyConcurrency: v.LimitKeyConcurrency, LimitKeyRate: v.LimitKeyRate,
+		RetryShare: v.RetryShare, Breaker: task.Breaker{Failures: v.GetBreaker().GetFailures(), Window: task.Micros(v.GetBreaker().GetWindowMicros())},
 	}, nil
 }
 
@@ -231,7 +246,11 @@ func viewEntry(e *catalog.Entry, s status) *kinesinv1.Lambda {
 		Name: e.Name, Mode: e.Mode.String(), Priorities: e.Priorities, Shards: uint32(e.Shards), RetentionMicros: e.Retention.Microseconds(),
 		CreatedMicros: int64(e.Created), Version: e.Version, Deleting: e.Deleting, Registered: e.Registration != "",
 		KeyRetentionMicros: e.KeyRetention.Microseconds(), StartWithinMicros: e.StartWithin.Microseconds(),
-		Withdrawn: e.Registration != "" && !s.registered, PriorityWeights: e.NamedWeights(),
+		Withdrawn: e.Registration != "" && !s.registered, PriorityWeights: e.NamedWeights(), RetryShare: e.RetryShare,
+		LimitKeyConcurrency: e.LimitKeyConcurrency, LimitKeyRate: e.LimitKeyRate,
+	}
+	if e.Breaker.IsSet() {
+		v.Breaker = &kinesinv1.Breaker{Failures: e.Breaker.Failures, WindowMicros: e.Breaker.Window.Microseconds()}
 	}
 	if from := e.ShardsFrom(); from > 0 {
 		v.ShardsFromMicros = int64(from)

@@ -16,6 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // casTriesMax bounds how often a change is tried again because another one came in between.
@@ -40,8 +41,8 @@ type Service struct {
 // SetQuota changes what the request has. A quota holds on all servers two seconds later.
 func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_ *kinesinv1.SetQuotaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	if r.Rate == nil && r.Burst == nil && r.Admit == nil {
-		return nil, refusal.Invalid("nothing to set: want a rate, a burst or admit, of which 0 takes the limit away")
+	if r.Rate == nil && r.Burst == nil && r.Admit == nil && r.Concurrency == nil && r.Recovery == nil {
+		return nil, refusal.Invalid("nothing to set: want a rate, a burst, concurrency, admit or recovery, of which 0 takes the limit away")
 	}
 	l, err := s.Catalog.Find(ctx, r.GetLambda())
 	if err != nil {
@@ -78,6 +79,57 @@ func (s *Service) change(ctx context.Context, l *catalog.Entry, r *kinesinv1.Set
 	return limit, s.write(ctx, next)
 }
 
+// registeredBy is who set the limits of a registration.
+const registeredBy = "(registration)"
+
+// Register sets the quotas of a lambda to those of a registration with a digest. With nil limits, which is a
+// registration that says nothing of quotas, it takes away those of an earlier registration, and leaves others
+// alone. It writes nothing if that was done before, so what calls changed since stays.
+func (s *Service) Register(ctx context.Context, l *catalog.Entry, sum string, limits []quota.Limit) error {
+	for range casTriesMax {
+		err := s.register(ctx, l, sum, limits)
+		if err == nil {
+			_ = s.Book.Refresh(ctx) // else it is known a moment later
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("the quotas of lambda %s are being changed by others", l.Name)
+}
+
+func (s *Service) register(ctx context.Context, l *catalog.Entry, sum string, limits []quota.Limit) error {
+	q, err := s.read(ctx, l)
+	if err != nil {
+		return err
+	}
+	next := &quota.Quota{Lambda: q.Lambda, Ref: q.Ref, Version: q.Version}
+	switch {
+	case limits == nil && q.Registration == "", limits != nil && q.Registration == sum:
+		return nil
+	case limits == nil:
+		return s.write(ctx, next)
+	}
+	next.Registration = sum
+	for _, limit := range limits {
+		limit.Updated, limit.UpdatedBy = s.Clock.Now(), registeredBy
+		next = next.With(limit)
+	}
+	return s.write(ctx, next)
+}
+
+// IsRegistered reports whether the quotas of a lambda are known here to be as Register would leave them.
+func (s *Service) IsRegistered(l *catalog.Entry, sum string, limits []quota.Limit) bool {
+	if limits == nil {
+		sum = ""
+	}
+	return s.Book.Registration(l.Ref) == sum
+}
+
+// Refresh reads all quotas.
+func (s *Service) Refresh(ctx context.Context) error { return s.Book.Refresh(ctx) }
+
 // read returns the quota of a lambda; one without limits if it has none, or the row is of an earlier lambda
 // of that name.
 func (s *Service) read(ctx context.Context, l *catalog.Entry) (*quota.Quota, error) {
@@ -99,10 +151,11 @@ func (s *Service) read(ctx context.Context, l *catalog.Entry) (*quota.Quota, err
 }
 
 func (s *Service) write(ctx context.Context, q *quota.Quota) error {
-	if len(q.Limits) == 0 && q.Version > 0 {
+	keep := len(q.Limits) > 0 || q.Registration != ""
+	if !keep && q.Version > 0 {
 		return s.Rows.DeleteControl(ctx, store.Control{Kind: quota.Kind, Name: q.Lambda, Version: q.Version})
 	}
-	if len(q.Limits) == 0 {
+	if !keep {
 		return nil
 	}
 	row, err := quota.Encode(q)
@@ -113,14 +166,12 @@ func (s *Service) write(ctx context.Context, q *quota.Quota) error {
 }
 
 // merge returns the limit of the priority and identity that a request names as it is after the change.
-func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (quota.Limit, error) {
-	limit := q.Find(r.GetPriority(), r.GetIdentity())
+func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (limit quota.Limit, err error) {
+	limit = q.Find(r.GetPriority(), r.GetIdentity())
 	if r.GetPriority() != "" {
-		class := slices.Index(l.Priorities, r.GetPriority())
-		if class < 0 {
-			return limit, refusal.Invalid("lambda %s has no priority %.64q: want %s", l.Name, r.GetPriority(), strings.Join(l.Priorities, ", "))
+		if limit.Class, err = l.Priority(r.GetPriority()); err != nil {
+			return limit, err
 		}
-		limit.Class = uint8(class)
 	}
 	if r.Rate != nil {
 		limit.Rate = r.GetRate()
@@ -133,6 +184,15 @@ func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (quot
 	}
 	if r.Admit != nil {
 		limit.Admit = r.GetAdmit()
+	}
+	if r.Concurrency != nil {
+		limit.Concurrency = r.GetConcurrency()
+	}
+	if r.Recovery != nil {
+		limit.Recovery = r.GetRecovery()
+	}
+	if limit.Concurrency > 0 && l.Mode == task.Deliver {
+		return limit, refusal.Invalid("lambda %s is a deliver lambda: Kinesin does not know how long its messages are worked on, so it cannot bound how many are at once; want a rate, or a managed lambda", l.Name)
 	}
 	if err := limit.Validate(); err != nil {
 		return limit, refusal.Invalid("%v", err)
@@ -179,7 +239,7 @@ func views(q *quota.Quota) []*kinesinv1.Quota {
 
 func view(lambda string, l *quota.Limit) *kinesinv1.Quota {
 	return &kinesinv1.Quota{
-		Lambda: lambda, Priority: l.Priority, Identity: l.Identity, Rate: l.Rate, Burst: l.Burst, Admit: l.Admit,
+		Lambda: lambda, Priority: l.Priority, Identity: l.Identity, Rate: l.Rate, Burst: l.Burst, Admit: l.Admit, Concurrency: l.Concurrency, Recovery: l.Recovery,
 		UpdatedMicros: int64(l.Updated), UpdatedBy: l.UpdatedBy,
 	}
 }

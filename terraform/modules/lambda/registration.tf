@@ -22,6 +22,30 @@ locals {
       poison_bound     = var.poison_bound
       start_within_us  = var.start_within_seconds == null ? null : floor(var.start_within_seconds * 1000000)
       priority_weights = var.priority_weights
+
+      limit_key_concurrency = var.limit_key_concurrency
+      limit_key_rate        = var.limit_key_rate
+
+      retry_share       = var.retry_share
+      breaker_failures  = var.breaker == null ? null : var.breaker.failures
+      breaker_window_us = var.breaker == null ? null : floor(var.breaker.window_seconds * 1000000)
+
+      quotas = local.quotas
+    } : name => value if value != null
+  }
+
+  # Without what nobody gave: servers know an absent limit as none.
+  quotas = var.quotas == null ? null : {
+    for name, value in {
+      rate  = var.quotas.rate
+      burst = var.quotas.burst
+      admit = var.quotas.admit
+
+      concurrency = var.quotas.concurrency
+      recovery    = var.quotas.recovery
+
+      by_priority       = length(var.quotas.by_priority) == 0 ? null : { for priority, q in var.quotas.by_priority : priority => { for name, value in q : name => value if value != null } }
+      admit_by_identity = length(var.quotas.admit_by_identity) == 0 ? null : var.quotas.admit_by_identity
     } : name => value if value != null
   }
 

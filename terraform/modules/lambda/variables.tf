@@ -189,6 +189,99 @@ variable "priority_weights" {
   }
 }
 
+variable "limit_key_concurrency" {
+  description = "How many tasks of one limit key run at once, 1 to 100000; any number when null. Not for mode deliver."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.limit_key_concurrency == null ? true : var.mode == "managed" && var.limit_key_concurrency >= 1 && var.limit_key_concurrency <= 100000 && floor(var.limit_key_concurrency) == var.limit_key_concurrency
+    error_message = "Want a limit_key_concurrency of 1 to 100000, a whole number, and none for mode deliver."
+  }
+}
+
+variable "limit_key_rate" {
+  description = "How many tasks of one limit key start per second, 0.001 to 1000000; any number when null. Not for mode deliver."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.limit_key_rate == null ? true : var.mode == "managed" && var.limit_key_rate >= 0.001 && var.limit_key_rate <= 1000000
+    error_message = "Want a limit_key_rate of 0.001 to 1000000, and none for mode deliver."
+  }
+}
+
+variable "retry_share" {
+  description = "How many retries may start for each first start, 0.01 to 10, so that a failing downstream sees no storm; any number when null. Not for mode deliver."
+  type        = number
+  default     = null
+
+  validation {
+    condition     = var.retry_share == null ? true : var.mode == "managed" && var.retry_share >= 0.01 && var.retry_share <= 10
+    error_message = "Want a retry_share of 0.01 to 10, and none for mode deliver."
+  }
+}
+
+variable "breaker" {
+  description = "Circuit breaker: the share of attempts that fail (0.01 to 1) within window_seconds (10 to 3600; 60 when not set) at which the lambda pauses by itself, as { failures = 0.5 }; none when null. Not for mode deliver."
+  type = object({
+    failures       = number
+    window_seconds = optional(number, 60)
+  })
+  default = null
+
+  validation {
+    condition     = var.breaker == null ? true : var.mode == "managed" && var.breaker.failures >= 0.01 && var.breaker.failures <= 1 && var.breaker.window_seconds >= 10 && var.breaker.window_seconds <= 3600
+    error_message = "Want a breaker with failures of 0.01 to 1 and window_seconds of 10 to 3600, and none for mode deliver."
+  }
+}
+
+variable "quotas" {
+  description = "What bounds the lambda, per second and of all servers together, as { rate = 100, by_priority = { low = { rate = 20 } } }: `rate` is how many tasks start (0.001 to 1000000), `burst` how many at once after a pause (1 to 100000; what the rate gives in 100 ms when null), `concurrency` how many run at once (1 to 100000; not for mode deliver), all three also by priority; `admit` is how many may be scheduled, by all together, and `admit_by_identity` by one identity; `recovery` is the pace of resumed gates and redrives that have none (1 to 1000000). Null leaves quotas to `kinesin quota set`, and takes away those that this call set before; {} takes all away."
+  type = object({
+    rate  = optional(number)
+    burst = optional(number)
+    admit = optional(number)
+
+    concurrency = optional(number)
+    recovery    = optional(number)
+
+    by_priority       = optional(map(object({ rate = optional(number), burst = optional(number), concurrency = optional(number) })), {})
+    admit_by_identity = optional(map(number), {})
+  })
+  default = null
+
+  validation {
+    condition     = var.quotas == null ? true : alltrue([for rate in concat([var.quotas.rate, var.quotas.admit], [for q in values(var.quotas.by_priority) : q.rate], values(var.quotas.admit_by_identity)) : rate == null ? true : rate >= 0.001 && rate <= 1000000])
+    error_message = "Want quotas whose rates and admits are 0.001 to 1000000 per second; leave one out, or null, for no limit."
+  }
+
+  validation {
+    condition     = var.quotas == null ? true : alltrue([for q in concat([{ rate = var.quotas.rate, burst = var.quotas.burst }], values(var.quotas.by_priority)) : q.burst == null ? true : q.rate != null && q.burst >= 1 && q.burst <= 100000 && floor(q.burst) == q.burst])
+    error_message = "Want quotas whose bursts are 1 to 100000, whole numbers, each beside a rate."
+  }
+
+  validation {
+    condition     = var.quotas == null ? true : alltrue([for name, q in var.quotas.by_priority : contains(var.priorities, name) && (q.rate != null || q.concurrency != null)])
+    error_message = "Want quotas.by_priority with a rate or a concurrency each, for priorities that the lambda has."
+  }
+
+  validation {
+    condition     = var.quotas == null ? true : alltrue([for n in concat([var.quotas.concurrency], [for q in values(var.quotas.by_priority) : q.concurrency]) : n == null ? true : var.mode == "managed" && n >= 1 && n <= 100000 && floor(n) == n])
+    error_message = "Want quotas whose concurrency is 1 to 100000, a whole number, and none for mode deliver."
+  }
+
+  validation {
+    condition     = var.quotas == null ? true : var.quotas.recovery == null ? true : var.quotas.recovery >= 1 && var.quotas.recovery <= 1000000 && floor(var.quotas.recovery) == var.quotas.recovery
+    error_message = "Want quotas whose recovery is 1 to 1000000 tasks a second, a whole number."
+  }
+
+  validation {
+    condition     = var.quotas == null ? true : length(var.quotas.by_priority) + length(var.quotas.admit_by_identity) < 100 && alltrue([for name, admit in var.quotas.admit_by_identity : length(name) >= 1 && length(name) <= 256 && admit != null])
+    error_message = "Want quotas.admit_by_identity with names of 1 to 256 characters, and at most 99 of them and of priorities."
+  }
+}
+
 variable "consumer_visibility_timeout_seconds" {
   description = "For how long SQS hides a message that a consumer received and has not deleted, 0 to 43200. Only for mode deliver: the queues of managed lambdas have what the servers need, 30 s."
   type        = number

@@ -164,12 +164,68 @@ run "settings" {
     poison_bound          = 5
     start_within_seconds  = 1.5
     priority_weights      = { high = 8, low = 1 }
+    limit_key_concurrency = 5
+    limit_key_rate        = 1.5
+    retry_share           = 0.2
+    breaker               = { failures = 0.5 }
   }
 
   assert {
-    condition     = local.registration.key_retention_us == 3600000000 && local.registration.poison_bound == 5 && local.registration.start_within_us == 1500000 && local.registration.priority_weights.high == 8
+    condition     = local.registration.key_retention_us == 3600000000 && local.registration.poison_bound == 5 && local.registration.start_within_us == 1500000 && local.registration.priority_weights.high == 8 && local.registration.limit_key_concurrency == 5 && local.registration.limit_key_rate == 1.5 && local.registration.retry_share == 0.2 && local.registration.breaker_failures == 0.5 && local.registration.breaker_window_us == 60000000
     error_message = "The registration has other settings."
   }
+}
+
+run "quotas" {
+  command = plan
+
+  variables {
+    quotas = {
+      rate              = 100
+      burst             = 10
+      recovery          = 40
+      by_priority       = { low = { rate = 0.5 }, high = { concurrency = 4 } }
+      admit_by_identity = { crm = 50 }
+    }
+  }
+
+  assert {
+    condition     = jsonencode(local.registration.quotas) == "{\"admit_by_identity\":{\"crm\":50},\"burst\":10,\"by_priority\":{\"high\":{\"concurrency\":4},\"low\":{\"rate\":0.5}},\"rate\":100,\"recovery\":40}"
+    error_message = "The registration has other quotas, or limits that nobody gave."
+  }
+}
+
+run "no_quotas" {
+  command = plan
+
+  variables {
+    quotas = {}
+  }
+
+  assert {
+    condition     = jsonencode(local.registration.quotas) == "{}"
+    error_message = "The registration does not say that the lambda has no quotas."
+  }
+}
+
+run "a_quota_of_0" {
+  command = plan
+
+  variables {
+    quotas = { rate = 0 }
+  }
+
+  expect_failures = [var.quotas]
+}
+
+run "a_quota_of_another_priority" {
+  command = plan
+
+  variables {
+    quotas = { by_priority = { urgent = { rate = 5 } } }
+  }
+
+  expect_failures = [var.quotas]
 }
 
 run "poison_bound" {

@@ -1,0 +1,16 @@
+package api
+
+import (
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// WireOccurrence returns an occurrence of a cron as it is shown; nil for none.
+func WireOccurrence(o *task.Occurrence) *kinesinv1.Occurrence {
+	if o == nil {
+		return nil
+	}
+	return &kinesinv1.Occurrence{
+		Cron: o.Cron, Revision: o.At.Revision, NominalMicros: int64(o.At.Nominal), SucceededMicros: int64(o.Succeeded),
+	}
+}

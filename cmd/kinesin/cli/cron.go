@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/zones"
+)
+
+const (
+	previewCountMax = 10_000
+	previewShown    = 3 // fire times that a warning shows
+)
+
+func (a *app) cronCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "cron",
+		Short: "Schedule tasks of a lambda again and again, on the clock of a zone",
+		Long: `A cron schedules a task of a lambda whenever its expression says. It has a name, and policies for clock changes, for occurrences that
+would overlap, and for those that were missed. preview tries out an expression without a server. docs/cron.md tells more.`,
+	}, a.cronCreateCommand(), a.cronUpdateCommand(), a.cronListCommand(), a.cronShowCommand(), a.cronPauseCommand(), a.cronResumeCommand(),
+		a.cronRunCommand(), a.cronDeleteCommand(), a.cronHistoryCommand(), a.cronPreviewCommand())
+}
+
+type previewFlags struct {
+	cron.Config
+
+	gap, fold  string
+	from       time.Time
+	count      int
+	start, end time.Time
+}
+
+func (a *app) cronPreviewCommand() *cobra.Command {
+	p := previewFlags{gap: string(cron.GapShift), fold: string(cron.FoldFirst), count: 10}
+	c := &cobra.Command{
+		Use:   "preview EXPR [--zone Z] [--from T] [--count N]",
+		Short: "Print the next times at which an expression fires, across clock changes",
+		Long: `Prints the next times after --from at which an expression fires: five fields, six with seconds first, @daily and its like, "@every 90s"
+or an RRULE. Calls no server. Where a clock changes between two times, the new offset is marked. With -o json, an array of times in RFC 3339 with
+the zone's offset.`,
+		Example: `  kinesin cron preview '30 2 * * *' --zone Europe/Berlin --from 2026-03-28T00:00:00Z
+  kinesin cron preview 'H H(1-5) * * mon-fri' --name report -o json
+  kinesin cron preview 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0' --zone America/New_York`,
+		Args: one("an expression, in quotes,"),
+	}
+	f := c.Flags()
+	f.StringVar(&p.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")
+	f.Var(instantValue{&p.from}, "from", "print what fires after this `TIME`, in RFC 3339; now when not set")
+	f.Var(intValue{n: &p.count, min: 1, max: previewCountMax}, "count", "print `N` times")
+	f.Var(choiceValue{&p.gap, []string{string(cron.GapShift), string(cron.GapSkip)}}, "gap", "a time of day that a clock change leaves out: shift or skip it")
+	f.Var(choiceValue{&p.fold, []string{string(cron.FoldFirst), string(cron.FoldBoth)}}, "fold", "a time of day that a clock change makes happen twice: first or both")
+	f.StringVar(&p.Name, "name", "", "`NAME` by which H spreads")
+	f.Var(instantValue{&p.start}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count")
+	f.Var(instantValue{&p.end}, "end", "nothing fires at this `TIME` or later")
+	return a.acting(c, func(_ context.Context, args []string) error {
+		p.Expression, p.Gap, p.Fold = args[0], cron.Gap(p.gap), cron.Fold(p.fold)
+		return a.preview(&p)
+	})
+}
+
+func (a *app) preview(p *previewFlags) error {
+	if p.from.IsZero() {
+		p.from = clock.Real().Now().Time().Truncate(time.Second)
+	}
+	p.Start, p.End = p.start, p.end
+	after := p.from
+	if p.start.IsZero() && cron.NeedsStart(p.Expression) {
+		p.Start, after = p.from, p.from.Add(-1) // its start is its first time
+	}
+	s, err := cron.Parse(p.Config)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	times := s.After(after, max(p.count, previewShown))
+	a.noteSchedule(s, times, p)
+	times = times[:min(len(times), p.count)]
+	if a.json() {
+		all := make([]string, len(times))
+		for i, t := range times {
+			all[i] = t.Format(time.RFC3339)
+		}
+		return printJSON(a.Stdout, all)
+	}
+	a.note("zone %s of the tz database %s", s.Zone(), zones.Default().Source())
+	return printFires(a.Stdout, times, p.from.In(s.Zone()))
+}
+
+// noteSchedule says what the author of an expression may not have meant.
+func (a *app) noteSchedule(s *cron.Schedule, times []time.Time, p *previewFlags) {
+	if s.HasSeconds() {
+		var next []string
+		for _, t := range times[:min(len(times), previewShown)] {
+			next = append(next, t.Format(time.RFC3339))
+		}
+		a.note("the expression has six fields, so the first is seconds; it fires next at %s; leave out the first field if you meant five",
+			strings.Join(next, ", "))
+	}
+	if s.HasSpread() && p.Name == "" {
+		a.note("H depends on the name: give the one that you mean with --name")
+	}
+	if len(times) < p.count {
+		a.note("it fires %d times after %s, and then no more", len(times), p.from.Format(time.RFC3339))
+	}
+}
+
+// printFires prints times in columns, and beside one the new offset if it differs from that before.
+func printFires(out io.Writer, times []time.Time, from time.Time) error {
+	w := newTable(out)
+	w.row("TIME", "DAY", "ZONE", "CLOCK CHANGE")
+	_, before := from.Zone()
+	for _, t := range times {
+		abbreviation, offset := t.Zone()
+		change := ""
+		if offset != before {
+			change = fmt.Sprintf("%s since the line before", signed(time.Duration(offset-before)*time.Second))
+		}
+		before = offset
+		w.row(t.Format(time.RFC3339), t.Format("Mon"), abbreviation, change)
+	}
+	return w.Flush()
+}
+
+// signed returns a duration with its sign: +1h.
+func signed(d time.Duration) string {
+	if d > 0 {
+		return "+" + formatDuration(d)
+	}
+	return formatDuration(d)
+}
+
+// instantValue is a flag with a time.
+type instantValue struct{ t *time.Time }
+
+func (v instantValue) String() string {
+	if v.t == nil || v.t.IsZero() {
+		return ""
+	}
+	return v.t.Format(time.RFC3339)
+}
+
+func (instantValue) Type() string { return "time" }
+
+func (v instantValue) Set(text string) (err error) {
+	*v.t, err = parseTime(text)
+	return err
+}

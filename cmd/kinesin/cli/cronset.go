@@ -1,0 +1,291 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/zones"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	cronUpdateTriesMax = 5 // of an update that meets others
+	catchUpAll         = "all"
+)
+
+// cronFlags are the settings of a cron. A flag that is not given stays out of an update.
+type cronFlags struct {
+	cron    sdk.Cron
+	payload newPayloadFlags
+}
+
+// cronSettings are the flags of cron update.
+var cronSettings = []string{ //nolint:gochecknoglobals // a table
+	"schedule", "zone", "start", "end", "jitter", "gap", "fold", "overlap", "catch-up", "catch-up-max", "catch-up-within", "failures-max",
+	"priority", "collection", "tag", "payload", "payload-file",
+}
+
+func (s *cronFlags) add(f *pflag.FlagSet) {
+	c := &s.cron
+	f.StringVar(&c.Schedule, "schedule", "", "`EXPR` that says when: five fields, six with seconds first, @daily, \"@every 90s\" or an RRULE")
+	f.StringVar(&c.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")
+	f.Var(boundValue{instantValue{&c.Start}}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count, or none")
+	f.Var(boundValue{instantValue{&c.End}}, "end", "nothing fires at this `TIME` or later, or none")
+	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", "have each occurrence be due later by less than `D`, always by the same")
+	f.Var(choiceValue{&c.Gap, []string{string(cron.GapShift), string(cron.GapSkip)}}, "gap", "a time of day that a clock change leaves out: shift (default) or skip it")
+	f.Var(choiceValue{&c.Fold, []string{string(cron.FoldFirst), string(cron.FoldBoth)}}, "fold", "a time of day that a clock change makes happen twice: first (default) or both")
+	f.Var(choiceValue{&c.Overlap, []string{"allow", "skip", "queue", "cancel", "replace"}}, "overlap",
+		"an occurrence while an earlier one has not ended: allow, skip (default), queue, cancel the earlier one, or replace it")
+	f.Var(choiceValue{&c.CatchUp, []string{noneWord, "last", catchUpAll}}, "catch-up", "which missed occurrences run: none, last (default) or all")
+	f.Var(intValue{n: &c.CatchUpMax, min: 1, max: 100_000}, "catch-up-max", "of all: `N` at most; 1000 when not set")
+	f.Var(durationValue{d: &c.CatchUpWithin, min: time.Second, max: 366 * day}, "catch-up-within", "of all: those of the last `D`; 1d when not set")
+	f.Var(intValue{n: &c.FailuresMax, max: 1000}, "failures-max", "pause it after `N` failed occurrences in a row; 0: never")
+	f.StringVar(&c.Priority, "priority", "", "`PRIORITY` of its tasks; the lambda's default when not set")
+	f.StringVar(&c.Collection, "collection", "", "`COLLECTION` of its tasks")
+	f.Var(tagsValue{&c.Tags}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated")
+	f.StringVar(&s.payload.text, "payload", "", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
+	f.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
+}
+
+// boundValue is a flag with a time, or the word none, which is the zero time.
+type boundValue struct{ instantValue }
+
+func (v boundValue) Set(text string) error {
+	if text == noneWord {
+		*v.t = time.Time{}
+		return nil
+	}
+	return v.instantValue.Set(text)
+}
+
+func (a *app) cronCreateCommand() *cobra.Command {
+	var s cronFlags
+	c := &cobra.Command{
+		Use:   "create NAME --lambda L --schedule EXPR [--zone Z] [flags]",
+		Short: "Create a cron",
+		Long: `Creates a cron and prints it. It fires from five seconds later on. One that is there with the same settings is left as it is; with
+others it is refused. If the expression has six fields, the next three fire times are shown on stderr, because who writes six often
+means five. docs/cron.md tells what expressions and policies mean.`,
+		Example: `  kinesin cron create nightly --lambda report --schedule '30 2 * * *' --zone Europe/Berlin --payload '{"at":"{{nominal}}"}'
+  kinesin cron create sync --lambda sync --schedule '@every 90s' --overlap skip --catch-up none`,
+		Args: one("NAME"),
+	}
+	c.Flags().StringVar(&s.cron.Lambda, "lambda", "", "`NAME` of the lambda, a managed one")
+	s.add(c.Flags())
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		switch {
+		case s.cron.Lambda == "":
+			return usagef("--lambda is missing: it names the lambda whose tasks the cron schedules")
+		case s.cron.Schedule == "":
+			return usagef("--schedule is missing: want an expression in quotes, such as '30 2 * * *'")
+		}
+		if err := task.CheckName("lambda", s.cron.Lambda); err != nil {
+			return usagef("--lambda: %v", err)
+		}
+		var err error
+		if s.cron.Payload, err = s.payload.read(a, c); err != nil {
+			return err
+		}
+		s.cron.Name = args[0]
+		made, existed, err := k.CreateCron(ctx, s.cron)
+		if err != nil {
+			return err
+		}
+		if existed && !a.json() {
+			a.note("cron %s exists with these settings", made.Name)
+		}
+		a.noteSeconds(&made)
+		return a.printCron(&made)
+	})
+}
+
+func (a *app) cronUpdateCommand() *cobra.Command {
+	var s cronFlags
+	c := &cobra.Command{
+		Use:   "update NAME [flags]",
+		Short: "Change settings of a cron",
+		Long: `Changes the given settings and prints the cron. Occurrences with nominal times within five seconds still are as before. --tag replaces
+all tags. The lambda is fixed at creation.`,
+		Example: `  kinesin cron update nightly --schedule '0 3 * * *'
+  kinesin cron update nightly --catch-up all --catch-up-within 6h`,
+		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
+	}
+	f := c.Flags()
+	s.add(f)
+	f.String("lambda", "", "")
+	f.Lookup("lambda").Hidden = true
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		if f.Changed("lambda") {
+			return usagef("--lambda is fixed at creation: delete the cron, and create another one")
+		}
+		if !anyOf(c, cronSettings...) {
+			return usagef("nothing to change: want any of --%s", strings.Join(cronSettings, ", --"))
+		}
+		var err error
+		if s.cron.Payload, err = s.payload.read(a, c); err != nil {
+			return err
+		}
+		var changed sdk.Cron
+		for range cronUpdateTriesMax {
+			if changed, err = k.Cron(ctx, args[0]); err != nil {
+				return err
+			}
+			s.apply(f.Changed, &changed)
+			if changed, err = k.UpdateCron(ctx, changed); !errors.Is(err, sdk.ErrStaleSeq) {
+				break
+			}
+		}
+		if err != nil {
+			return err
+		}
+		a.noteSeconds(&changed)
+		return a.printCron(&changed)
+	})
+}
+
+// apply changes the settings of a cron whose flags are given.
+func (s *cronFlags) apply(isGiven func(flag string) bool, c *sdk.Cron) {
+	given := &s.cron
+	for flag, set := range map[string]func(){
+		"schedule": func() { c.Schedule = given.Schedule }, "zone": func() { c.Zone = given.Zone },
+		"start": func() { c.Start = given.Start }, "end": func() { c.End = given.End }, "jitter": func() { c.Jitter = given.Jitter },
+		"gap": func() { c.Gap = given.Gap }, "fold": func() { c.Fold = given.Fold }, "overlap": func() { c.Overlap = given.Overlap },
+		"catch-up": func() { c.CatchUp = given.CatchUp }, "failures-max": func() { c.FailuresMax = given.FailuresMax },
+		"priority": func() { c.Priority = given.Priority }, "collection": func() { c.Collection = given.Collection },
+		"tag": func() { c.Tags = given.Tags }, "payload": func() { c.Payload = given.Payload }, "payload-file": func() { c.Payload = given.Payload },
+	} {
+		if isGiven(flag) {
+			set()
+		}
+	}
+	if c.CatchUp != catchUpAll { // then they mean nothing, and the server refuses them if they are given
+		c.CatchUpMax, c.CatchUpWithin = 0, 0
+	}
+	if isGiven("catch-up-max") {
+		c.CatchUpMax = given.CatchUpMax
+	}
+	if isGiven("catch-up-within") {
+		c.CatchUpWithin = given.CatchUpWithin
+	}
+}
+
+// noteSeconds shows when a cron fires next whose expression has six fields.
+func (a *app) noteSeconds(c *sdk.Cron) {
+	s, err := cron.Parse(cron.Config{Name: c.Name, Expression: c.Schedule, Zone: c.Zone, Start: c.Start, End: c.End})
+	if err != nil || !s.HasSeconds() {
+		return
+	}
+	a.note("the expression has six fields, so the first is seconds; it fires next at %s; leave out the first field if you meant five", firesText(c, previewShown))
+}
+
+// firesText returns the next times at which a cron fires, on its clock; empty if there are none.
+func firesText(c *sdk.Cron, limit int) string {
+	zone, err := zones.Default().Load(c.Zone)
+	if err != nil {
+		zone = time.UTC // a server with a newer release of the database knows the zone
+	}
+	next := c.Next[:min(len(c.Next), limit)]
+	texts := make([]string, len(next))
+	for i, at := range next {
+		texts[i] = at.In(zone).Format(time.RFC3339)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (a *app) cronPauseCommand() *cobra.Command {
+	var reason string
+	var lasts time.Duration
+	c := &cobra.Command{
+		Use:   "pause NAME --reason TEXT [--for D]",
+		Short: "Have a cron fire no more, until it is resumed or for a while",
+		Long: `Has a cron fire no more, from five seconds later on. What runs goes on. Another pause replaces this one. When it is resumed, its
+catch-up policy decides about what it missed.`,
+		Example: `  kinesin cron pause nightly --reason 'moving the database' --for 2h`,
+		Args:    one("NAME"), ValidArgsFunction: a.completeCrons,
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why, for those who miss its occurrences")
+	c.Flags().Var(durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}, "for", "resume by itself after `D`; never when not set")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		if strings.TrimSpace(reason) == "" {
+			return usagef("--reason is missing: say why, for those who miss its occurrences")
+		}
+		until := time.Time{}
+		if lasts > 0 {
+			until = clock.Real().Now().Time().Add(lasts)
+		}
+		paused, err := k.PauseCron(ctx, args[0], reason, until)
+		if err != nil {
+			return err
+		}
+		return a.print(cronObjectOf(&paused), "%s", stateOfCron(&paused))
+	})
+}
+
+func (a *app) cronResumeCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "resume NAME",
+		Short: "Have a cron fire again",
+		Long:  "Ends the pause of a cron. Its catch-up policy decides about the nominal times that it missed. One that is not paused stays as it is.",
+		Args:  one("NAME"), ValidArgsFunction: a.completeCrons,
+	}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		resumed, err := k.ResumeCron(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.print(cronObjectOf(&resumed), "%s", stateOfCron(&resumed))
+	})
+}
+
+func (a *app) cronRunCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "run NAME",
+		Short: "Schedule a task as a cron would, now",
+		Long: `Schedules a task with the lambda, priority, collection, tags and payload of a cron, and prints its id. It is no occurrence: --overlap
+does not apply to it, and a paused cron runs too.`,
+		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
+	}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		id, err := k.RunCron(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.print(map[string]string{"id": string(id)}, "%s", id)
+	})
+}
+
+func (a *app) cronDeleteCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a cron",
+		Long:  "Deletes a cron. Occurrences that were sent to workers go on; others are skipped.",
+		Args:  one("NAME"), ValidArgsFunction: a.completeCrons,
+	}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		if err := k.DeleteCron(ctx, args[0]); err != nil {
+			return err
+		}
+		return a.print(map[string]string{"deleted": args[0]}, "deleted cron %s", args[0])
+	})
+}
+
+// stateOfCron says in a few words whether a cron fires.
+func stateOfCron(c *sdk.Cron) string {
+	switch p := c.Pause; {
+	case p == nil && len(c.Next) == 0:
+		return "fires no more"
+	case p == nil:
+		return "active"
+	case p.Until.IsZero():
+		return "paused"
+	default:
+		return fmt.Sprintf("paused until %s", cmp.Or(timeText(p.Until), "-"))
+	}
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+func (a *app) cronListCommand() *cobra.Command {
+	var lambda string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List crons",
+		Args:  cobra.NoArgs,
+	}
+	c.Flags().StringVar(&lambda, "lambda", "", "only crons of the lambda with this `NAME`")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		all, err := k.Crons(ctx, lambda)
+		if err != nil {
+			return err
+		}
+		if a.json() {
+			objects := make([]cronObject, len(all))
+			for i := range all {
+				objects[i] = cronObjectOf(&all[i])
+			}
+			return printJSON(a.Stdout, objects)
+		}
+		t := newTable(a.Stdout)
+		if len(all) > 0 {
+			t.row("NAME", "LAMBDA", "SCHEDULE", "ZONE", "STATE", "NEXT")
+		}
+		for i := range all {
+			one := &all[i]
+			t.row(one.Name, one.Lambda, one.Schedule, one.Zone, stateOfCron(one), cmp.Or(firesText(one, 1), "-"))
+		}
+		return t.Flush()
+	})
+}
+
+func (a *app) cronShowCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "show NAME",
+		Short: "Show a cron, and when it fires next",
+		Args:  one("NAME"), ValidArgsFunction: a.completeCrons,
+	}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		shown, err := k.Cron(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return a.printCron(&shown)
+	})
+}
+
+// printCron prints a cron, a line for each setting.
+func (a *app) printCron(c *sdk.Cron) error {
+	o := cronObjectOf(c)
+	if a.json() {
+		return printJSON(a.Stdout, o)
+	}
+	t := newTable(a.Stdout)
+	facts := [][2]string{
+		{"name", o.Name}, {"lambda", o.Lambda}, {"schedule", o.Schedule}, {"zone", o.Zone}, {"state", stateOfCron(c)},
+	}
+	if p := o.Pause; p != nil {
+		facts = append(facts, [2]string{"reason", p.Reason}, [2]string{"paused by", cmp.Or(p.By, "its failures")}, [2]string{"paused", p.At})
+	}
+	catchUp := o.CatchUp
+	if o.CatchUpMax > 0 {
+		catchUp += ", at most " + strconv.Itoa(o.CatchUpMax) + " of the last " + formatDuration(c.CatchUpWithin)
+	}
+	failures := ""
+	if o.FailuresMax > 0 {
+		failures = strconv.Itoa(o.FailuresMax)
+	}
+	facts = append(facts, [][2]string{
+		{"next", firesText(c, previewShown)},
+		{"start", o.Start},
+		{"end", o.End},
+		{"jitter", o.Jitter},
+		{"gap", o.Gap},
+		{"fold", o.Fold},
+		{"overlap", o.Overlap},
+		{"catch-up", catchUp},
+		{"failures max", failures},
+		{"priority", o.Priority},
+		{"collection", o.Collection},
+		{"tags", tagsText(o.Tags)},
+	}...)
+	if n := len(c.Payload); n > 0 {
+		facts = append(facts, [2]string{"payload", strconv.Itoa(n) + " bytes"})
+	}
+	facts = append(facts, [][2]string{
+		{"version", strconv.FormatUint(o.Version, 10)}, {"created", o.Created + " by " + o.CreatedBy}, {"updated", o.Updated + " by " + cmp.Or(o.UpdatedBy, "itself")},
+	}...)
+	for _, fact := range facts {
+		t.fact(fact[0], fact[1])
+	}
+	return t.Flush()
+}
+
+func (a *app) cronHistoryCommand() *cobra.Command {
+	var from, to time.Time
+	limit := 20
+	c := &cobra.Command{
+		Use:   "history NAME [--limit N] [--from T] [--to T]",
+		Short: "Show what became of nominal times, newest first",
+		Long: `Prints nominal times that have passed, newest first, and what became of each: it ran, runs, waits, was skipped or missed, or is
+forgotten, because its task ended longer ago than the lambda keeps ended tasks.`,
+		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
+	}
+	f := c.Flags()
+	f.Var(intValue{n: &limit, min: 1, max: 1000}, "limit", "print `N` nominal times at most")
+	f.Var(instantValue{&from}, "from", "from this `TIME` on; as far back as the limit reaches when not set")
+	f.Var(instantValue{&to}, "to", "through this `TIME`; now when not set")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		all, err := k.CronHistory(ctx, args[0], from, to, limit)
+		if err != nil {
+			return err
+		}
+		objects := make([]occurrenceObject, len(all))
+		for i := range all {
+			o := &all[i]
+			objects[i] = occurrenceObject{Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State)}
+			if o.Late > 0 {
+				late := float64(o.Late) / float64(time.Millisecond)
+				objects[i].LateMS = &late
+			}
+		}
+		if a.json() {
+			return printJSON(a.Stdout, objects)
+		}
+		t := newTable(a.Stdout)
+		if len(all) > 0 {
+			t.row("NOMINAL", "OUTCOME", "STATE", "LATE", "ID", "REASON")
+		}
+		for i := range objects {
+			o, late := &objects[i], "-"
+			if all[i].Late > 0 {
+				late = all[i].Late.String()
+			}
+			t.row(o.Nominal, o.Outcome, cmp.Or(o.State, "-"), late, cmp.Or(o.ID, "-"), strings.TrimSpace(o.Reason))
+		}
+		return t.Flush()
+	})
+}
+
+// cronObject is a cron in JSON. docs/cli.md documents the fields; unset ones are omitted.
+type cronObject struct {
+	Name          string            `json:"name"`
+	Lambda        string            `json:"lambda"`
+	Schedule      string            `json:"schedule"`
+	Zone          string            `json:"zone"`
+	Start         string            `json:"start,omitempty"`
+	End           string            `json:"end,omitempty"`
+	Jitter        string            `json:"jitter,omitempty"`
+	Gap           string            `json:"gap"`
+	Fold          string            `json:"fold"`
+	Overlap       string            `json:"overlap"`
+	CatchUp       string            `json:"catch_up"`
+	CatchUpMax    int               `json:"catch_up_max,omitempty"`
+	CatchUpWithin string            `json:"catch_up_within,omitempty"`
+	FailuresMax   int               `json:"failures_max,omitempty"`
+	Priority      string            `json:"priority,omitempty"`
+	Collection    string            `json:"collection,omitempty"`
+	Tags          map[string]string `json:"tags,omitempty"`
+	Payload       string            `json:"payload,omitempty"`
+	PayloadBase64 string            `json:"payload_base64,omitempty"`
+	Version       uint64            `json:"version"`
+	Revision      uint64            `json:"revision"`
+	Created       string            `json:"created"`
+	CreatedBy     string            `json:"created_by"`
+	Updated       string            `json:"updated"`
+	UpdatedBy     string            `json:"updated_by"`
+	Pause         *pauseObject      `json:"pause,omitempty"`
+	Next          []string          `json:"next,omitempty"`
+}
+
+type pauseObject struct {
+	Reason string `json:"reason"`
+	By     string `json:"by,omitempty"`
+	At     string `json:"at"`
+	Until  string `json:"until,omitempty"`
+}
+
+type occurrenceObject struct {
+	Nominal  string   `json:"nominal"`
+	Revision uint64   `json:"revision"`
+	Outcome  string   `json:"outcome"`
+	Reason   string   `json:"reason,omitempty"`
+	ID       string   `json:"id,omitempty"`
+	State    string   `json:"state,omitempty"`
+	LateMS   *float64 `json:"late_ms,omitempty"`
+}
+
+func cronObjectOf(c *sdk.Cron) cronObject {
+	o := cronObject{
+		Name: c.Name, Lambda: c.Lambda, Schedule: c.Schedule, Zone: c.Zone, Start: timeText(c.Start), End: timeText(c.End),
+		Gap: c.Gap, Fold: c.Fold, Overlap: c.Overlap, CatchUp: c.CatchUp, CatchUpMax: c.CatchUpMax, FailuresMax: c.FailuresMax,
+		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, Version: c.Version, Revision: c.Revision,
+		Created: timeText(c.Created), CreatedBy: c.CreatedBy, Updated: timeText(c.Updated), UpdatedBy: c.UpdatedBy,
+	}
+	if c.Jitter > 0 {
+		o.Jitter = formatDuration(c.Jitter)
+	}
+	if c.CatchUpWithin > 0 {
+		o.CatchUpWithin = formatDuration(c.CatchUpWithin)
+	}
+	if len(c.Payload) > 0 {
+		o.Payload, o.PayloadBase64 = textOrBase64(c.Payload)
+	}
+	if p := c.Pause; p != nil {
+		o.Pause = &pauseObject{p.Reason, p.By, timeText(p.At), timeText(p.Until)}
+	}
+	for _, next := range c.Next {
+		o.Next = append(o.Next, timeText(next))
+	}
+	return o
+}

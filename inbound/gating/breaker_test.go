@@ -1,0 +1,65 @@
+package gating_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/gates"
+)
+
+// probing stores the gate of a circuit breaker of mail that lets probes through.
+func (f *fixture) probing() {
+	f.t.Helper()
+	l, err := f.catalog.Lambda("mail")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	g := &gates.Gate{
+		ID: "1", Action: gates.Pause, Lambda: "mail", Ref: l.Ref, Reason: "most failed", Owner: gates.BreakerOwner, Created: f.clock.Now(),
+		Resumed: f.clock.Now(), Pace: 2, Breaker: &gates.Breaker{Opened: f.clock.Now(), Times: 1},
+	}
+	if err := gates.Put(f.ctx, f.store, gates.Kind, g); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.book.Refresh(f.ctx); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// It also holds what comes due meanwhile, so that nobody but the breaker ends it.
+func TestAGateThatProbesDoesNotEndByItself(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.probing()
+		f.tidying()
+		f.sleep(10 * time.Minute)
+		response, err := f.GetGate(f.ctx, &kinesinv1.GetGateRequest{Id: "1"})
+		if err != nil || response.Gate.State != "probing" || response.Gate.Pace != 2 || response.Gate.Owner != gates.BreakerOwner {
+			t.Errorf("%+v, %v", response.GetGate(), err)
+		}
+	})
+}
+
+// Somebody resumes it by hand, be it at the pace that it has: from then on it is a gate like others.
+func TestAGateOfABreakerIsTakenOverByHand(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.probing()
+		f.sleep(time.Minute)
+		for range 2 { // again, it stays as it is
+			response, err := f.ResumeGate(f.ctx, &kinesinv1.ResumeGateRequest{Id: "1", Pace: 2})
+			if err != nil || response.Gate.State != "resuming" || response.Gate.EndedBy != "ops" {
+				t.Fatalf("%+v, %v", response.GetGate(), err)
+			}
+			g, err := gates.Find(f.ctx, f.store, "1")
+			if err != nil || g.Breaker != nil || g.Resumed != start.Add(time.Minute) {
+				t.Errorf("%+v, %v", g, err)
+			}
+			f.sleep(time.Second)
+		}
+		f.tidying()
+		f.sleep(2 * time.Minute)
+		if response, err := f.GetGate(f.ctx, &kinesinv1.GetGateRequest{Id: "1"}); err != nil || response.Gate.State != "ended" {
+			t.Errorf("%+v, %v: it holds nothing", response.GetGate(), err)
+		}
+	})
+}

@@ -1,0 +1,259 @@
+package periodic_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// at returns a time in November 2023 such as 15T01:00:00.
+func at(t *testing.T, text string) task.Instant {
+	t.Helper()
+	parsed, err := time.Parse("2006-01-02T15:04:05", "2023-11-"+text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task.InstantOf(parsed)
+}
+
+// put stores a row of an occurrence of revision 1 of cron nightly.
+func (f *fixture) put(kind store.OpKind, nominal string, change func(*task.Task)) {
+	f.t.Helper()
+	n := at(f.t, nominal)
+	l, err := f.catalog.Lambda("mail")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	one := task.Task{
+		ID: idOf("nightly", 1, n), Partition: task.Partition{Lambda: l.Ref, Priority: 1}, State: task.Scheduled, Seq: 1,
+		Due: n, Created: n, Wake: n, WakeRow: task.WakeRow{At: n, Seq: 1},
+	}
+	if change != nil {
+		change(&one)
+	}
+	outcomes, err := f.store.Apply(f.ctx, []store.Op{{Kind: kind, Task: one}})
+	if err != nil || outcomes[0] != nil {
+		f.t.Fatal(outcomes, err)
+	}
+}
+
+func ended(s task.State, attempts uint32, text string) func(*task.Task) {
+	return func(one *task.Task) {
+		one.State, one.Attempt, one.Ended, one.Wake, one.ExpireAt = s, attempts, one.Due.Add(time.Minute), 0, one.Due.Add(24*time.Hour)
+		if attempts > 0 {
+			one.FirstStarted = one.Due.Add(2 * time.Millisecond)
+		}
+		if text != "" {
+			one.History = []task.Attempt{{Number: attempts, End: one.Ended, Error: text}}
+		}
+	}
+}
+
+func live(s task.State, attempts uint32) func(*task.Task) {
+	return func(one *task.Task) {
+		one.Seq, one.State, one.Attempt = 2, s, attempts
+		if attempts > 0 {
+			one.FirstStarted = one.Due // exactly
+		}
+	}
+}
+
+// history returns a line for each nominal time.
+func (f *fixture) history(r *kinesinv1.CronHistoryRequest) []string {
+	f.t.Helper()
+	r.Name = "nightly"
+	response, err := f.CronHistory(f.ctx, r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var lines []string
+	for _, o := range response.Occurrences {
+		if (o.Id == "") != (o.State == "") {
+			f.t.Errorf("%v has an id or a state alone", o)
+		}
+		line := fmt.Sprintf("%s %d %s", times([]int64{o.NominalMicros}), o.Revision, o.Outcome)
+		if o.State != "" {
+			line += " " + o.State
+		}
+		if o.LateMicros > 0 {
+			line += " late " + task.Micros(o.LateMicros).String()
+		}
+		if o.Reason != "" {
+			line += " (" + o.Reason + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		return
+	}
+	for i := range got {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("got %s, want %s", got[i], want[i])
+		}
+	}
+}
+
+func TestWhatBecameOfNominalTimes(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	f.put(store.PutTask, "14T23:00:00", ended(task.Success, 1, ""))
+	f.put(store.PutTask, "15T00:00:00", ended(task.Dropped, 0, "the one before it had not ended"))
+	f.put(store.PutTask, "15T02:00:00", ended(task.Cancelled, 0, ""))
+	f.put(store.PutTask, "15T03:00:00", ended(task.Dead, 3, "no such file"))
+	f.put(store.PutTask, "15T04:00:00", live(task.Processing, 1))
+	f.put(store.PutTask, "15T05:00:00", live(task.RetriableFailure, 1))
+	f.put(store.PutTask, "15T06:00:00", live(task.Enqueued, 0))
+	f.put(store.PutWakeup, "15T07:00:00", nil)
+	f.time.Advance(at(t, "15T08:30:00").Sub(start))
+	decided := []string{
+		"15T06:00:00 1 waits enqueued",
+		"15T05:00:00 1 runs retriable_failure late 1µs",
+		"15T04:00:00 1 runs processing late 1µs",
+		"15T03:00:00 1 ran dead late 2ms",
+		"15T02:00:00 1 skipped cancelled (it ended as cancelled before it started)",
+		"15T01:00:00 1 missed (nothing could run it in time",
+		"15T00:00:00 1 skipped dropped (the one before it had not ended)",
+		"14T23:00:00 1 ran success late 2ms",
+	}
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), append([]string{"15T08:00:00 1 waits", "15T07:00:00 1 waits scheduled"}, decided...)...)
+
+	// Once the next one has a row, the last one was passed over.
+	f.put(store.PutWakeup, "15T09:00:00", nil)
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 2}), "15T08:00:00 1 missed", "15T07:00:00 1 waits scheduled")
+
+	for _, c := range []struct {
+		from, to string
+		limit    uint32
+		want     []string
+	}{
+		{"15T04:00:00", "", 2, []string{"15T08:00:00 1 missed", "15T07:00:00 1 waits"}},
+		{"15T07:00:00", "", 0, []string{"15T08:00:00 1 missed", "15T07:00:00 1 waits"}},
+		{"15T04:00:00", "15T05:00:00", 0, decided[1:3]},
+		{"15T04:00:01", "15T05:59:59", 0, decided[1:2]},
+		{"14T00:00:00", "14T23:00:00", 0, decided[7:]},
+		{"14T00:00:00", "14T22:59:59", 0, nil},
+	} {
+		r := &kinesinv1.CronHistoryRequest{FromMicros: int64(at(t, c.from)), Limit: c.limit}
+		if c.to != "" {
+			r.ToMicros = int64(at(t, c.to))
+		}
+		wantLines(t, f.history(r), c.want...)
+	}
+
+	// What has no row when the retention of the lambda may be over is forgotten.
+	f.time.Advance(20 * time.Hour) // to 16T04:30
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{FromMicros: int64(at(t, "15T08:00:00")), ToMicros: int64(at(t, "15T08:00:00"))}), "15T08:00:00 1 missed")
+	f.time.Advance(4 * time.Hour)
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{ToMicros: int64(at(t, "15T08:00:00")), Limit: 1}), "15T08:00:00 1 forgotten")
+}
+
+// Each revision has the nominal times of which it is in charge, and those of a pause have none.
+func TestHistoryFollowsTheRevisions(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	f.time.Advance(at(t, "15T01:59:58").Sub(start))
+	f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = 1, "*/30 * * * *" }))
+	f.time.Advance(at(t, "15T03:10:00").Sub(f.clock.Now()))
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), "15T03:00:00 2 missed", "15T02:30:00 2 missed",
+		"15T02:00:00 1 missed", "15T01:00:00 1 missed", "15T00:00:00 1 missed", "14T23:00:00 1 missed") // 02:00 was within five seconds
+	if _, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	f.time.Advance(at(t, "15T05:10:00").Sub(f.clock.Now()))
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 2}), "15T03:00:00 2", "15T02:30:00 2")
+	if _, err := f.ResumeCron(f.ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"}); err != nil {
+		t.Fatal(err)
+	}
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 5}), "15T05:00:00 4", "15T04:30:00 4", "15T04:00:00 4", "15T03:30:00 4", "15T03:00:00 2")
+}
+
+// Far apart, close together and in bursts: the newest are found, in order and without gaps.
+func TestTheNewestNominalTimesAreFound(t *testing.T) {
+	f := newFixture(t)
+	for i, schedule := range []string{"* * * * * *", "@every 7s", "0 0 1 1 *", "0 0 29 2 *", "* * * 1 1 *", "*/5 * * * * *", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0"} {
+		spec := crons.Spec{Schedule: schedule, Start: start}
+		c := &crons.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []crons.Revision{{Number: 1, From: start, Spec: spec}}}
+		if err := crons.Put(f.ctx, f.store, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.time.Advance(20 * 365 * 24 * time.Hour)
+	for i := range 7 {
+		r, err := f.CronHistory(f.ctx, &kinesinv1.CronHistoryRequest{Name: fmt.Sprint("c", i), Limit: 50})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := crons.Find(f.ctx, f.store, fmt.Sprint("c", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		schedule, err := c.Now().Spec.Parse(c.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := f.clock.Now()
+		if n, ok := schedule.Next(next.Time()); ok {
+			next = task.InstantOf(n)
+		}
+		for _, o := range r.Occurrences {
+			if n, _ := schedule.Next(time.UnixMicro(o.NominalMicros)); task.InstantOf(n) != next {
+				t.Fatalf("%s: after %s comes %s, not %s", c.Now().Spec.Schedule, time.UnixMicro(o.NominalMicros).UTC(), n, next.Time())
+			}
+			next = task.Instant(o.NominalMicros)
+		}
+		if n := len(r.Occurrences); n != 50 && c.Now().Spec.Schedule != "0 0 1 1 *" && n != 5 {
+			t.Errorf("%s: %d", c.Now().Spec.Schedule, n)
+		}
+	}
+}
+
+func TestHistoriesThatAreRefused(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	for says, r := range map[string]*kinesinv1.CronHistoryRequest{
+		"limit 1001":     {Limit: 1001},
+		"is before 1970": {FromMicros: -1},
+		"after to":       {FromMicros: int64(start), ToMicros: int64(start) - 1},
+	} {
+		r.Name = "nightly"
+		_, err := f.CronHistory(f.ctx, r)
+		refused(t, err, kinesinv1.Reason_REASON_INVALID, says)
+	}
+	_, err := f.CronHistory(f.ctx, &kinesinv1.CronHistoryRequest{Name: "none"})
+	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "none")
+}
+
+// A cron outlives its lambda. It does not run, and one of a new lambda with the name is another one.
+func TestACronWhoseLambdaWasDeleted(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	entry, err := f.catalog.Lambda("mail")
+	if err == nil {
+		entry, err = f.catalog.Mark(f.ctx, entry, true)
+	}
+	if err == nil {
+		err = f.catalog.Remove(f.ctx, entry)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.time.Advance(time.Hour)
+	f.create(task.Lambda{Name: "mail"})
+	_, err = f.RunCron(f.ctx, &kinesinv1.RunCronRequest{Name: "nightly"})
+	refused(t, err, kinesinv1.Reason_REASON_INVALID, "was deleted")
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), "14T23:00:00 1 forgotten")
+	_, err = f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: nightly()})
+	refused(t, err, kinesinv1.Reason_REASON_EXISTS, "another lambda")
+}

@@ -1,0 +1,255 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// lookEvery is how often a keeper looks at what has ended, and at the gates.
+const lookEvery = time.Second
+
+// keepTriesMax bounds how often a lambda is looked at again because another server has changed its gate;
+// after that the next look is the next try.
+const keepTriesMax = 4
+
+var failurePause = backoff.Policy{Min: lookEvery, Max: 30 * time.Second}
+
+// Config is what a Keeper is made of.
+type Config struct {
+	Store gates.Store
+	Book  *gates.Book
+	Clock clock.Clock
+	Log   *slog.Logger
+	// Lambdas returns the lambdas that have a breaker, or gates.
+	Lambdas func() []*task.Lambda
+	// Setting returns the breaker of a lambda. It answers from memory, and is asked for every attempt.
+	Setting func(lambda uint32) task.Breaker
+	// Recovery returns at how many tasks per second a lambda goes on that was paused; 0: all at once.
+	Recovery func(lambda uint32) uint32
+	// Changed is called with each change of a gate that was stored; before is nil for a new one.
+	Changed func(ctx context.Context, before, after *gates.Gate)
+}
+
+// Keeper keeps the circuit breakers of all lambdas, by the attempts that ended on this server. It is safe for
+// concurrent use.
+type Keeper struct {
+	Config
+
+	failing map[uint32]failure // of lambdas; for Run alone
+
+	mu sync.Mutex
+	of map[uint32]*seen
+}
+
+// failure is that a lambda's breaker could not be kept.
+type failure struct {
+	times int           // in a row
+	again time.Duration // when it is tried again, in monotonic time
+}
+
+// seen is what a server has seen of a lambda.
+type seen struct {
+	window window
+	probed task.Instant // when the probing began that probes are counted of; zero: none is known
+	probes counts       // that are not in the gate
+}
+
+// New returns a Keeper.
+func New(c Config) *Keeper { return &Keeper{Config: c, of: map[uint32]*seen{}} }
+
+// Ended counts an attempt that ended on this server: its task was claimed at an instant, and failed or not.
+func (k *Keeper) Ended(lambda uint32, claimed task.Instant, failed bool) {
+	set := k.Setting(lambda)
+	if !set.IsSet() {
+		return
+	}
+	g := k.Book.OfLambda(lambda).BreakerOf(k.Clock.Now())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.seen(lambda)
+	if g == nil {
+		s.window.add(clock.Mono(k.Clock), set.Window, failed)
+		return
+	}
+	s.window = window{} // what ends while the gate is there says nothing about the time after it
+	if s.follow(g); g.Probes() && claimed >= g.Resumed {
+		s.probes.note(failed)
+	}
+}
+
+func (k *Keeper) seen(lambda uint32) *seen {
+	s := k.of[lambda]
+	if s == nil {
+		s = &seen{}
+		k.of[lambda] = s
+	}
+	return s
+}
+
+// follow forgets probes of another time than the gate's.
+func (s *seen) follow(g *gates.Gate) {
+	if s.probed != g.Resumed {
+		s.probed, s.probes = g.Resumed, counts{}
+	}
+}
+
+// Run keeps the breakers until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	for clock.Sleep(ctx, k.Clock, lookEvery) == nil {
+		if err := k.look(ctx); err != nil && ctx.Err() == nil {
+			k.Log.WarnContext(ctx, "cannot keep circuit breakers; trying again", slog.Any("error", err))
+		}
+	}
+	return nil
+}
+
+// look keeps the breakers of all lambdas. One that fails is left out for a while, longer each time, and puts
+// off no other.
+func (k *Keeper) look(ctx context.Context) (failed error) {
+	k.forgetUnset()
+	failing := map[uint32]failure{}
+	for _, l := range k.Lambdas() {
+		f, known := k.failing[l.Ref]
+		if known && clock.Mono(k.Clock) < f.again {
+			failing[l.Ref] = f
+			continue
+		}
+		err := k.keep(ctx, l)
+		for n := 1; n < keepTriesMax && errors.Is(err, store.ErrConflict); n++ {
+			if err = k.Book.Refresh(ctx); err == nil {
+				err = k.keep(ctx, l)
+			}
+		}
+		if err != nil && !errors.Is(err, store.ErrConflict) {
+			f.times++
+			f.again = clock.Mono(k.Clock) + failurePause.Pause(k.Clock, f.times)
+			failing[l.Ref] = f
+			failed = errors.Join(failed, fmt.Errorf("lambda %s: %w", l.Name, err))
+		}
+	}
+	k.failing = failing
+	return failed
+}
+
+// keep does what follows for one lambda. When another server has changed the gate it fails with
+// store.ErrConflict.
+func (k *Keeper) keep(ctx context.Context, l *task.Lambda) error {
+	now := k.Clock.Now()
+	g := k.Book.OfLambda(l.Ref).BreakerOf(now)
+	switch {
+	case g == nil && !l.Breaker.IsSet():
+		return nil
+	case g == nil:
+		c := k.sum(l)
+		if !opens(c, l.Breaker) {
+			return nil
+		}
+		return k.open(ctx, open(l.Name, l.Ref, c, l.Breaker, now))
+	case !l.Breaker.IsSet():
+		return k.end(ctx, g, now)
+	}
+	fresh := k.probes(l.Ref, g)
+	what, after := next(*g, fresh, l.Breaker, now)
+	switch what {
+	case stay:
+		return nil
+	case closes:
+		return k.close(ctx, g, now)
+	case probe, count, reopen:
+	}
+	if err := gates.Put(ctx, k.Store, gates.Kind, &after); err != nil {
+		return err
+	}
+	k.counted(l.Ref, fresh)
+	if what != count {
+		k.Changed(ctx, g, &after)
+	}
+	return k.Book.Refresh(ctx)
+}
+
+// open sets the gate of a breaker, unless another server has.
+func (k *Keeper) open(ctx context.Context, g *gates.Gate) error {
+	added, _, err := gates.Add(ctx, k.Store, g, func(known *gates.Gate) bool {
+		return known.Ref == g.Ref && known.Breaker != nil && known.InForce(g.Created)
+	})
+	if err != nil {
+		return err
+	}
+	if added == g {
+		k.Log.WarnContext(ctx, "circuit breaker opened", slog.String("lambda", g.Lambda), slog.String("gate", g.ID), slog.String("reason", g.Reason))
+		k.Changed(ctx, nil, g)
+	}
+	return k.Book.Refresh(ctx)
+}
+
+// close ends the gate of a breaker whose probes have succeeded, or has it resume at the pace of recovery.
+func (k *Keeper) close(ctx context.Context, g *gates.Gate, now task.Instant) error {
+	pace := k.Recovery(g.Ref)
+	if pace == 0 {
+		return k.end(ctx, g, now)
+	}
+	after := *g
+	after.Breaker, after.Resumed, after.Pace, after.EndedBy = nil, now, pace, gates.BreakerOwner
+	if err := gates.Put(ctx, k.Store, gates.Kind, &after); err != nil {
+		return err
+	}
+	k.Changed(ctx, g, &after)
+	return k.Book.Refresh(ctx)
+}
+
+func (k *Keeper) end(ctx context.Context, g *gates.Gate, now task.Instant) error {
+	after := *g
+	err := gates.End(ctx, k.Store, &after, now, gates.BreakerOwner)
+	if after.Ended.IsZero() {
+		return err
+	}
+	k.Changed(ctx, g, &after)
+	return errors.Join(err, k.Book.Refresh(ctx))
+}
+
+// sum returns the attempts of a lambda without a gate that ended within the window.
+func (k *Keeper) sum(l *task.Lambda) counts {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen(l.Ref).window.sum(clock.Mono(k.Clock), l.Breaker.Window)
+}
+
+// probes returns the results of probes that are not in the gate.
+func (k *Keeper) probes(lambda uint32, g *gates.Gate) counts {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.seen(lambda)
+	s.window = window{}
+	s.follow(g)
+	return s.probes
+}
+
+// counted notes that results of probes are in the gate.
+func (k *Keeper) counted(lambda uint32, c counts) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if s := k.of[lambda]; s != nil {
+		s.probes.succeeded, s.probes.failed = max(0, s.probes.succeeded-c.succeeded), max(0, s.probes.failed-c.failed)
+	}
+}
+
+// forgetUnset forgets lambdas that have no breaker any more, or are gone.
+func (k *Keeper) forgetUnset() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for lambda := range k.of {
+		if !k.Setting(lambda).IsSet() {
+			delete(k.of, lambda)
+		}
+	}
+}

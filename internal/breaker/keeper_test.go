@@ -1,0 +1,290 @@
+package breaker_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/breaker"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const start = task.Instant(1_700_000_000_000_000)
+
+// fleet is some servers over one store, in virtual time.
+type fleet struct {
+	t       *testing.T
+	time    *clock.Virtual
+	clock   clock.Clock
+	store   *store.Store
+	lambda  *task.Lambda
+	others  []*task.Lambda
+	gates   *refusing
+	pace    uint32
+	servers []*server
+	changes []string // states that gates came to
+}
+
+// refusing is a store that has no room for the gates of a lambda.
+type refusing struct {
+	gates.Store
+
+	lambda string // none: of no lambda
+	tries  int
+}
+
+func (r *refusing) PutControl(ctx context.Context, c store.Control) error {
+	if g, err := gates.Decode(c); err == nil && g.Lambda == r.lambda {
+		r.tries++
+		return gates.ErrFull
+	}
+	return r.Store.PutControl(ctx, c)
+}
+
+type server struct {
+	*breaker.Keeper
+
+	book *gates.Book
+}
+
+func inFleet(t *testing.T, servers int, test func(f *fleet)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		v := clock.NewVirtual(start, 1)
+		v.Settle(synctest.Wait)
+		c := v.Process(0)
+		f := &fleet{t: t, time: v, clock: c, store: store.New(mem.New(), store.Config{Clock: c})}
+		f.gates = &refusing{Store: f.store}
+		f.lambda = &task.Lambda{Name: "mail", Ref: 7, Breaker: task.Breaker{Failures: 0.5, Window: time.Minute}}
+		for range servers {
+			f.add()
+		}
+		test(f)
+	})
+}
+
+// add starts a server, which runs until the test ends.
+func (f *fleet) add() *server {
+	log := slog.New(slog.DiscardHandler)
+	book := gates.NewBook(f.store, f.clock, log)
+	s := &server{book: book}
+	s.Keeper = breaker.New(breaker.Config{
+		Store: f.gates, Book: book, Clock: f.clock, Log: log,
+		Lambdas:  func() []*task.Lambda { return append([]*task.Lambda{f.lambda}, f.others...) },
+		Setting:  func(uint32) task.Breaker { return f.lambda.Breaker },
+		Recovery: func(uint32) uint32 { return f.pace },
+		Changed: func(_ context.Context, _, after *gates.Gate) {
+			f.changes = append(f.changes, after.State(f.clock.Now()))
+		},
+	})
+	f.servers = append(f.servers, s)
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan error, 2)
+	go func() { done <- book.Run(ctx) }()
+	go func() { done <- s.Run(ctx) }()
+	f.t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				f.t.Errorf("run: %v", err)
+			}
+		}
+	})
+	synctest.Wait()
+	return s
+}
+
+func (f *fleet) advance(d time.Duration) {
+	synctest.Wait()
+	f.time.Advance(d)
+	synctest.Wait()
+}
+
+// ends has attempts end on a server that were claimed just now.
+func (f *fleet) ends(s *server, succeeded, failed int) {
+	for i := range succeeded + failed {
+		s.Ended(7, f.clock.Now(), i < failed)
+	}
+}
+
+// wantState wants all servers to know one gate in a state, and returns it; none if that is empty.
+func (f *fleet) wantState(state string) *gates.Gate {
+	f.t.Helper()
+	f.advance(3 * time.Second)
+	var one *gates.Gate
+	for i, s := range f.servers {
+		all := s.book.OfLambda(7)
+		if len(all) > 1 || len(all) == 0 != (state == "") {
+			f.t.Fatalf("server %d knows %d gates, want %q", i, len(all), state)
+		}
+		for _, g := range all {
+			if one = g; g.State(f.clock.Now()) != state {
+				f.t.Fatalf("server %d knows %+v (%+v), want %q", i, g, g.Breaker, state)
+			}
+		}
+	}
+	return one
+}
+
+func TestABreakerOpensProbesAndCloses(t *testing.T) {
+	inFleet(t, 1, func(f *fleet) {
+		f.ends(f.servers[0], 30, 10)
+		f.wantState("")
+		f.ends(f.servers[0], 0, 20)
+		g := f.wantState("active")
+		if g.Owner != "circuit breaker" || g.Action != gates.Pause || !strings.Contains(g.Reason, "30 of 60 attempts failed") {
+			t.Errorf("%+v", g)
+		}
+		f.ends(f.servers[0], 0, 100) // which ran when it opened
+		f.advance(30 * time.Second)
+		f.wantState("probing")
+		f.ends(f.servers[0], 0, 5)
+		if g = f.wantState("active"); g.Breaker.Times != 2 {
+			t.Errorf("%+v", g.Breaker)
+		}
+		f.advance(50 * time.Second)
+		f.wantState("active")
+		f.advance(10 * time.Second)
+		f.wantState("probing")
+		f.ends(f.servers[0], 10, 0)
+		f.wantState("")
+		f.ends(f.servers[0], 10, 9)
+		f.wantState("")
+		if got := strings.Join(f.changes, " "); got != "active probing active probing ended" {
+			t.Errorf("changes %s", got)
+		}
+	})
+}
+
+// Each of three servers sees a third of all: the gate is one, and what its row says is of all probes.
+func TestServersShareOneBreaker(t *testing.T) {
+	inFleet(t, 3, func(f *fleet) {
+		for _, s := range f.servers {
+			f.ends(s, 0, 25)
+		}
+		f.wantState("active")
+		f.advance(30 * time.Second)
+		g := f.wantState("probing")
+		for _, s := range f.servers {
+			f.ends(s, 3, 0)
+			s.Ended(7, g.Resumed.Add(-time.Second), true) // it ran before
+		}
+		if g = f.wantState("probing"); g.Breaker.Succeeded != 9 || g.Breaker.Failed != 0 {
+			t.Errorf("%+v, want 9 probes that succeeded", g.Breaker)
+		}
+		f.ends(f.servers[1], 1, 0)
+		f.wantState("")
+		if got := strings.Join(f.changes, " "); got != "active probing ended" {
+			t.Errorf("changes %s", got)
+		}
+	})
+}
+
+func TestABreakerOutlivesItsServer(t *testing.T) {
+	inFleet(t, 1, func(f *fleet) {
+		f.ends(f.servers[0], 0, 20)
+		f.wantState("active")
+		f.servers = nil
+		s := f.add()
+		f.advance(30 * time.Second)
+		f.wantState("probing")
+		f.ends(s, 10, 0)
+		f.wantState("")
+	})
+}
+
+func TestABreakerThatClosesGoesOnAtThePaceOfRecovery(t *testing.T) {
+	inFleet(t, 1, func(f *fleet) {
+		f.pace = 50
+		f.ends(f.servers[0], 0, 20)
+		f.wantState("active")
+		f.advance(30 * time.Second)
+		f.wantState("probing")
+		f.ends(f.servers[0], 10, 0)
+		if g := f.wantState("resuming"); g.Pace != 50 || g.Breaker != nil {
+			t.Errorf("%+v", g)
+		}
+	})
+}
+
+func TestABreakerThatIsTakenAwayEndsItsGate(t *testing.T) {
+	inFleet(t, 2, func(f *fleet) {
+		f.ends(f.servers[0], 0, 20)
+		f.wantState("active")
+		f.lambda.Breaker = task.Breaker{}
+		f.wantState("")
+		f.ends(f.servers[0], 0, 100)
+		f.wantState("")
+	})
+}
+
+// Somebody ends the gate by hand: what failed before says nothing any more.
+func TestAGateThatIsEndedByHandOpensAnewForNewFailures(t *testing.T) {
+	inFleet(t, 2, func(f *fleet) {
+		f.ends(f.servers[0], 0, 25)
+		g := *f.wantState("active")
+		f.ends(f.servers[1], 0, 40)
+		f.advance(2 * time.Second)
+		if err := gates.End(t.Context(), f.store, &g, f.clock.Now(), "me"); err != nil {
+			t.Fatal(err)
+		}
+		f.wantState("")
+		f.ends(f.servers[1], 0, 19)
+		f.wantState("")
+		f.ends(f.servers[1], 0, 1)
+		f.wantState("active")
+	})
+}
+
+// The gate of one lambda cannot be stored for four minutes: the breaker of another one opens, probes and
+// closes in time meanwhile, and the first one is tried again, but not each second.
+func TestALambdaThatFailsPutsOffNoOther(t *testing.T) {
+	inFleet(t, 1, func(f *fleet) {
+		s := f.servers[0]
+		f.others = []*task.Lambda{{Name: "sms", Ref: 8, Breaker: f.lambda.Breaker}}
+		f.gates.lambda = "mail"
+		wants := func(state string) {
+			t.Helper()
+			f.advance(3 * time.Second)
+			f.ends(s, 0, 20) // so that the first one fails on
+			got := ""
+			for _, g := range s.book.OfLambda(8) {
+				got = g.State(f.clock.Now())
+			}
+			if got != state {
+				t.Fatalf("the gate of the other lambda is %q, want %q", got, state)
+			}
+		}
+		ends := func(succeeded, failed int) {
+			for i := range succeeded + failed {
+				s.Ended(8, f.clock.Now(), i < failed)
+			}
+		}
+		for range 20 {
+			wants("")
+		}
+		for range 5 {
+			ends(0, 20)
+			wants("active")
+			for range 9 {
+				wants("active")
+			}
+			wants("probing")
+			ends(10, 0)
+			wants("")
+		}
+		if n := f.gates.tries; n < 10 || n > 40 {
+			t.Errorf("%d tries in 4 min to store the gate that is refused, want one each 1 to 30 s", n)
+		}
+		f.gates.lambda = ""
+		f.advance(30 * time.Second)
+		f.wantState("active")
+	})
+}

@@ -1,0 +1,237 @@
+// Package crons has what repeats: a cron schedules its occurrences as tasks of its lambda, one after the
+// other. Crons are control rows. The package decides what becomes of each occurrence when its time comes, and
+// puts the next one; docs/adr/0042 says in which order, and why. Package cron computes the nominal times.
+package crons
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Limits of a cron.
+const (
+	// ReasonBytesMax bounds why a cron is paused.
+	ReasonBytesMax = 512
+	// PayloadBytesMax bounds the payload, which each occurrence holds.
+	PayloadBytesMax = 64 << 10
+	// CatchUpMaxDefault and CatchUpWithinDefault bound which missed occurrences catch-up "all" runs.
+	CatchUpMaxDefault    = 1000
+	CatchUpWithinDefault = 24 * time.Hour
+	// CatchUpMax and CatchUpWithinMax are the most that they may be.
+	CatchUpMax       = 100_000
+	CatchUpWithinMax = 366 * 24 * time.Hour
+	// ChangeAfter is how long after a change the new revision is in charge: more than occurrences are decided
+	// ahead, and than clocks of servers may differ.
+	ChangeAfter = 5 * time.Second
+	// revisionsMax is how many revisions a cron remembers, and revisionKeptFor for how long one that is in
+	// charge no more: until its last occurrence is decided.
+	revisionsMax    = 64
+	revisionKeptFor = 24 * time.Hour
+)
+
+// Overlap says what becomes of an occurrence whose time comes while an earlier one has not ended.
+type Overlap string
+
+// The policies. The empty one is OverlapSkip.
+const (
+	OverlapAllow   Overlap = "allow"   // both run
+	OverlapSkip    Overlap = "skip"    // it does not run
+	OverlapQueue   Overlap = "queue"   // it waits; of several that would, the last one
+	OverlapCancel  Overlap = "cancel"  // the earlier one is cancelled, and it runs after that
+	OverlapReplace Overlap = "replace" // an earlier one that has not started is cancelled, else it waits
+)
+
+// CatchUp says what becomes of occurrences whose time passed while nothing could run them.
+type CatchUp string
+
+// The policies. The empty one is CatchUpLast.
+const (
+	CatchUpNone CatchUp = "none"
+	CatchUpLast CatchUp = "last"
+	CatchUpAll  CatchUp = "all" // one after the other
+)
+
+// Spec is what an operator says about a cron.
+type Spec struct {
+	Schedule string       `json:"schedule"`
+	Zone     string       `json:"zone,omitempty"` // empty: UTC
+	Start    task.Instant `json:"start,omitempty"`
+	End      task.Instant `json:"end,omitempty"`
+	JitterMS int64        `json:"jitter_ms,omitempty"`
+	Gap      cron.Gap     `json:"gap,omitempty"`
+	Fold     cron.Fold    `json:"fold,omitempty"`
+
+	Overlap         Overlap `json:"overlap,omitempty"`
+	CatchUp         CatchUp `json:"catch_up,omitempty"`
+	CatchUpMax      int     `json:"catch_up_max,omitempty"`       // of CatchUpAll; 0: CatchUpMaxDefault
+	CatchUpWithinMS int64   `json:"catch_up_within_ms,omitempty"` // of CatchUpAll; 0: CatchUpWithinDefault
+	FailuresMax     int     `json:"failures_max,omitempty"`       // so many in a row pause the cron; 0: none does
+
+	Priority   string            `json:"priority,omitempty"`
+	Class      uint8             `json:"class,omitempty"` // the index of Priority
+	Collection string            `json:"collection,omitempty"`
+	Tags       map[string]string `json:"tags,omitempty"`
+	Payload    []byte            `json:"payload,omitempty"` // {{nominal}} in it becomes the nominal time
+}
+
+// Pause says why a cron has no occurrences for a while.
+type Pause struct {
+	Reason string       `json:"reason"`
+	By     string       `json:"by"` // an identity; empty: the failure limit
+	At     task.Instant `json:"at"`
+	Until  task.Instant `json:"until,omitempty"` // when it resumes by itself; zero: never
+}
+
+// Revision is a cron as it is between two changes. It is in charge of the nominal times after From, until the
+// From of the next one.
+type Revision struct {
+	Number uint64       `json:"number"` // from 1
+	From   task.Instant `json:"from"`
+	Pause  *Pause       `json:"pause,omitempty"`
+	Spec   Spec         `json:"spec"`
+}
+
+// Cron is also the stored form.
+type Cron struct {
+	Name      string       `json:"name"`
+	Lambda    string       `json:"lambda"`
+	Ref       uint32       `json:"ref"` // of the lambda: one that is created again is another
+	Created   task.Instant `json:"created"`
+	CreatedBy string       `json:"created_by"`
+	Updated   task.Instant `json:"updated"`
+	UpdatedBy string       `json:"updated_by"`
+	Revisions []Revision   `json:"revisions"` // the newest last; never empty
+
+	Version uint64 `json:"-"`
+}
+
+// Now returns the newest revision.
+func (c *Cron) Now() *Revision { return &c.Revisions[len(c.Revisions)-1] }
+
+// InCharge returns the revision with a number if it is in charge of a nominal time; else nil.
+func (c *Cron) InCharge(number uint64, nominal task.Instant) *Revision {
+	i := slices.IndexFunc(c.Revisions, func(r Revision) bool { return r.Number == number })
+	if i < 0 || nominal <= c.Revisions[i].From || nominal > c.until(i) {
+		return nil
+	}
+	return &c.Revisions[i]
+}
+
+// until returns the last instant of which a revision is in charge.
+func (c *Cron) until(i int) task.Instant {
+	if i+1 < len(c.Revisions) {
+		return c.Revisions[i+1].From
+	}
+	return math.MaxInt64
+}
+
+// Change adds a revision with another spec, which is in charge soon. While the cron is paused it stays so.
+func (c *Cron) Change(spec Spec, now task.Instant) error {
+	return c.add(Revision{From: now.Add(ChangeAfter), Pause: c.Now().Pause, Spec: spec}, now)
+}
+
+// PauseAt adds a revision that has no occurrences.
+func (c *Cron) PauseAt(p Pause, now task.Instant) error {
+	return c.add(Revision{From: now.Add(ChangeAfter), Pause: &p, Spec: c.Now().Spec}, now)
+}
+
+// Resume replaces the revisions that pause by one that is in charge of all that they were.
+func (c *Cron) Resume(now task.Instant) error {
+	spec, from, number := c.Now().Spec, c.Now().From, c.Now().Number
+	for len(c.Revisions) > 0 && c.Now().Pause != nil {
+		from = c.Now().From
+		c.Revisions = c.Revisions[:len(c.Revisions)-1]
+	}
+	return c.addNumbered(Revision{Number: number + 1, From: from, Spec: spec}, now)
+}
+
+func (c *Cron) add(r Revision, now task.Instant) error {
+	r.Number = c.Now().Number + 1
+	r.From = max(r.From, c.Now().From)
+	return c.addNumbered(r, now)
+}
+
+func (c *Cron) addNumbered(r Revision, now task.Instant) error {
+	c.Revisions = append(slices.Clone(c.Revisions), r)
+	for len(c.Revisions) > 1 && c.Revisions[1].From < now.Add(-revisionKeptFor) {
+		c.Revisions = c.Revisions[1:]
+	}
+	if len(c.Revisions) > revisionsMax {
+		return fmt.Errorf("%w change: cron %s was changed %d times within %s; want at most that", task.ErrInvalid, c.Name, revisionsMax, revisionKeptFor)
+	}
+	return nil
+}
+
+// Parse returns the nominal times of a spec.
+func (s *Spec) Parse(name string) (*cron.Schedule, error) {
+	parsed, err := cron.Parse(cron.Config{
+		Name: name, Expression: s.Schedule, Zone: s.Zone, Start: timeOf(s.Start), End: timeOf(s.End),
+		Jitter: time.Duration(s.JitterMS) * time.Millisecond, Gap: s.Gap, Fold: s.Fold,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w schedule: %w", task.ErrInvalid, err)
+	}
+	return parsed, nil
+}
+
+func timeOf(i task.Instant) time.Time {
+	if i.IsZero() {
+		return time.Time{}
+	}
+	return i.Time()
+}
+
+// Validate checks what an operator gave, the priority and its lambda aside.
+func (s *Spec) Validate(name string) error {
+	_, err := s.Parse(name)
+	errs := []error{task.CheckName("cron", name), err}
+	refuse := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%w "+format, append([]any{task.ErrInvalid}, args...)...))
+	}
+	if !slices.Contains([]Overlap{"", OverlapAllow, OverlapSkip, OverlapQueue, OverlapCancel, OverlapReplace}, s.Overlap) {
+		refuse("overlap %.20q: want allow, skip, queue, cancel or replace", s.Overlap)
+	}
+	if !slices.Contains([]CatchUp{"", CatchUpNone, CatchUpLast, CatchUpAll}, s.CatchUp) {
+		refuse("catch-up %.20q: want none, last or all", s.CatchUp)
+	}
+	if bounded := s.CatchUpMax != 0 || s.CatchUpWithinMS != 0; bounded && s.CatchUp != CatchUpAll {
+		refuse("catch-up: a bound of number or time goes with all, not with %s", string(s.CatchUp))
+	}
+	if s.CatchUpMax < 0 || s.CatchUpMax > CatchUpMax {
+		refuse("catch-up max %d: want 1 to %d", s.CatchUpMax, CatchUpMax)
+	}
+	if s.CatchUpWithinMS < 0 || s.CatchUpWithinMS > CatchUpWithinMax.Milliseconds() {
+		refuse("catch-up within %s: want at most %s", time.Duration(s.CatchUpWithinMS)*time.Millisecond, CatchUpWithinMax)
+	}
+	if s.FailuresMax < 0 || s.FailuresMax > 1000 {
+		refuse("failures max %d: want 0 (none) to 1000", s.FailuresMax)
+	}
+	if len(s.Payload) > PayloadBytesMax {
+		refuse("payload of %d bytes: want at most %d, since each occurrence holds it", len(s.Payload), PayloadBytesMax)
+	}
+	if len(s.Collection) > 128 || !utf8.ValidString(s.Collection) || strings.ContainsFunc(s.Collection, unicode.IsControl) {
+		refuse("collection: want at most 128 bytes of UTF-8 text without control characters")
+	}
+	_, err = task.TagsOf(s.Tags)
+	return errors.Join(append(errs, err)...)
+}
+
+// CheckReason refuses a reason for a pause that says nothing.
+func CheckReason(reason string) error {
+	switch {
+	case strings.TrimSpace(reason) == "":
+		return fmt.Errorf("%w reason: it is empty; say why, for those who miss their occurrences", task.ErrInvalid)
+	case len(reason) > ReasonBytesMax || !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
+		return fmt.Errorf("%w reason: want at most %d bytes of UTF-8 text on one line", task.ErrInvalid, ReasonBytesMax)
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+package crons
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// LateAfter is how long after its due time an occurrence counts as late: it was missed, and the catch-up
+// policy decides about it.
+const LateAfter = time.Minute
+
+// Past is what became of an earlier occurrence. The zero value is one that nobody knows any more.
+type Past struct {
+	Nominal   task.Instant
+	Undecided bool // its row waits for its time, or for a decision
+	Live      bool // it was dispatched and has not ended
+	Started   bool // a worker may have begun it
+	Skipped   bool
+	Succeeded bool
+	Failed    bool
+	Ended     task.Instant
+}
+
+// Fate is what becomes of an occurrence.
+type Fate uint8
+
+// The fates.
+const (
+	Run Fate = iota + 1
+	Skip
+	Wait // it is decided later
+)
+
+// Decision is what is decided about an occurrence when its time comes.
+type Decision struct {
+	Fate   Fate
+	Reason string // of Skip, for people
+	// Next is the nominal time of the one after it, which is put before; zero: there is none, or not yet.
+	Next task.Instant
+	// Cancel says that the newest occurrence that ran is to be cancelled.
+	Cancel bool
+	// Pause says that the cron is to be paused, because so many occurrences failed in a row.
+	Pause uint32
+}
+
+// Tally counts outcomes of occurrences.
+type Tally struct {
+	Failed    uint32 // in a row
+	Succeeded task.Instant
+}
+
+// add counts one more.
+func (t Tally) add(p *Past) Tally {
+	switch {
+	case p.Succeeded:
+		return Tally{Succeeded: p.Nominal}
+	case p.Failed:
+		t.Failed++
+	}
+	return t
+}
+
+// Memory is what an occurrence remembers of those before it, as seen by whoever decides about it.
+type Memory struct {
+	Ran   task.Firing // the newest one that ran
+	past  *Past       // what became of it
+	Tally Tally       // without it
+}
+
+// remember says which of the two occurrences that one names is the newest that ran. It depends on rows alone,
+// so that two who decide at once agree.
+func remember(o *task.Occurrence, before, ran *Past) Memory {
+	tally := Tally{o.Failed, o.Succeeded}
+	if before.Skipped {
+		return Memory{Ran: o.Ran, past: ran, Tally: tally}
+	}
+	return Memory{Ran: o.Before, past: before, Tally: tally.add(ran)}
+}
+
+// Decide decides about an occurrence which is due at an instant, from the cron as it is now, and from what
+// became of the occurrences that it names.
+func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, now task.Instant) (Decision, error) {
+	r := c.InCharge(o.At.Revision, o.At.Nominal)
+	if r == nil || r.Pause != nil {
+		return Decision{Fate: Skip, Reason: c.whyNot(o)}, nil
+	}
+	if before.Undecided {
+		return Decision{Fate: Wait}, nil
+	}
+	s, err := r.Spec.Parse(c.Name)
+	if err != nil {
+		return Decision{}, err
+	}
+	times := nominals{s, c.untilOf(r)}
+	d := Decision{Fate: Run, Next: times.after(o.At.Nominal)}
+	m := remember(o, before, ran)
+	if n := m.Tally.add(m.past).Failed; r.Spec.FailuresMax > 0 && int(n) >= r.Spec.FailuresMax {
+		return Decision{Fate: Skip, Pause: n, Reason: fmt.Sprintf("%d occurrences in a row have failed", n)}, nil
+	}
+	since := due
+	if r.Spec.Overlap != "" && r.Spec.Overlap != OverlapSkip && r.Spec.Overlap != OverlapAllow {
+		since = max(since, m.past.Ended) // it may have waited for that
+	}
+	if late := now.Sub(since) > LateAfter; late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
+		if missed := times.missed(&r.Spec, o.At.Nominal, now); missed.Fate == Skip {
+			return missed, nil
+		}
+	}
+	if m.past.Live {
+		d.overlaps(&r.Spec, m.past, now.Sub(since) > LateAfter)
+	}
+	if d.Fate == Wait {
+		d.Next = 0
+	}
+	return d, nil
+}
+
+// overlaps decides about an occurrence while an earlier one lives.
+func (d *Decision) overlaps(s *Spec, earlier *Past, late bool) {
+	switch s.Overlap {
+	case OverlapAllow:
+	case OverlapQueue:
+		d.Fate = Wait
+	case OverlapCancel:
+		d.Fate, d.Cancel = Wait, true
+	case OverlapReplace:
+		d.Fate, d.Cancel = Wait, !earlier.Started
+	case OverlapSkip, "":
+		if late && s.CatchUp == CatchUpAll { // those that are caught up run one after the other
+			d.Fate = Wait
+			return
+		}
+		d.Fate, d.Reason = Skip, fmt.Sprintf("the occurrence of %s has not ended (overlap skip)", text(earlier.Nominal))
+	}
+}
+
+// whyNot says why an occurrence does not run of whose time its revision is not in charge.
+func (c *Cron) whyNot(o *task.Occurrence) string {
+	if r := c.Now(); r.Pause != nil && o.At.Nominal > r.From {
+		return fmt.Sprintf("the cron is paused: %s", r.Pause.Reason)
+	}
+	return fmt.Sprintf("the cron was changed: revision %d is not in charge of this time any more", o.At.Revision)
+}
+
+func (c *Cron) untilOf(r *Revision) task.Instant {
+	for i := range c.Revisions {
+		if c.Revisions[i].Number == r.Number {
+			return c.until(i)
+		}
+	}
+	return 0
+}
+
+// nominals are the nominal times of a revision.
+type nominals struct {
+	*cron.Schedule
+
+	until task.Instant // the last one of which it is in charge
+}
+
+// after returns the first one after an instant; zero if there is none.
+func (n nominals) after(at task.Instant) task.Instant {
+	next, ok := n.Next(at.Time())
+	if !ok || task.InstantOf(next) > n.until {
+		return 0
+	}
+	return task.InstantOf(next)
+}
+
+// due returns when the occurrence of a nominal time is due.
+func (n nominals) due(nominal task.Instant) task.Instant {
+	return task.InstantOf(n.Due(nominal.Time()))
+}
+
+// last returns the last nominal time after one instant and not after another; zero if there is none. It looks
+// back from the end, further each time, so that it counts few.
+func (n nominals) last(after, through task.Instant) (last task.Instant) {
+	through = min(through, n.until)
+	for back := time.Minute; ; back *= 8 {
+		from := max(after, through.Add(-back))
+		for at := n.after(from); at != 0 && at <= through; at = n.after(at) {
+			last = at
+		}
+		if last != 0 || from == after {
+			return last
+		}
+	}
+}
+
+// missed decides about an occurrence that is late: Skip, or Run.
+func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
+	switch s.CatchUp {
+	case CatchUpNone:
+		next := n.after(max(nominal, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)))
+		return Decision{Fate: Skip, Reason: "its time was missed (catch-up none)", Next: next}
+	case CatchUpAll:
+		return n.missedOfMany(s, nominal, now)
+	case CatchUpLast, "":
+	}
+	newest := n.last(nominal, now)
+	for newest > nominal && n.due(newest) > now { // jitter
+		newest = n.last(nominal, newest-1)
+	}
+	if newest > nominal {
+		return Decision{Fate: Skip, Reason: "its time was missed, and a later one too (catch-up last)", Next: newest}
+	}
+	return Decision{Fate: Run}
+}
+
+// missedOfMany decides where all that were missed run, within bounds.
+func (n nominals) missedOfMany(s *Spec, nominal, now task.Instant) Decision {
+	most, within := CatchUpMaxDefault, CatchUpWithinDefault
+	if s.CatchUpMax > 0 {
+		most = s.CatchUpMax
+	}
+	if s.CatchUpWithinMS > 0 {
+		within = time.Duration(s.CatchUpWithinMS) * time.Millisecond
+	}
+	if oldest := now.Add(-within); nominal < oldest {
+		next := n.after(max(nominal, oldest-1))
+		return Decision{Fate: Skip, Reason: fmt.Sprintf("its time was missed more than %s ago (catch-up within)", within), Next: next}
+	}
+	first := nominal // of the last ones, as many as may run
+	count := 1
+	for at := n.after(nominal); at != 0 && at <= now; at = n.after(at) {
+		if count++; count > most {
+			first = n.after(first)
+		}
+	}
+	if first > nominal {
+		return Decision{Fate: Skip, Reason: fmt.Sprintf("its time was missed, and %d later ones too (catch-up max)", count-1), Next: first}
+	}
+	return Decision{Fate: Run}
+}
+
+func text(i task.Instant) string { return i.Time().UTC().Format(time.RFC3339) }

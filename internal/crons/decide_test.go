@@ -1,0 +1,172 @@
+package crons
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func at(t *testing.T, text string) task.Instant {
+	t.Helper()
+	if text == "" {
+		return 0
+	}
+	parsed, err := time.Parse(time.RFC3339, "2026-03-01T"+text+"Z")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task.InstantOf(parsed)
+}
+
+// each is a cron that fires every ten minutes, in charge since midnight.
+func each(t *testing.T, change func(*Spec)) *Cron {
+	t.Helper()
+	c := &Cron{Name: "tick", Revisions: []Revision{{Number: 1, From: at(t, "00:00:00"), Spec: Spec{Schedule: "*/10 * * * *"}}}}
+	if change != nil {
+		change(&c.Revisions[0].Spec)
+	}
+	return c
+}
+
+func TestDecisions(t *testing.T) {
+	live := Past{Live: true, Started: true}
+	for name, c := range map[string]struct {
+		spec        func(*Spec)
+		before, ran Past
+		now         string // when 01:00 is decided
+		fate        Fate
+		next        string
+		reason      string
+		cancel      bool
+	}{
+		"in time":                           {now: "01:00:00", fate: Run, next: "01:10:00"},
+		"ahead of its time":                 {now: "00:59:59", fate: Run, next: "01:10:00"},
+		"the one before is not decided":     {now: "01:00:00", before: Past{Undecided: true}, fate: Wait},
+		"the one before runs":               {now: "01:00:00", before: live, fate: Skip, next: "01:10:00", reason: "has not ended (overlap skip)"},
+		"one runs, the one before skipped":  {now: "01:00:00", before: Past{Skipped: true}, ran: live, fate: Skip, next: "01:10:00", reason: "has not ended"},
+		"one runs that counts no more":      {now: "01:00:00", before: Past{Succeeded: true}, ran: live, fate: Run, next: "01:10:00"},
+		"allow":                             {spec: func(s *Spec) { s.Overlap = OverlapAllow }, now: "01:00:00", before: live, fate: Run, next: "01:10:00"},
+		"queue":                             {spec: func(s *Spec) { s.Overlap = OverlapQueue }, now: "01:00:00", before: live, fate: Wait},
+		"queue for long":                    {spec: func(s *Spec) { s.Overlap = OverlapQueue }, now: "03:00:00", before: live, fate: Wait},
+		"queued for long":                   {spec: func(s *Spec) { s.Overlap, s.CatchUp = OverlapQueue, CatchUpNone }, now: "03:00:30", before: Past{Ended: at(t, "03:00:00")}, fate: Run, next: "01:10:00"},
+		"cancel":                            {spec: func(s *Spec) { s.Overlap = OverlapCancel }, now: "01:00:00", before: live, fate: Wait, cancel: true},
+		"replace what runs":                 {spec: func(s *Spec) { s.Overlap = OverlapReplace }, now: "01:00:00", before: live, fate: Wait},
+		"replace what waits":                {spec: func(s *Spec) { s.Overlap = OverlapReplace }, now: "01:00:00", before: Past{Live: true}, fate: Wait, cancel: true},
+		"a minute late":                     {now: "01:01:00", fate: Run, next: "01:10:00"},
+		"late, none later":                  {now: "01:09:59", fate: Run, next: "01:10:00"},
+		"late, some later":                  {now: "01:35:00", fate: Skip, next: "01:30:00", reason: "catch-up last"},
+		"a day late":                        {now: "23:59:00", fate: Skip, next: "23:50:00", reason: "catch-up last"},
+		"none, a minute late":               {spec: func(s *Spec) { s.CatchUp = CatchUpNone }, now: "01:01:00", fate: Run, next: "01:10:00"},
+		"none, later":                       {spec: func(s *Spec) { s.CatchUp = CatchUpNone }, now: "01:01:01", fate: Skip, next: "01:10:00", reason: "catch-up none"},
+		"none, as one comes":                {spec: func(s *Spec) { s.CatchUp = CatchUpNone }, now: "01:30:30", fate: Skip, next: "01:30:00", reason: "catch-up none"},
+		"all":                               {spec: func(s *Spec) { s.CatchUp = CatchUpAll }, now: "01:35:00", fate: Run, next: "01:10:00"},
+		"all, while one runs":               {spec: func(s *Spec) { s.CatchUp = CatchUpAll }, now: "01:35:00", before: live, fate: Wait},
+		"all, at most 2":                    {spec: func(s *Spec) { s.CatchUp, s.CatchUpMax = CatchUpAll, 2 }, now: "01:35:00", fate: Skip, next: "01:20:00", reason: "catch-up max"},
+		"all, at most 4":                    {spec: func(s *Spec) { s.CatchUp, s.CatchUpMax = CatchUpAll, 4 }, now: "01:35:00", fate: Run, next: "01:10:00"},
+		"all within 20 m":                   {spec: func(s *Spec) { s.CatchUp, s.CatchUpWithinMS = CatchUpAll, 20*60_000 }, now: "01:35:00", fate: Skip, next: "01:20:00", reason: "catch-up within"},
+		"all within 15 m, one at that time": {spec: func(s *Spec) { s.CatchUp, s.CatchUpWithinMS = CatchUpAll, 15*60_000 }, now: "01:35:00", fate: Skip, next: "01:20:00", reason: "catch-up within"},
+		"its end comes":                     {spec: func(s *Spec) { s.End = at(t, "01:10:00") }, now: "01:00:00", fate: Run},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &task.Occurrence{Cron: "tick", At: task.Firing{Revision: 1, Nominal: at(t, "01:00:00")}}
+			d, err := each(t, c.spec).Decide(o, o.At.Nominal, &c.before, &c.ran, at(t, c.now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Fate != c.fate || d.Next != at(t, c.next) || d.Cancel != c.cancel || !strings.Contains(d.Reason, c.reason) || d.Reason != "" && c.reason == "" {
+				t.Errorf("%+v, next %s", d, d.Next.Time().UTC())
+			}
+		})
+	}
+}
+
+func TestWhoIsInCharge(t *testing.T) {
+	c := each(t, nil)
+	if err := c.Change(Spec{Schedule: "*/5 * * * *"}, at(t, "01:04:55")); err != nil { // in charge after 01:05
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		revision uint64
+		nominal  string
+		want     bool
+	}{
+		{1, "00:00:00", false},
+		{1, "00:10:00", true},
+		{1, "01:00:00", true},
+		{1, "01:05:00", true},
+		{1, "01:10:00", false},
+		{2, "01:05:00", false},
+		{2, "01:10:00", true},
+		{3, "01:10:00", false},
+	} {
+		if got := c.InCharge(one.revision, at(t, one.nominal)) != nil; got != one.want {
+			t.Errorf("revision %d at %s: %v", one.revision, one.nominal, got)
+		}
+	}
+	o := &task.Occurrence{At: task.Firing{Revision: 1, Nominal: at(t, "01:00:00")}}
+	if d, err := c.Decide(o, o.At.Nominal, &Past{}, &Past{}, o.At.Nominal); err != nil || d.Fate != Run || d.Next != 0 {
+		t.Errorf("the last of the first revision: %+v, %v", d, err)
+	}
+	o.At.Nominal = at(t, "01:10:00")
+	if d, err := c.Decide(o, o.At.Nominal, &Past{}, &Past{}, o.At.Nominal); err != nil || d.Fate != Skip || !strings.Contains(d.Reason, "changed") {
+		t.Errorf("one of the first revision that comes later: %+v, %v", d, err)
+	}
+}
+
+func TestAPauseAndItsEnd(t *testing.T) {
+	c := each(t, nil)
+	if err := c.PauseAt(Pause{Reason: "db maintenance"}, at(t, "01:04:55")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Change(Spec{Schedule: "*/5 * * * *"}, at(t, "02:00:00")); err != nil || c.Now().Pause == nil {
+		t.Fatal(err)
+	}
+	o := &task.Occurrence{At: task.Firing{Revision: 1, Nominal: at(t, "02:10:00")}}
+	if d, err := c.Decide(o, o.At.Nominal, &Past{}, &Past{}, o.At.Nominal); err != nil || d.Fate != Skip || !strings.Contains(d.Reason, "db maintenance") {
+		t.Errorf("while it is paused: %+v, %v", d, err)
+	}
+	if err := c.Resume(at(t, "03:00:00")); err != nil {
+		t.Fatal(err)
+	}
+	if r := c.Now(); len(c.Revisions) != 2 || r.Number != 4 || r.From != at(t, "01:05:00") || r.Pause != nil || r.Spec.Schedule != "*/5 * * * *" {
+		t.Errorf("%+v", c.Revisions)
+	}
+}
+
+func TestFailuresInARow(t *testing.T) {
+	c := each(t, func(s *Spec) { s.FailuresMax = 3 })
+	decide := func(o *task.Occurrence, before, ran Past) Decision {
+		o.At = task.Firing{Revision: 1, Nominal: at(t, "01:00:00")}
+		d, err := c.Decide(o, o.At.Nominal, &before, &ran, o.At.Nominal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	failed, skipped := Past{Failed: true}, Past{Skipped: true}
+	for _, one := range []struct {
+		o           task.Occurrence
+		before, ran Past
+		want        uint32
+	}{
+		{task.Occurrence{Failed: 1}, failed, failed, 3},
+		{task.Occurrence{Failed: 2}, failed, Past{Succeeded: true}, 0},
+		{task.Occurrence{Failed: 2}, skipped, failed, 3},
+		{task.Occurrence{Failed: 1}, skipped, failed, 0},
+		{task.Occurrence{Failed: 2}, Past{}, failed, 3},
+		{task.Occurrence{Failed: 2}, Past{Succeeded: true}, failed, 0},
+	} {
+		if d := decide(&one.o, one.before, one.ran); d.Pause != one.want || d.Pause > 0 && (d.Fate != Skip || d.Next != 0) {
+			t.Errorf("%+v, %+v, %+v: %+v", one.o, one.before, one.ran, d)
+		}
+	}
+}
+
+func TestPayloadsHaveTheNominalTime(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	if got := string(PayloadAt([]byte(`{"day":"{{nominal}}"}`), at(t, "01:00:00"), zone)); got != `{"day":"2026-03-01T02:00:00+01:00"}` {
+		t.Error(got)
+	}
+}

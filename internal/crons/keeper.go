@@ -1,0 +1,154 @@
+package crons
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// todoEvery is how often a process looks for crons whose first occurrence is not put, or whose pause is over.
+const todoEvery = 5 * time.Second
+
+// putFirstMax is how long after a change its first occurrence is put that may be past. After that it may
+// have been put, have run and be forgotten, as ended rows are after 15 minutes at the soonest, and the first
+// one to come is put.
+const putFirstMax = task.EndedMin / 2
+
+// casTriesMax bounds how often a write is tried again because somebody else made one.
+const casTriesMax = 16
+
+// Save stores a cron in place of the version that it was read at, and puts its first occurrence;
+// store.ErrConflict if there is another version. Once the cron is stored, a process that finds the row in
+// KindTodo does what this one could not.
+func (f *Firing) Save(ctx context.Context, c *Cron) error {
+	todo, err := f.note(ctx, c.Name)
+	if err != nil {
+		return err
+	}
+	if err := Put(ctx, f.Store, c); err != nil {
+		return err
+	}
+	if err := f.do(ctx, c, todo); err != nil {
+		f.Log.WarnContext(ctx, "the first occurrence of a cron is put later", slog.String("cron", c.Name), slog.Any("error", err))
+	}
+	return nil
+}
+
+// note stores that something is to be done for a cron, and returns the row. Each change has a version of its
+// own, so that who has done it for an earlier change does not delete it.
+func (f *Firing) note(ctx context.Context, name string) (row store.Control, err error) {
+	for range casTriesMax {
+		row, err = f.Store.Control(ctx, KindTodo, name)
+		if errors.Is(err, store.ErrNotFound) {
+			row, err = store.Control{Kind: KindTodo, Name: name}, nil
+		}
+		if err != nil {
+			break
+		}
+		row.Version++
+		row.Value = []byte("{}")
+		if err = f.Store.PutControl(ctx, row); err == nil || !errors.Is(err, store.ErrConflict) {
+			break
+		}
+	}
+	if err != nil {
+		return row, fmt.Errorf("store what is to be done for cron %s: %w", name, err)
+	}
+	return row, nil
+}
+
+// Run does what is to be done for crons, until ctx ends.
+func (f *Firing) Run(ctx context.Context) error {
+	for again := true; again; again = clock.Sleep(ctx, f.Clock, todoEvery) == nil {
+		if err := f.doAll(ctx); err != nil && ctx.Err() == nil {
+			f.Log.WarnContext(ctx, "crons not looked after", slog.Any("error", err))
+		}
+	}
+	return nil
+}
+
+func (f *Firing) doAll(ctx context.Context) error {
+	rows, err := f.Store.Controls(ctx, KindTodo)
+	if err != nil {
+		return fmt.Errorf("read what is to be done for crons: %w", err)
+	}
+	var errs []error
+	for _, row := range rows {
+		c, err := Find(ctx, f.Store, row.Name)
+		if errors.Is(err, store.ErrNotFound) {
+			err = f.done(ctx, row) // a new one of that name has a row of another version
+		} else if err == nil {
+			err = f.do(ctx, c, row)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// do puts the first occurrence of the newest revision. A pause that is over is ended before.
+func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) error {
+	now := f.Clock.Now()
+	if p := c.Now().Pause; p != nil {
+		switch {
+		case p.Until.IsZero():
+			return f.done(ctx, todo)
+		case now < p.Until:
+			return nil // the row stays until then
+		}
+		if err := c.Resume(now); err != nil {
+			return err
+		}
+		c.Updated, c.UpdatedBy = now, ""
+		if err := Put(ctx, f.Store, c); err != nil {
+			return err
+		}
+	}
+	if err := f.putFirst(ctx, c); err != nil {
+		return err
+	}
+	return f.done(ctx, todo)
+}
+
+// putFirst puts the first occurrence of which the newest revision is in charge.
+func (f *Firing) putFirst(ctx context.Context, c *Cron) error {
+	r := c.Now()
+	s, err := r.Spec.Parse(c.Name)
+	if err != nil {
+		return err
+	}
+	from := r.From
+	if now := f.Clock.Now(); now.Sub(c.Updated) > putFirstMax {
+		from = max(from, now)
+	}
+	at := nominals{s, c.untilOf(r)}.after(from)
+	if at == 0 {
+		return nil // it has ended
+	}
+	o := &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: r.Number, Nominal: at}}
+	if n := len(c.Revisions); n > 1 {
+		earlier := &c.Revisions[n-2]
+		s, err := earlier.Spec.Parse(c.Name)
+		if err != nil {
+			return err
+		}
+		if last := (nominals{s, c.untilOf(earlier)}).last(earlier.From, r.From); last != 0 {
+			o.Before = task.Firing{Revision: earlier.Number, Nominal: last}
+		}
+	}
+	return f.put(ctx, c, o)
+}
+
+// done deletes the row that says that something is to be done.
+func (f *Firing) done(ctx context.Context, todo store.Control) error {
+	err := f.Store.DeleteControl(ctx, todo)
+	if err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("delete what is to be done for cron %s: %w", todo.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/internal/breaker"
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func (n *Node) newBreakers(c *Config) *breaker.Keeper {
+	return breaker.New(breaker.Config{
+		Store: n.store, Book: n.gates, Clock: c.Clock, Log: c.Log,
+		Lambdas: n.lambdasWithBrakes, Setting: n.breakerOf, Recovery: n.quotas.book.Recovery, Changed: n.breakerChanged,
+	})
+}
+
+// lambdasWithBrakes returns the lambdas that have a circuit breaker, or gates, which may be of one.
+func (n *Node) lambdasWithBrakes() (some []*task.Lambda) {
+	for _, l := range n.catalog.All() {
+		if l.Breaker.IsSet() || n.gates.Has(l.Ref) {
+			some = append(some, &l.Lambda)
+		}
+	}
+	return some
+}
+
+func (n *Node) breakerOf(lambda uint32) task.Breaker {
+	if l := n.catalog.ByRef(lambda); l != nil {
+		return l.Breaker
+	}
+	return task.Breaker{}
+}
+
+// noteOutcome tells the circuit breaker of a lambda how an attempt ended. One that was given back or
+// cancelled says nothing.
+func (n *Node) noteOutcome(t *task.Task, o task.Outcome) {
+	switch o {
+	case task.OutcomeSuccess, task.OutcomeSnoozed:
+		n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, false)
+	case task.OutcomeRetriable, task.OutcomeFatal:
+		n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, true)
+	default:
+	}
+}
+
+// breakerChanged records what a circuit breaker did with its gate, as the calls that set and resume gates are
+// recorded.
+func (n *Node) breakerChanged(ctx context.Context, before, after *gates.Gate) {
+	if n.audit == nil {
+		return
+	}
+	r := audit.Record{Identity: gates.BreakerOwner, From: access.ServerName, Action: "gate.set", Target: after.Lambda, Outcome: audit.OK, After: gateText(after)}
+	if before != nil {
+		r.Before = gateText(before)
+	}
+	if after.Breaker == nil || !after.Ended.IsZero() || after.Probes() {
+		r.Action = "gate.resume"
+	}
+	n.audit.Note(ctx, r)
+}
+
+func gateText(g *gates.Gate) string {
+	text, _ := json.Marshal(g) //nolint:errchkjson // of texts and numbers
+	return string(text)
+}

@@ -1,0 +1,47 @@
+package node
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// newFiring returns what puts the occurrences of crons. added tells the scheduler of one, if there is one
+// here.
+func (n *Node) newFiring(c *Config, added func(*task.Task)) *crons.Firing {
+	return crons.NewFiring(crons.Config{
+		Store: n.store, InlineMax: n.store.PayloadInlineMax(), Added: added, Cancel: n.cancelOccurrence, Clock: c.Clock, Log: c.Log,
+		Lambda: func(ref uint32) *task.Lambda {
+			if l := n.catalog.ByRef(ref); l != nil {
+				return &l.Lambda
+			}
+			return nil
+		},
+	})
+}
+
+// cancelOccurrence asks for the end of a dispatched task. Another process may have changed it meanwhile: then
+// whoever asked asks again.
+func (n *Node) cancelOccurrence(ctx context.Context, t *task.Task) {
+	policy, known := policies{n.catalog}.PolicyOf(t)
+	if !known || t.CancelRequested {
+		return
+	}
+	next, effect, err := t.Apply(task.Event{Kind: task.Cancel}, n.clock.Now(), policy)
+	if err != nil {
+		return
+	}
+	outcomes, err := n.store.Apply(ctx, store.Change(next, false, false))
+	if err == nil && outcomes[0] == nil && effect == task.TellWorker {
+		cancels{n}.CancelRequested(&next)
+	}
+}
+
+// cronFirstRow returns the key of the row with which an occurrence waits.
+func cronFirstRow(c *crons.Cron, l *catalog.Entry, r *crons.Revision, nominal, due task.Instant) store.WakeKey {
+	id := task.OccurrenceID(c.Ref, c.Name, c.Created, task.Firing{Revision: r.Number, Nominal: nominal})
+	return store.WakeKey{Partition: crons.PartitionOf(&l.Lambda, r.Spec.Class, c.Name), Wake: due, ID: id}
+}

@@ -1,0 +1,288 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// fires notes when occurrences started: their payload, and how late.
+type fires struct {
+	mu   sync.Mutex
+	seen []string
+	runs int // at once now
+	most int
+	late time.Duration
+
+	wrong    []string    // occurrences that say of themselves what they are not
+	previous []time.Time // what they say of the one before
+}
+
+func (f *fires) handler(work time.Duration) sdk.Handler {
+	return func(ctx context.Context, t *sdk.Task[[]byte]) error {
+		now := time.Now()
+		nominal, err := time.Parse(time.RFC3339, string(t.Payload))
+		if err != nil {
+			return err
+		}
+		if o := t.Occurrence; o == nil || o.Cron != "tick" || !o.Nominal.Equal(nominal) || o.Revision == 0 || !o.PreviousSuccess.Before(nominal) {
+			f.wrong = append(f.wrong, fmt.Sprintf("%s: %+v", t.Payload, o))
+		}
+		f.mu.Lock()
+		f.previous = append(f.previous, t.Occurrence.PreviousSuccess)
+		f.seen = append(f.seen, nominal.UTC().Format("15:04:05"))
+		f.runs++
+		f.most, f.late = max(f.most, f.runs), max(f.late, now.Sub(nominal))
+		f.mu.Unlock()
+		defer func() {
+			f.mu.Lock()
+			f.runs--
+			f.mu.Unlock()
+		}()
+		select {
+		case <-time.After(work):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (f *fires) all() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	slices.Sort(f.seen)
+	return strings.Join(f.seen, " ")
+}
+
+func (r *rig) cron(i int, schedule string, change func(s *crons.Spec)) {
+	r.Helper()
+	l, err := r.nodes[i].node.catalog.Find(r.ctx, "mail")
+	if err != nil {
+		r.Fatal(err)
+	}
+	now := task.InstantOf(time.Now())
+	c := &crons.Cron{Name: "tick", Lambda: "mail", Ref: l.Ref, Created: now, Updated: now, Revisions: []crons.Revision{{
+		Number: 1, From: now, Spec: crons.Spec{Schedule: schedule, Class: 1, Payload: []byte("{{nominal}}")},
+	}}}
+	if change != nil {
+		change(&c.Revisions[0].Spec)
+	}
+	if err := r.nodes[i].node.firing.Save(r.ctx, c); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestACronFires(t *testing.T) {
+	for _, nodes := range []int{1, 2} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) {
+			inRig(t, drivers{}, nodes, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				var f fires
+				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
+				r.cron(nodes-1, "*/10 * * * * *", nil)
+				time.Sleep(61 * time.Second)
+				if got, want := f.all(), "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00"; got != want || f.late > 100*time.Millisecond {
+					t.Errorf("fired %s, want %s; %v late", got, want, f.late)
+				}
+				if n := len(f.previous); len(f.wrong) > 0 || f.previous[n-1].UTC().Format("15:04:05") != "00:00:50" || !f.previous[0].IsZero() {
+					t.Errorf("%v, %v", f.wrong, f.previous)
+				}
+			})
+		})
+	}
+}
+
+func TestWhatOverlaps(t *testing.T) {
+	for _, c := range []struct {
+		overlap crons.Overlap
+		want    string
+		most    int
+	}{
+		{crons.OverlapSkip, "00:00:10 00:00:40", 1},
+		{crons.OverlapAllow, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 3},
+		{crons.OverlapQueue, "00:00:10 00:00:20 00:00:30", 1},
+		{crons.OverlapCancel, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 1},
+		{crons.OverlapReplace, "00:00:10 00:00:20 00:00:30", 1},
+	} {
+		t.Run(string(c.overlap), func(t *testing.T) {
+			inRig(t, drivers{}, 1, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				var f fires
+				r.work(r.nodes[0], "mail", f.handler(25*time.Second), sdk.Slots(5))
+				r.cron(0, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = c.overlap })
+				time.Sleep(64 * time.Second)
+				if got := f.all(); got != c.want || f.most != c.most {
+					t.Errorf("fired %s, %d at once; want %s, %d", got, f.most, c.want, c.most)
+				}
+			})
+		})
+	}
+}
+
+// workForNow runs a worker of the first node until it is told to stop.
+func (r *rig) workForNow(f *fires) (stop func()) {
+	r.Helper()
+	ctx, cancel := context.WithCancel(r.ctx)
+	w := sdk.NewWorker(r.dial(r.nodes[0].transport), sdk.Slots(5), sdk.Grace(time.Second), sdk.ExitWith(func(int) {}))
+	w.Register("mail", f.handler(time.Second))
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.Error(err)
+		}
+	}
+}
+
+// away stops a node for a while.
+func (r *rig) away(i int, d time.Duration) {
+	r.Helper()
+	r.nodes[i].stop()
+	time.Sleep(d)
+	r.nodes[i] = r.start(drivers{}, []string{"node-0"}, i, nil)
+	r.client = r.dial(r.nodes[i].transport)
+}
+
+func TestWhatWasMissed(t *testing.T) {
+	for _, c := range []struct {
+		catchUp crons.CatchUp
+		change  func(s *crons.Spec)
+		want    string
+	}{
+		{crons.CatchUpLast, nil, "00:10:00 01:00:00 01:10:00"},
+		{crons.CatchUpNone, nil, "00:10:00 01:10:00"},
+		{crons.CatchUpAll, nil, "00:10:00 00:20:00 00:30:00 00:40:00 00:50:00 01:00:00 01:10:00"},
+		{crons.CatchUpAll, func(s *crons.Spec) { s.CatchUpMax = 2 }, "00:10:00 00:50:00 01:00:00 01:10:00"},
+		{crons.CatchUpAll, func(s *crons.Spec) { s.CatchUpWithinMS = 30 * 60_000 }, "00:10:00 00:40:00 00:50:00 01:00:00 01:10:00"},
+	} {
+		t.Run(string(c.catchUp), func(t *testing.T) {
+			inRig(t, drivers{}, 1, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				r.cron(0, "*/10 * * * *", func(s *crons.Spec) {
+					if s.CatchUp = c.catchUp; c.change != nil {
+						c.change(s)
+					}
+				})
+				var f fires
+				stop := r.workForNow(&f)
+				time.Sleep(11 * time.Minute)
+				stop()
+				r.away(0, 53*time.Minute) // until 01:04
+				stop = r.workForNow(&f)
+				time.Sleep(8 * time.Minute)
+				stop()
+				if got := f.all(); got != c.want {
+					t.Errorf("fired %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// change changes a cron by what is stored.
+func (r *rig) change(name string, change func(c *crons.Cron, now task.Instant) error) {
+	r.Helper()
+	f := r.nodes[0].node.firing
+	c, err := crons.Find(r.ctx, f.Store, name)
+	if err == nil {
+		c.Updated = task.InstantOf(time.Now())
+		err = change(c, c.Updated)
+	}
+	if err == nil {
+		err = f.Save(r.ctx, c)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func TestARevisionTakesOver(t *testing.T) {
+	for _, at := range []time.Duration{30 * time.Second, 29990 * time.Millisecond, 25 * time.Second, 24999 * time.Millisecond, 20*time.Second + 1} {
+		t.Run(at.String(), func(t *testing.T) {
+			inRig(t, drivers{}, 2, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				var f fires
+				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
+				began := time.Now().Truncate(time.Minute)
+				r.cron(0, "*/10 * * * * *", nil)
+				time.Sleep(time.Until(began.Add(at)))
+				r.change("tick", func(c *crons.Cron, now task.Instant) error {
+					s := c.Now().Spec
+					s.Schedule = "*/5 * * * * *"
+					return c.Change(s, now)
+				})
+				time.Sleep(time.Until(began.Add(52 * time.Second)))
+				want := "00:00:10 00:00:20 00:00:30 00:00:35 00:00:40 00:00:45 00:00:50"
+				if at >= 30*time.Second {
+					want = "00:00:10 00:00:20 00:00:30 00:00:40 00:00:45 00:00:50" // 00:35 is within 5 s
+				}
+				if got := f.all(); got != want {
+					t.Errorf("fired %s, want %s", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestAPausedCron(t *testing.T) {
+	for _, until := range []time.Duration{0, 45 * time.Second} {
+		t.Run(until.String(), func(t *testing.T) {
+			inRig(t, drivers{}, 1, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				var f fires
+				r.work(r.nodes[0], "mail", f.handler(time.Second), sdk.Slots(5))
+				began := time.Now().Truncate(time.Minute)
+				r.cron(0, "*/10 * * * * *", nil)
+				time.Sleep(time.Until(began.Add(12 * time.Second)))
+				r.change("tick", func(c *crons.Cron, now task.Instant) error {
+					p := crons.Pause{Reason: "db maintenance", At: now}
+					if until > 0 {
+						p.Until = now.Add(until)
+					}
+					return c.PauseAt(p, now)
+				})
+				time.Sleep(time.Until(began.Add(58 * time.Second)))
+				if until == 0 {
+					if got, want := f.all(), "00:00:10"; got != want {
+						t.Errorf("fired %s while it was paused, want %s", got, want)
+					}
+					r.change("tick", (*crons.Cron).Resume)
+				}
+				time.Sleep(time.Until(began.Add(82 * time.Second)))
+				if got, want := f.all(), "00:00:10 00:00:20 00:01:10 00:01:20"; strings.Replace(got, "00:01:00 ", "", 1) != want {
+					t.Errorf("fired %s, want %s, and one in between if it was resumed before", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestFailuresPauseACron(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail", MaxAttempts: 1})
+		var f fires
+		r.work(r.nodes[0], "mail", func(ctx context.Context, t *sdk.Task[[]byte]) error {
+			return errors.Join(f.handler(0)(ctx, t), errors.New("not this time"))
+		})
+		r.cron(0, "*/10 * * * * *", func(s *crons.Spec) { s.FailuresMax = 3 })
+		time.Sleep(2 * time.Minute)
+		if got, want := f.all(), "00:00:10 00:00:20 00:00:30"; got != want {
+			t.Errorf("fired %s, want %s", got, want)
+		}
+		c, err := crons.Find(r.ctx, r.nodes[0].node.firing.Store, "tick")
+		if err != nil || c.Now().Pause == nil || !strings.Contains(c.Now().Pause.Reason, "3 occurrences in a row") {
+			t.Errorf("%+v, %v", c, err)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// The quotas of a registration become those of its lambda, on all servers; a call may change them, and that
+// holds until the registration changes.
+func TestRegistrationsSetQuotas(t *testing.T) {
+	inRig(t, drivers{}, 2, func(c *Config) { c.Shared = true }, func(r *rig) {
+		rows := r.nodes[0].node.store
+		put := func(value string) {
+			t.Helper()
+			_ = rows.DeleteControl(r.ctx, store.Control{Kind: catalog.RegistrationKind, Name: "mail", Version: 1})
+			if err := rows.PutControl(r.ctx, store.Control{Kind: catalog.RegistrationKind, Name: "mail", Version: 1, Value: []byte(value)}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(15 * time.Second)
+		}
+		wants := func(what string, want ...string) {
+			t.Helper()
+			all, err := r.client.Quotas(r.ctx, "mail")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, q := range all {
+				got = append(got, fmt.Sprint(q.Priority, q.Identity, " ", q.Rate, " ", q.Burst, " ", q.Admit, " ", q.Concurrency, " ", q.UpdatedBy))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		set := func(q sdk.Quota) {
+			t.Helper()
+			q.Lambda = "mail"
+			if _, err := r.client.SetQuota(r.ctx, q); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(15 * time.Second)
+		}
+		put(`{"format":1,"quotas":{"rate":100,"by_priority":{"low":{"rate":20,"burst":5},"high":{"concurrency":3}},"admit_by_identity":{"crm":7}}}`)
+		const high, low, crm = "high 0 0 0 3 (registration)", "low 20 5 0 0 (registration)", "crm 0 0 7 0 (registration)"
+		wants("registered", " 100 0 0 0 (registration)", high, low, crm)
+		row, err := rows.Control(r.ctx, quota.Kind, "mail")
+		if err == nil {
+			err = rows.DeleteControl(r.ctx, row)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Second)
+		wants("after a crash before they were stored", " 100 0 0 0 (registration)", high, low, crm)
+		l := r.nodes[1].node.catalog.All()[0]
+		if rates := r.nodes[1].node.quotas.book.Starts(l.Ref); len(rates) != 3 || rates[0].Rate != 100 || rates[1].Concurrency != 3 || rates[2].Class != 2 {
+			t.Errorf("in force on the other server: %+v", rates)
+		}
+		set(sdk.Quota{Rate: 50})
+		wants("changed by a call", " 50 0 0 0 anonymous", high, low, crm)
+		set(sdk.Quota{Rate: -1})
+		set(sdk.Quota{Priority: "low", Rate: -1})
+		set(sdk.Quota{Priority: "high", Concurrency: -1})
+		set(sdk.Quota{Identity: "crm", Admit: -1})
+		wants("taken away by calls")
+		put(`{"format":1,"quotas":{"rate":100},"max_attempts":5}`)
+		wants("another registration", " 100 0 0 0 (registration)")
+		put(`{"format":1}`)
+		wants("a registration without quotas takes away those of the one before")
+		set(sdk.Quota{Rate: 30})
+		put(`{"format":1,"max_attempts":4}`)
+		wants("a registration without quotas leaves those of calls alone", " 30 0 0 0 anonymous")
+		put(`{"format":1,"quotas":{}}`)
+		wants("a registration of no quotas")
+	})
+}

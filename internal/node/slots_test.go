@@ -1,0 +1,176 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// atOnce counts how many handlers run at once.
+type atOnce struct {
+	mu         sync.Mutex
+	now, most  int
+	runs, ends int
+}
+
+func (a *atOnce) begin() (run int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.now, a.runs = a.now+1, a.runs+1
+	a.most = max(a.most, a.now)
+	return a.runs
+}
+
+func (a *atOnce) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.now, a.ends = a.now-1, a.ends+1
+}
+
+// counts returns how many have begun, how many of these have ended, and how many ran at once at most.
+func (a *atOnce) counts() (runs, ends, most int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.runs, a.ends, a.most
+}
+
+// lasting runs for a time. Every tenth fails at first.
+func (a *atOnce) lasting(d time.Duration) sdk.Handler {
+	return func(ctx context.Context, t *sdk.Task[[]byte]) error {
+		run := a.begin()
+		defer a.end()
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if run%10 == 0 && t.Attempt == 1 {
+			return errors.New("once")
+		}
+		return nil
+	}
+}
+
+func (r *rig) scheduleMany(lambda string, count int) {
+	r.Helper()
+	items := make([]sdk.Item, count)
+	for i := range items {
+		items[i] = sdk.Item{Lambda: lambda}
+		if i%5 == 0 {
+			items[i].In = 3 * time.Second
+		}
+		if i%7 == 0 {
+			items[i].Key = fmt.Sprint(i)
+		}
+	}
+	results, err := r.client.ScheduleMany(r.ctx, items)
+	if err != nil {
+		r.Fatal(err)
+	}
+	for i := range results {
+		r.book.accepted(results[i].ID)
+	}
+}
+
+// TestNoMoreThanTheQuotaRunAtOnce has many tasks due at once on one node and on several, and wants the slots
+// to be used and never exceeded.
+func TestNoMoreThanTheQuotaRunAtOnce(t *testing.T) {
+	const concurrency, count, lasts = 5, 200, 200 * time.Millisecond
+	for name, c := range map[string]struct {
+		nodes  int
+		config func(*Config)
+		within time.Duration // all have run
+	}{
+		"alone":         {1, nil, 15 * time.Second},
+		"three, shared": {3, func(c *Config) { remote(c); c.Shared = true }, 60 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, drivers{}, c.nodes, c.config, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 4, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+				if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				var a atOnce
+				for _, p := range r.nodes {
+					r.work(p, "mail", a.lasting(lasts), sdk.Slots(200))
+				}
+				r.scheduleMany("mail", count)
+				began := time.Now()
+				r.settled(5 * time.Minute)
+				took := time.Since(began)
+				if _, _, most := a.counts(); most != concurrency || took > c.within {
+					t.Errorf("%d ran at once, want %d; all had run after %v, want at most %v", most, concurrency, took, c.within)
+				}
+				t.Logf("%d runs in %v", a.runs, took)
+			})
+		})
+	}
+}
+
+// inLimitedCrew runs a test with a fleet of one process that has a client and workers, and with tasks of a
+// lambda with a concurrency quota: more than can run while the test changes the fleet.
+func inLimitedCrew(t *testing.T, concurrency int, change func(c *crew)) {
+	t.Helper()
+	inFleet(t, 1, func(_ int, c *Config) { c.Store = newDistant(c.Store, 0) }, func(r *rig, hosts []*host) {
+		c := &crew{rig: r, hosts: map[*process]*host{r.nodes[0]: hosts[0]}, alive: []*process{r.nodes[0]}}
+		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: 3, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
+		if _, err := r.client.SetQuota(r.ctx, sdk.Quota{Lambda: "mail", Concurrency: concurrency}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		var a atOnce
+		for i := range 2 {
+			r.work(r.nodes[0], "mail", a.lasting(time.Second), sdk.Slots(50), sdk.Name(fmt.Sprint("w", i)))
+		}
+		began := time.Now()
+		r.scheduleMany("mail", 100*concurrency)
+		time.Sleep(5 * time.Second)
+		change(c)
+		if runs, ends, _ := a.counts(); ends == runs && ends > 99*concurrency {
+			t.Error("all had run before the fleet had changed")
+		}
+		r.settled(10 * time.Minute)
+		took := time.Since(began)
+		runs, _, most := a.counts()
+		t.Logf("%d runs in %v, %d at once", runs, took, most)
+		if most != concurrency {
+			t.Errorf("%d ran at once, want %d", most, concurrency)
+		}
+		if r.book.check(t, 3); took > 250*time.Second {
+			t.Errorf("all had run after %v, want about 110 s", took)
+		}
+	})
+}
+
+func TestTheQuotaHoldsWhileAFleetIsScaled(t *testing.T) {
+	inLimitedCrew(t, 6, func(c *crew) {
+		for range 3 {
+			c.ready(c.join())
+			time.Sleep(3 * time.Second)
+		}
+		for len(c.alive) > 2 {
+			c.leave(c.alive[1])
+			time.Sleep(3 * time.Second)
+		}
+		c.ready(c.join())
+	})
+}
+
+func TestTheQuotaHoldsWhileServersAreKilled(t *testing.T) {
+	inLimitedCrew(t, 6, func(c *crew) {
+		for range 4 {
+			c.ready(c.join())
+		}
+		for len(c.alive) > 1 {
+			time.Sleep(5 * time.Second)
+			c.kill(c.alive[1])
+			time.Sleep(12 * time.Second)
+		}
+	})
+}

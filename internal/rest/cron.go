@@ -1,0 +1,266 @@
+package rest
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// cronSettings are what a cron is about, as whoever sets it says.
+type cronSettings struct {
+	payload
+
+	Lambda        string            `json:"lambda" jsonschema:"a managed lambda; cannot change"`
+	Schedule      string            `json:"schedule" jsonschema:"five or six fields, @daily, @every 90s or an RRULE"`
+	Zone          string            `json:"zone,omitempty" jsonschema:"an IANA name; UTC when not set"`
+	Start         moment            `json:"start,omitzero" jsonschema:"no nominal time before it"`
+	End           moment            `json:"end,omitzero" jsonschema:"no nominal time at or after it"`
+	Jitter        duration          `json:"jitter,omitzero" jsonschema:"an occurrence is due later by less than this; at most 24h, in milliseconds"`
+	Gap           string            `json:"gap,omitempty" jsonschema:"a time of day that a clock change leaves out: shift (when not set) or skip"`
+	Fold          string            `json:"fold,omitempty" jsonschema:"a time of day that a clock change makes happen twice: first (when not set) or both"`
+	Overlap       string            `json:"overlap,omitempty" jsonschema:"while an earlier occurrence has not ended: skip (when not set), allow, queue, cancel or replace"`
+	CatchUp       string            `json:"catch_up,omitempty" jsonschema:"which missed occurrences run: last (when not set), none or all"`
+	CatchUpMax    uint32            `json:"catch_up_max,omitempty" jsonschema:"of all: so many; 1000 when not set"`
+	CatchUpWithin duration          `json:"catch_up_within,omitzero" jsonschema:"of all: those of so long; 24h when not set"`
+	FailuresMax   uint32            `json:"failures_max,omitempty" jsonschema:"so many failed occurrences in a row pause it; 0: none does"`
+	Priority      string            `json:"priority,omitempty" jsonschema:"of its tasks; the lambda's default when not set"`
+	Collection    string            `json:"collection,omitempty" jsonschema:"of its tasks"`
+	Tags          map[string]string `json:"tags,omitempty" jsonschema:"of its tasks"`
+}
+
+type cronRequest struct {
+	Name string `json:"name"`
+
+	cronSettings
+}
+
+type cronChange struct {
+	Version uint64 `json:"version" jsonschema:"of the cron as it was read"`
+
+	cronSettings
+}
+
+type cronView struct {
+	Name string `json:"name"`
+
+	cronSettings
+
+	Version   uint64     `json:"version" jsonschema:"rises with each change"`
+	Revision  uint64     `json:"revision" jsonschema:"rises with each change of what fires"`
+	Created   moment     `json:"created,omitzero"`
+	CreatedBy string     `json:"created_by,omitempty" jsonschema:"an identity"`
+	Updated   moment     `json:"updated,omitzero"`
+	UpdatedBy string     `json:"updated_by,omitempty" jsonschema:"an identity"`
+	Pause     *cronPause `json:"pause,omitempty" jsonschema:"while it is paused"`
+	Next      []moment   `json:"next,omitempty" jsonschema:"nominal times to come, at most 5, in a list 1; none while it is paused"`
+}
+
+type cronPause struct {
+	Reason string `json:"reason"`
+	By     string `json:"by,omitempty" jsonschema:"an identity; none: failures_max was reached"`
+	At     moment `json:"at,omitzero"`
+	Until  moment `json:"until,omitzero" jsonschema:"when it resumes by itself; never when not set"`
+}
+
+type cronList struct {
+	Crons []cronView `json:"crons"`
+}
+
+type pauseRequest struct {
+	Reason string `json:"reason" jsonschema:"for those who miss its occurrences"`
+	Until  moment `json:"until,omitzero" jsonschema:"when it resumes by itself; never when not set"`
+}
+
+type cronRun struct {
+	ID string `json:"id" jsonschema:"of the task"`
+}
+
+type cronDeleted struct{}
+
+type cronHistory struct {
+	Occurrences []cronOccurrence `json:"occurrences"`
+}
+
+type cronOccurrence struct {
+	Nominal  moment   `json:"nominal"`
+	Revision uint64   `json:"revision"`
+	Outcome  string   `json:"outcome" jsonschema:"ran, runs, waits, skipped, missed or forgotten (its row is gone)"`
+	Reason   string   `json:"reason,omitempty" jsonschema:"why it was skipped or missed"`
+	ID       string   `json:"id,omitempty" jsonschema:"of its task; none: it has no task"`
+	State    string   `json:"state,omitempty" jsonschema:"of its task"`
+	Late     duration `json:"late,omitzero" jsonschema:"how long after its due time it first started"`
+}
+
+func cronRoutes() []route {
+	const path = "/v1/crons/{name}"
+	return []route{
+		op("GET", "/v1/crons", "listCrons", "List crons, without their payloads", listCrons, notFound, takes(param{"lambda", kindText, "only of this lambda"})),
+		op("POST", "/v1/crons", "createCron", "Create a cron", createCron, success(http.StatusCreated, http.StatusOK), notFound, conflict),
+		op("GET", path, "getCron", "Read a cron", getCron, notFound),
+		op("PUT", path, "updateCron", "Replace the settings of a cron", updateCron, notFound, conflict, fails(http.StatusPreconditionFailed)),
+		op("DELETE", path, "deleteCron", "Delete a cron", deleteCron, notFound),
+		op("POST", path+"/pause", "pauseCron", "Have a cron fire no more", pauseCron, notFound),
+		op("POST", path+"/resume", "resumeCron", "Have a cron fire again", resumeCron, notFound),
+		op("POST", path+"/run", "runCron", "Schedule a task as the cron would, now", runCron, success(http.StatusCreated), notFound, fails(http.StatusInsufficientStorage)),
+		op("GET", path+"/history", "getCronHistory", "See what became of nominal times, newest first", getCronHistory, notFound, takes(
+			param{"limit", kindNumber, "20 when not set, at most 1000"}, param{"from", kindText, "a time by RFC 3339; as far back as limit reaches when not set"},
+			param{"to", kindText, "a time by RFC 3339; now when not set"})),
+	}
+}
+
+func (s *cronSettings) wire(name string, version uint64) (*kinesinv1.SetCronRequest, error) {
+	data, err := s.bytes()
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	return &kinesinv1.SetCronRequest{Cron: &kinesinv1.Cron{
+		Name: name, Version: version, Lambda: s.Lambda, Schedule: s.Schedule, Zone: s.Zone, StartMicros: int64(s.Start), EndMicros: int64(s.End),
+		JitterMicros: s.Jitter.micros(), Gap: s.Gap, Fold: s.Fold, Overlap: s.Overlap, CatchUp: s.CatchUp, CatchUpMax: s.CatchUpMax,
+		CatchUpWithinMicros: s.CatchUpWithin.micros(), FailuresMax: s.FailuresMax, Priority: s.Priority, Collection: s.Collection, Tags: s.Tags, Payload: data,
+	}}, nil
+}
+
+func cronViewOf(c *kinesinv1.Cron) *cronView {
+	v := &cronView{
+		Name: c.GetName(), Version: c.GetVersion(), Revision: c.GetRevision(), Created: moment(c.GetCreatedMicros()), CreatedBy: c.GetCreatedBy(),
+		Updated: moment(c.GetUpdatedMicros()), UpdatedBy: c.GetUpdatedBy(),
+		cronSettings: cronSettings{
+			Lambda: c.GetLambda(), Schedule: c.GetSchedule(), Zone: c.GetZone(), Start: moment(c.GetStartMicros()), End: moment(c.GetEndMicros()),
+			Jitter: durationOf(c.GetJitterMicros()), Gap: c.GetGap(), Fold: c.GetFold(), Overlap: c.GetOverlap(), CatchUp: c.GetCatchUp(),
+			CatchUpMax: c.GetCatchUpMax(), CatchUpWithin: durationOf(c.GetCatchUpWithinMicros()), FailuresMax: c.GetFailuresMax(),
+			Priority: c.GetPriority(), Collection: c.GetCollection(), Tags: c.GetTags(),
+		},
+	}
+	if len(c.GetPayload()) > 0 {
+		v.payload = payloadOf(c.GetPayload())
+	}
+	if p := c.GetPause(); p != nil {
+		v.Pause = &cronPause{p.GetReason(), p.GetBy(), moment(p.GetAtMicros()), moment(p.GetUntilMicros())}
+	}
+	for _, next := range c.GetNextMicros() {
+		v.Next = append(v.Next, moment(next))
+	}
+	return v
+}
+
+func createCron(c *call, r *cronRequest) (int, *cronView, error) {
+	request, err := r.wire(r.Name, 0)
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := c.Crons.SetCron(c.r.Context(), request)
+	if err != nil {
+		return 0, nil, err
+	}
+	if response.GetExisted() {
+		return http.StatusOK, cronViewOf(response.GetCron()), nil
+	}
+	return http.StatusCreated, cronViewOf(response.GetCron()), nil
+}
+
+func updateCron(c *call, r *cronChange) (int, *cronView, error) {
+	if r.Version == 0 {
+		return 0, nil, invalid("version is 0: want that of the cron as it was read")
+	}
+	request, err := r.wire(c.vars["name"], r.Version)
+	if err != nil {
+		return 0, nil, err
+	}
+	response, err := c.Crons.SetCron(c.r.Context(), request)
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, cronViewOf(response.GetCron()), nil
+}
+
+func listCrons(c *call, _ *none) (int, *cronList, error) {
+	response, err := c.Crons.ListCrons(c.r.Context(), &kinesinv1.ListCronsRequest{Lambda: c.query.Get("lambda")})
+	if err != nil {
+		return 0, nil, err
+	}
+	list := &cronList{Crons: make([]cronView, len(response.GetCrons()))}
+	for i, cron := range response.GetCrons() {
+		list.Crons[i] = *cronViewOf(cron)
+	}
+	return http.StatusOK, list, nil
+}
+
+func getCron(c *call, _ *none) (int, *cronView, error) {
+	response, err := c.Crons.GetCron(c.r.Context(), &kinesinv1.GetCronRequest{Name: c.vars["name"]})
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, cronViewOf(response.GetCron()), nil
+}
+
+func deleteCron(c *call, _ *none) (int, *cronDeleted, error) {
+	_, err := c.Crons.DeleteCron(c.r.Context(), &kinesinv1.DeleteCronRequest{Name: c.vars["name"]})
+	return http.StatusOK, &cronDeleted{}, err
+}
+
+func pauseCron(c *call, r *pauseRequest) (int, *cronView, error) {
+	response, err := c.Crons.PauseCron(c.r.Context(), &kinesinv1.PauseCronRequest{Name: c.vars["name"], Reason: r.Reason, UntilMicros: int64(r.Until)})
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, cronViewOf(response.GetCron()), nil
+}
+
+func resumeCron(c *call, _ *none) (int, *cronView, error) {
+	response, err := c.Crons.ResumeCron(c.r.Context(), &kinesinv1.ResumeCronRequest{Name: c.vars["name"]})
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusOK, cronViewOf(response.GetCron()), nil
+}
+
+func runCron(c *call, _ *none) (int, *cronRun, error) {
+	response, err := c.Crons.RunCron(c.r.Context(), &kinesinv1.RunCronRequest{Name: c.vars["name"]})
+	if err != nil {
+		return 0, nil, err
+	}
+	return http.StatusCreated, &cronRun{response.GetId()}, nil
+}
+
+func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
+	limit, err := c.number("limit", 1000)
+	if err != nil {
+		return 0, nil, err
+	}
+	request := &kinesinv1.CronHistoryRequest{Name: c.vars["name"], Limit: limit}
+	for name, into := range map[string]*int64{"from": &request.FromMicros, "to": &request.ToMicros} {
+		if *into, err = c.moment(name); err != nil {
+			return 0, nil, err
+		}
+	}
+	response, err := c.Crons.CronHistory(c.r.Context(), request)
+	if err != nil {
+		return 0, nil, err
+	}
+	history := &cronHistory{Occurrences: make([]cronOccurrence, len(response.GetOccurrences()))}
+	for i, o := range response.GetOccurrences() {
+		history.Occurrences[i] = cronOccurrence{
+			Nominal: moment(o.GetNominalMicros()), Revision: o.GetRevision(), Outcome: o.GetOutcome(), Reason: o.GetReason(), ID: o.GetId(), State: o.GetState(),
+			Late: durationOf(o.GetLateMicros()),
+		}
+	}
+	return http.StatusOK, history, nil
+}
+
+// moment returns a parameter that is a time; 0 when it is not there.
+func (c *call) moment(name string) (int64, error) {
+	text := c.query.Get(name)
+	if text == "" {
+		return 0, nil
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return 0, invalid("parameter %s: %v", name, err)
+	}
+	var m moment
+	if err := m.fromJSON(quoted); err != nil {
+		return 0, invalid("parameter %s: %v", name, err)
+	}
+	return int64(m), nil
+}

@@ -1,0 +1,100 @@
+package scheduler
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A census reads all task rows of a partition whose tasks may hold slots: those of all wake-up rows from the
+// head to a moment after now, since none is dispatched before its time. It takes nothing into the buffer but
+// what is in flight, so that it comes to its end however long the backlog is. A loop makes one when its
+// process is to start the tasks of a group that another one may have started before.
+
+// censusPagesMax bounds the pages of a census that are read at once: checks of what is in flight have their
+// turn in between.
+const censusPagesMax = 4
+
+// census is the state of one partition's census.
+type census struct {
+	number   uint64 // of the one that was made last, or is under way
+	underWay bool
+	after    store.WakeKey // where it goes on
+	through  task.Instant  // where it ends
+}
+
+// followCensus begins a census if the group asks for one.
+func (l *loop) followCensus(g *slotGroup) {
+	c := &l.census
+	if g == nil {
+		*c = census{}
+		l.stats.census.Store(0)
+		return
+	}
+	number := g.census.Load()
+	if number == c.number || number == l.stats.census.Load() {
+		return
+	}
+	now := l.now()
+	*c = census{number: number, underWay: true, through: now.Add(l.Window)}
+	l.inFlight.checkAll(now) // what it knows may have ended elsewhere
+}
+
+// readCensus reads the next pages of the census that is under way.
+func (l *loop) readCensus(ctx context.Context) error {
+	c := &l.census
+	for range censusPagesMax {
+		page, err := l.Store.ScanSchedule(ctx, l.partition, c.after, c.through, scanPageMax)
+		if err != nil {
+			return err
+		}
+		l.stats.progress.mark(l.Clock)
+		if err := l.countPage(ctx, page); err != nil {
+			return err
+		}
+		if len(page) < scanPageMax {
+			c.underWay = false
+			l.stats.census.Store(c.number)
+			notify(l.warmed)
+			return nil
+		}
+		c.after = store.KeyOf(&page[len(page)-1])
+	}
+	return nil
+}
+
+// countPage reads the task rows of a page of wake-up rows, and notes what is in flight.
+func (l *loop) countPage(ctx context.Context, page []task.Task) error {
+	if len(page) == 0 {
+		return nil
+	}
+	ids := make([]task.ID, len(page))
+	for i := range page {
+		ids[i] = page[i].ID
+	}
+	rows, err := l.taskRows(ctx, l.partition, ids)
+	if err != nil {
+		return err
+	}
+	l.stats.progress.mark(l.Clock)
+	for i := range rows {
+		if row := &rows[i]; store.Conclude(&page[i], row, l.nowWithoutSteps()) == store.Live {
+			l.countRow(row)
+		}
+	}
+	return nil
+}
+
+// countRow notes a live task row, if its task holds a slot or waits for a wake-up of which no wake-up row
+// tells.
+func (l *loop) countRow(row *task.Task) {
+	if _, known := l.inFlight.byID[row.ID]; !known && !holdsSlot(row) && row.Wake == row.WakeRow.At {
+		return // it comes with a scan
+	}
+	l.buffer.dropUpTo(keyOf(row), row.WakeRow.Seq)
+	if m, ok := l.mode.(*managedMode); ok {
+		m.takeOver(row)
+		m.follow(row)
+	}
+}

@@ -1,0 +1,254 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// keyWorld is a schedule with rows of limit keys, their slots, and the queue under test.
+type keyWorld struct {
+	q       *keyQueue
+	rows    map[rowKey]string // not started
+	through task.Instant      // up to where it was read ahead
+	used    map[string]int
+	most    int // slots of a key
+	next    uint64
+	started map[rowKey]bool
+}
+
+func newKeyWorld(rowsMax, most int) *keyWorld {
+	return &keyWorld{
+		q: newKeyQueue(newInFlightLimit(rowsMax), 4), rows: map[rowKey]string{}, used: map[string]int{}, started: map[rowKey]bool{},
+		most: most, through: 100,
+	}
+}
+
+func (w *keyWorld) insert(key string, at task.Instant) {
+	w.next++
+	k := rowKey{at, idOf(w.next)}
+	w.rows[k] = key
+	if at <= w.through {
+		w.q.offer(key, keyRow{rowKey: k, due: at, row: &task.Task{}}, keyKnown)
+	}
+}
+
+// between returns the rows of a range, in order.
+func (w *keyWorld) between(after, to rowKey, limit int) []rowKey {
+	var found []rowKey
+	for k := range w.rows {
+		if after.less(k) && !to.less(k) {
+			found = append(found, k)
+		}
+	}
+	slices.SortFunc(found, compareKeys)
+	return found[:min(limit, len(found))]
+}
+
+func (w *keyWorld) scan(from, to task.Instant) {
+	for _, k := range w.between(endOf(from), endOf(to), len(w.rows)) {
+		w.q.offer(w.rows[k], keyRow{rowKey: k, due: k.at}, keyKnown)
+	}
+}
+
+func (w *keyWorld) readAhead(by task.Instant) {
+	from := w.through
+	w.through += by
+	w.scan(from, w.through)
+}
+
+// passPage is what a loop does.
+func (w *keyWorld) passPage() {
+	if !w.q.wantsPass() {
+		return
+	}
+	w.q.beginPass()
+	const limit = 3
+	page := w.between(w.q.pass.after, endOf(w.through), limit)
+	after := endOf(w.through)
+	for _, k := range page {
+		w.q.offer(w.rows[k], keyRow{rowKey: k, due: k.at}, keyScanned)
+	}
+	if len(page) == limit {
+		after = page[limit-1]
+	}
+	w.q.passed(after, len(page) < limit, 2)
+}
+
+// take starts what has slots.
+func (w *keyWorld) take(t interface{ Fatalf(string, ...any) }, now task.Instant, most int) (keys []string) {
+	w.q.wake(now)
+	taken := w.q.take(now, most, func(key string) (bool, task.Instant) {
+		if w.used[key] >= w.most {
+			return false, 0
+		}
+		w.used[key]++
+		return true, 0
+	})
+	for _, r := range taken {
+		if w.started[r.rowKey] {
+			t.Fatalf("row %v was taken twice", r.rowKey)
+		}
+		if _, there := w.rows[r.rowKey]; !there { // it was cancelled
+			w.free(r.key)
+			continue
+		}
+		if r.at > now {
+			t.Fatalf("row %v was taken at %d", r.rowKey, now)
+		}
+		w.started[r.rowKey] = true
+		delete(w.rows, r.rowKey)
+		keys = append(keys, r.key)
+	}
+	return keys
+}
+
+func (w *keyWorld) free(key string) {
+	w.used[key]--
+	w.q.freed(key)
+}
+
+// check compares what the queue counts with what it has.
+func (w *keyWorld) check(t interface{ Fatalf(string, ...any) }, rowsMax int) {
+	rows, kept, filled := 0, 0, 0
+	for _, l := range w.q.lists {
+		if rows += len(l.rows); l.state == keyFilled {
+			filled++
+		}
+		for i := range l.rows {
+			if l.rows[i].row != nil {
+				kept++
+			}
+		}
+		if !slices.IsSortedFunc(l.rows, func(a, b keyRow) int { return compareKeys(a.rowKey, b.rowKey) }) {
+			t.Fatalf("the list of %s is not in order", l.key)
+		}
+		if len(l.rows) > 0 && l.state == keyIdle {
+			t.Fatalf("key %s has rows and waits for nothing", l.key)
+		}
+	}
+	if left := int(w.q.limit.left.Load()); rows != w.q.rows || kept != w.q.kept || filled != w.q.filled || rows+left != rowsMax {
+		t.Fatalf("%d rows, %d kept, %d left of %d; the queue counts %d and %d", rows, kept, left, rowsMax, w.q.rows, w.q.kept)
+	}
+}
+
+// TestNoRowOfAKeyIsForgotten stores, cancels, scans, starts and ends tasks in any order, with room for a few
+// rows: in the end all have started, each once, and never more of a key at once than its slots.
+func TestNoRowOfAKeyIsForgotten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rowsMax := rapid.IntRange(1, 40).Draw(t, "memory")
+		w := newKeyWorld(rowsMax, rapid.IntRange(1, 3).Draw(t, "slots"))
+		keys := rapid.IntRange(1, 12).Draw(t, "keys")
+		key := func() string { return fmt.Sprint("k", rapid.IntRange(1, keys).Draw(t, "key")) }
+		for range rapid.IntRange(0, 120).Draw(t, "operations") {
+			switch rapid.IntRange(0, 9).Draw(t, "operation") {
+			case 0, 1, 2, 3:
+				w.insert(key(), task.Instant(rapid.IntRange(1, 400).Draw(t, "at")))
+			case 4:
+				w.readAhead(task.Instant(rapid.IntRange(1, 60).Draw(t, "by")))
+			case 5:
+				w.take(t, task.Instant(rapid.IntRange(0, 300).Draw(t, "now")), rapid.IntRange(1, 4).Draw(t, "most"))
+			case 6, 7:
+				w.passPage()
+			case 8:
+				if all := slices.SortedFunc(maps.Keys(w.rows), compareKeys); len(all) > 0 {
+					k := rapid.SampledFrom(all).Draw(t, "cancelled")
+					if rapid.Bool().Draw(t, "told") {
+						w.q.remove(w.rows[k], k)
+					}
+					delete(w.rows, k)
+				}
+			case 9:
+				for name, n := range w.used {
+					if n > 0 && rapid.Bool().Draw(t, "ends") {
+						w.free(name)
+					}
+				}
+			}
+			w.check(t, rowsMax)
+		}
+		w.readAhead(1000)
+		for range 4 * (len(w.rows) + 20) * 20 {
+			w.take(t, 2000, 10)
+			for name := range w.used {
+				for w.used[name] > 0 {
+					w.free(name)
+				}
+			}
+			w.passPage()
+			w.check(t, rowsMax)
+		}
+		if len(w.rows) > 0 {
+			t.Fatalf("%d rows were never started: %v", len(w.rows), w.rows)
+		}
+	})
+}
+
+// Each of the keys that are ready has its turn before any has a second one, whoever came first.
+func TestKeysTakeTurns(t *testing.T) {
+	w := newKeyWorld(10_000, 1000)
+	for i := range 500 {
+		w.insert("big", task.Instant(i%50+1))
+	}
+	for i := range 20 {
+		w.insert("small", task.Instant(60+i%2))
+		w.insert("other", task.Instant(70+i%2))
+	}
+	for range 10 {
+		got := w.take(t, 100, 6)
+		slices.SortFunc(got, cmp.Compare)
+		if want := []string{"big", "big", "other", "other", "small", "small"}; !slices.Equal(got, want) {
+			t.Fatalf("%v were started, want two of each", got)
+		}
+	}
+}
+
+// A key with very many rows has a bounded share of the memory, so that others have room for their first rows.
+func TestAKeyWithManyRowsLeavesRoom(t *testing.T) {
+	const rowsMax = 4096
+	w := newKeyWorld(rowsMax, 1)
+	for range 20_000 {
+		w.insert("big", 10)
+	}
+	if n := len(w.q.lists["big"].rows); n > rowsMax/keyRowsShare {
+		t.Fatalf("the key has %d rows in memory of %d for all", n, rowsMax)
+	}
+	for i := range rowsMax / 2 {
+		w.insert(fmt.Sprint("k", i), 50)
+	}
+	if got := w.take(t, 100, rowsMax); len(got) != rowsMax/2+1 {
+		t.Errorf("%d keys have started a task, want %d", len(got), rowsMax/2+1)
+	}
+}
+
+// A row that is stored behind a pass under way, of a key for which there is no memory, is found by the next.
+func TestARowBehindAPassIsFound(t *testing.T) {
+	w := newKeyWorld(1, 1)
+	w.insert("a", 1) // takes all memory
+	for i, key := range []string{"b", "c", "d"} {
+		w.insert(key, task.Instant(20+i))
+	}
+	w.passPage() // which forces rows of those three, and is not at its end
+	if !w.q.pass.underWay {
+		t.Fatal("the pass is over")
+	}
+	w.insert("e", 21)
+	for range 20 {
+		w.passPage()
+		w.take(t, 100, 10)
+		for key := range w.used {
+			for w.used[key] > 0 {
+				w.free(key)
+			}
+		}
+	}
+	if len(w.rows) > 0 {
+		t.Errorf("never started: %v", w.rows)
+	}
+}

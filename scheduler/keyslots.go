@@ -1,0 +1,253 @@
+package scheduler
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// keyTolerance is by how much starts of a key may come earlier than at even distances: so much of its
+	// rate may start at once after a pause.
+	keyTolerance = 100 * time.Millisecond
+	// keyUsesSweepMin is how many keys are remembered before those are looked for that nothing is known of.
+	keyUsesSweepMin = 1024
+)
+
+// keyLimits are a lambda's limits for the tasks of each limit key. The zero value limits nothing.
+type keyLimits struct {
+	atOnce int           // tasks that are enqueued or run; 0: any number
+	every  time.Duration // between starts; 0: any
+}
+
+func keyLimitsOf(atOnce int32, rate float64) (l keyLimits) {
+	l.atOnce = int(atOnce)
+	if rate > 0 {
+		l.every = max(1, time.Duration(float64(time.Second)/rate))
+	}
+	return l
+}
+
+func (l keyLimits) isSet() bool { return l != keyLimits{} }
+
+// keySlots counts, for each limit key of a lambda, the tasks that are enqueued or run, and when the next one
+// may start. All loops of the lambda in a process share it. It knows no rows: what holds a slot follows from
+// what the loops have in flight. It is safe for concurrent use.
+type keySlots struct {
+	mu     sync.Mutex // guards what follows, and the fields of all waiters
+	limits keyLimits
+	inTurn bool // priorities have weights: none goes first
+	keys   map[string]*keyUse
+	swept  int // how many keys there were after those without use were forgotten
+}
+
+// keyUse is what is known of one key.
+type keyUse struct {
+	used    int          // slots
+	next    task.Instant // theoretical arrival time of the next start, as in GCRA
+	waiting []*keyWaiter // loops with tasks that got no slot
+}
+
+// keyWaiter is a loop that takes slots.
+type keyWaiter struct {
+	class uint8  // its priority
+	wake  func() // must not block
+	freed []string
+}
+
+func newKeySlots() *keySlots { return &keySlots{keys: map[string]*keyUse{}} }
+
+// set sets the limits, and whether priorities have weights. It reports whether that changed anything.
+func (s *keySlots) set(limits keyLimits, inTurn bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.limits == limits && s.inTurn == inTurn {
+		return
+	}
+	s.limits, s.inTurn = limits, inTurn
+	for key, u := range s.keys {
+		u.next = 0
+		s.wakeFor(key, u)
+	}
+}
+
+// take takes a slot and a start of a key. If there is none it says when to ask again; zero: when the waiter
+// is told, because a slot is free.
+func (s *keySlots) take(key string, now task.Instant, w *keyWaiter) (ok bool, again task.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.use(key, now)
+	if s.limits.atOnce > 0 && (u.used >= s.limits.atOnce || !s.inTurn && u.waitsBefore(w)) {
+		u.add(w)
+		return false, 0
+	}
+	if next := s.nextStart(u, now); next > now {
+		return false, next
+	}
+	u.remove(w)
+	u.used++
+	s.countStart(u, now)
+	return true, 0
+}
+
+// nextStart returns when the next start of a key may be.
+func (s *keySlots) nextStart(u *keyUse, now task.Instant) task.Instant {
+	if s.limits.every == 0 || u.next > now.Add(s.limits.every+keyTolerance) { // the clock was set back
+		u.next = 0
+	}
+	return u.next
+}
+
+func (s *keySlots) countStart(u *keyUse, now task.Instant) {
+	if s.limits.every > 0 {
+		u.next = max(u.next, now.Add(-keyTolerance)).Add(s.limits.every)
+	}
+}
+
+// started counts a start that nobody asked for: that of a task whose worker was lost.
+func (s *keySlots) started(key string, now task.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.countStart(s.use(key, now), now)
+}
+
+// unstarted gives back a start that was not made.
+func (s *keySlots) unstarted(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.keys[key]; u != nil && u.next > 0 {
+		u.next = u.next.Add(-s.limits.every)
+	}
+}
+
+// hold counts a task that holds a slot.
+func (s *keySlots) hold(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.use(key, 0).used++
+}
+
+// free gives a slot back, and tells who comes next.
+func (s *keySlots) free(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.keys[key]
+	if u == nil {
+		return
+	}
+	u.used--
+	s.wakeFor(key, u)
+}
+
+// unwait says that a loop has no more tasks of a key that wait for a slot, and does not use the one that it
+// was told of.
+func (s *keySlots) unwait(key string, w *keyWaiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.keys[key]; u != nil {
+		u.remove(w)
+		s.wakeFor(key, u)
+	}
+}
+
+// leave forgets a loop that ends, and the keys that nobody uses then.
+func (s *keySlots) leave(w *keyWaiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, u := range s.keys {
+		u.remove(w)
+		s.wakeFor(key, u) // it may have been told, too
+		if u.used <= 0 && len(u.waiting) == 0 && s.limits.every == 0 {
+			delete(s.keys, key)
+		}
+	}
+}
+
+// freedOf returns the keys that a waiter was told of.
+func (s *keySlots) freedOf(w *keyWaiter) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	freed := w.freed
+	w.freed = nil
+	return freed
+}
+
+// look returns how many slots of a key are used, and the limits.
+func (s *keySlots) look(key string) (used int, limits keyLimits) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u := s.keys[key]; u != nil {
+		used = u.used
+	}
+	return used, s.limits
+}
+
+// use returns the record of a key. Call with mu held.
+func (s *keySlots) use(key string, now task.Instant) *keyUse {
+	u := s.keys[key]
+	if u == nil {
+		s.sweep(now)
+		u = &keyUse{}
+		s.keys[key] = u
+	}
+	return u
+}
+
+// sweep forgets the keys without use when there are twice as many as after the last time.
+func (s *keySlots) sweep(now task.Instant) {
+	if now == 0 || len(s.keys) < 2*s.swept+keyUsesSweepMin {
+		return
+	}
+	for key, u := range s.keys {
+		if u.used <= 0 && len(u.waiting) == 0 && s.nextStart(u, now) <= now.Add(-keyTolerance) {
+			delete(s.keys, key)
+		}
+	}
+	s.swept = len(s.keys)
+}
+
+// wakeFor tells who comes next that a slot of a key may be free: the highest priority that waits, or all
+// where they have weights. Whoever is told waits no longer. Call with mu held.
+func (s *keySlots) wakeFor(key string, u *keyUse) {
+	if s.limits.atOnce > 0 && u.used >= s.limits.atOnce {
+		return
+	}
+	for len(u.waiting) > 0 {
+		first := u.waiting[0]
+		for _, w := range u.waiting {
+			if w.class < first.class {
+				first = w
+			}
+		}
+		u.remove(first)
+		first.freed = append(first.freed, key)
+		first.wake()
+		if !s.inTurn && s.limits.atOnce > 0 {
+			return
+		}
+	}
+}
+
+// waitsBefore reports whether a loop of a higher priority waits for a slot.
+func (u *keyUse) waitsBefore(w *keyWaiter) bool {
+	for _, other := range u.waiting {
+		if other.class < w.class {
+			return true
+		}
+	}
+	return false
+}
+
+func (u *keyUse) add(w *keyWaiter) {
+	if !slices.Contains(u.waiting, w) {
+		u.waiting = append(u.waiting, w)
+	}
+}
+
+func (u *keyUse) remove(w *keyWaiter) {
+	if i := slices.Index(u.waiting, w); i >= 0 {
+		u.waiting = slices.Delete(u.waiting, i, i+1)
+	}
+}

@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Only its owner starts tasks with a concurrency quota. Where other processes store tasks and results, it
+// reads a part of the schedule more often than it reads ahead: what is due about now, to find tasks that were
+// stored elsewhere, and, while tasks wait for a slot, the rows of what holds one: a task whose wake-up row is
+// gone has ended, or waits for a later one. That costs a query where reading the task rows would cost one
+// read for each.
+
+const (
+	// soonEvery is how often an owner reads what is due about now, holdersEvery how often it reads what holds
+	// slots while tasks wait for one.
+	soonEvery    = 500 * time.Millisecond
+	holdersEvery = 250 * time.Millisecond
+	// soonBefore and soonAfter are how far around now it reads.
+	soonBefore, soonAfter = 5 * time.Second, time.Second
+	// holderPagesMax bounds the pages over what holds slots that are read at once; the next time it goes on
+	// there.
+	holderPagesMax = 2
+)
+
+// limitedRead is the state of these reads.
+type limitedRead struct {
+	next   task.Instant
+	around task.Instant // when it reads about now next
+	after  rowKey       // where the read of what holds slots goes on; zero: at the first
+}
+
+// readsSoon reports whether the partition is read in between read-aheads.
+func (l *loop) readsSoon() bool { return l.limited && l.Foreign && !l.foreign && l.stats.warm.Load() }
+
+// isSoonDue reports whether it is time.
+func (l *loop) isSoonDue(now task.Instant) bool {
+	next := l.reader.limited.next
+	return l.readsSoon() && (now >= next || next > now.Add(soonEvery)) // the clock may be set back
+}
+
+// readSoon reads what is due about now, and what holds a slot if tasks wait for one.
+func (l *loop) readSoon(ctx context.Context, now task.Instant) error {
+	r, g := &l.reader.limited, l.inFlight.slots.group
+	if now >= r.around || r.around > now.Add(soonEvery) {
+		if err := l.readAroundNow(ctx, now); err != nil {
+			return err
+		}
+		r.around = now.Add(soonEvery)
+	}
+	if r.next = r.around; g == nil || !g.Waits() && !l.keysWait() {
+		return nil
+	}
+	r.next = min(r.next, now.Add(holdersEvery))
+	return l.readHolders(ctx)
+}
+
+// readAroundNow adds the rows that are due about now and not known. A full buffer has no place for them.
+func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
+	from := endOf(now.Add(-soonBefore))
+	if !l.buffer.has(from) {
+		return nil
+	}
+	rows, _, err := l.readPage(ctx, store.WakeKey{Wake: from.at, ID: from.id}, now.Add(soonAfter), l.pageRows())
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		row := &rows[i]
+		isThere := l.buffer.entries.Has(entry{at: l.delayed(row.WakeRow.At), id: row.ID})
+		if !isThere && l.buffer.has(keyOf(row)) && !l.passesOver(row) {
+			l.add(row)
+		}
+	}
+	return nil
+}
+
+// readHolders reads the wake-up rows of the tasks that hold slots, and forgets those whose rows are gone.
+func (l *loop) readHolders(ctx context.Context) error {
+	r := &l.reader.limited
+	first, last := l.inFlight.holders()
+	if last == (rowKey{}) {
+		return nil
+	}
+	if r.after.less(first.previous()) || !r.after.less(last) {
+		r.after = first.previous()
+	}
+	for range holderPagesMax {
+		if !r.after.less(last) {
+			return nil
+		}
+		l.inFlight.beginScan()
+		_, end, err := l.readPage(ctx, store.WakeKey{Wake: r.after.at, ID: r.after.id}, last.at, scanPageMax)
+		if err != nil {
+			return err
+		}
+		through := rowKey{end.Wake, end.ID}
+		if end == (store.WakeKey{}) {
+			through = endOf(last.at)
+		}
+		l.inFlight.endScan(r.after, through)
+		r.after = through
+	}
+	return nil
+}

@@ -1,0 +1,114 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// A retry that its lambda's budget does not allow stays in its row. The loop remembers its id, in the order
+// in which they came, and reads it again when there is budget: what waits takes no room in the buffer from
+// first starts, which earn the budget, and costs no reads meanwhile.
+
+const (
+	// heldRetriesMax bounds the retries of a partition that are remembered; the others are found by the next
+	// full scan.
+	heldRetriesMax = 8192
+	// heldRetryCheck is when a retry that waits is read again in any case.
+	heldRetryCheck = 5 * time.Minute
+	// heldRetryPoll is how often the budget is asked while retries wait.
+	heldRetryPoll = 100 * time.Millisecond
+)
+
+// RetryBudget bounds the retries of lambdas. All methods answer from memory, and are safe for concurrent use.
+type RetryBudget interface {
+	// IsBounded reports whether a lambda's retries are bounded; if not, nobody need ask.
+	IsBounded(lambda uint32) bool
+	// Earn notes starts that are no retries.
+	Earn(lambda uint32, starts int)
+	// Left returns how many retries may start now.
+	Left(lambda uint32) int
+	// Take takes one; false: the budget is spent.
+	Take(lambda uint32) bool
+	// Return gives one back that was not started.
+	Return(lambda uint32)
+}
+
+// boundsRetries reports whether the retries of the partition's tasks are bounded.
+func (l *loop) boundsRetries() bool {
+	return l.RetryBudget != nil && l.RetryBudget.IsBounded(l.partition.Lambda)
+}
+
+// spendsRetry reports whether an order starts a task again that has failed. Attempts that were lost with
+// their workers, snoozed and redriven tasks are no retries.
+func spendsRetry(o *task.Order) bool {
+	return o.Task.State == task.RetriableFailure && o.Event.Kind == task.Enqueue
+}
+
+// withinRetryBudget takes budget for retries, and leaves those in their rows for which there is none.
+func (m *managedMode) withinRetryBudget(orders []task.Order) []task.Order {
+	if !m.boundsRetries() {
+		return orders
+	}
+	kept := orders[:0]
+	for i := range orders {
+		if spendsRetry(&orders[i]) && !m.RetryBudget.Take(m.partition.Lambda) {
+			m.holdRetry(&orders[i].Task)
+			continue
+		}
+		kept = append(kept, orders[i])
+	}
+	return kept
+}
+
+// returnRetry gives back what an order took that was not carried out.
+func (m *managedMode) returnRetry(o *task.Order) {
+	if spendsRetry(o) && m.boundsRetries() {
+		m.RetryBudget.Return(m.partition.Lambda)
+	}
+}
+
+// earnRetries notes an order that was carried out, if it started a task that has not failed.
+func (m *managedMode) earnRetries(o *task.Order) {
+	if o.Event.Kind == task.Enqueue && (o.First || isRetry(*o)) && !spendsRetry(o) && m.boundsRetries() {
+		m.RetryBudget.Earn(m.partition.Lambda, 1)
+	}
+}
+
+func (m *managedMode) holdRetry(t *task.Task) {
+	f := m.inFlightAt(t, m.now().Add(heldRetryCheck))
+	f.held = true
+	if one := m.inFlight.byID[t.ID]; one == nil || !one.held {
+		if len(m.heldRetries) >= heldRetriesMax {
+			m.inFlight.drop(t.ID)
+			m.inFlight.overflowed = true
+			return
+		}
+		m.heldRetries = append(m.heldRetries, t.ID)
+	}
+	m.inFlight.put(f)
+}
+
+// releaseRetries has as many of the retries that wait read as there is budget for.
+func (m *managedMode) releaseRetries() {
+	if len(m.heldRetries) == 0 {
+		return
+	}
+	left := batchRowsMax
+	if m.boundsRetries() {
+		left = min(left, m.RetryBudget.Left(m.partition.Lambda))
+	}
+	first := m.now().Add(-heldRetryCheck) // before those that have just come due
+	n := 0
+	for ; n < len(m.heldRetries) && left > 0; n++ {
+		if one := m.inFlight.byID[m.heldRetries[n]]; one != nil && one.held {
+			t := *one
+			t.checkAt, t.rowAt, t.held = first, first, false
+			m.inFlight.put(t)
+			left--
+		}
+	}
+	if m.heldRetries = m.heldRetries[n:]; len(m.heldRetries) == 0 {
+		m.heldRetries = nil
+	}
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+)
+
+const (
+	setCron    = kinesinv1connect.CronServiceSetCronProcedure
+	getCron    = kinesinv1connect.CronServiceGetCronProcedure
+	pauseCron  = kinesinv1connect.CronServicePauseCronProcedure
+	runCron    = kinesinv1connect.CronServiceRunCronProcedure
+	deleteCron = kinesinv1connect.CronServiceDeleteCronProcedure
+)
+
+// A cron is shown to who may read its lambda, and changed by who may operate it. To set one and to run it
+// takes the right to schedule as well, and its payload that to read payloads.
+func TestWhoMaySetACron(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{
+		"root": {"*:*"}, "ops": {"operate:mail", "read:mail", "schedule:mail"}, "seven": {"operate:mail", "schedule:mail:seven"},
+		"pauser": {"operate:mail"}, "reader": {"read:mail"}, "other": {"*:pay"},
+	})})
+	for _, lambda := range []string{"mail", "pay"} {
+		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
+	}
+	whole, part := `{"cron":{"name":"all","lambda":"mail","schedule":"@daily","payload":"c2VjcmV0"}}`, `{"cron":{"name":"part","lambda":"mail","collection":"seven","schedule":"@daily"}}`
+	for _, c := range []struct {
+		who, body string
+		may       bool
+	}{
+		{"reader", whole, false}, {"pauser", whole, false}, {"other", whole, false}, {"seven", whole, false}, {"seven", part, true}, {"ops", whole, true},
+	} {
+		if answer, code := r.callAs(c.who, setCron, c.body); (code == "") != c.may || !c.may && code != "permission_denied" {
+			t.Errorf("set of %s as %s: %s", c.body, c.who, answer)
+		}
+	}
+	for who, sees := range map[string]bool{"root": true, "ops": true, "seven": false, "reader": true, "pauser": false, "other": false} {
+		for _, procedure := range []string{getCron, kinesinv1connect.CronServiceCronHistoryProcedure} {
+			answer, code := r.callAs(who, procedure, `{"name":"all"}`)
+			if (code == "") != sees || !sees && code != "not_found" {
+				t.Errorf("%s as %s: %s", procedure, who, answer)
+			}
+			if procedure == getCron && strings.Contains(answer, "c2VjcmV0") != (who == "root") {
+				t.Errorf("the payload as %s: %s", who, answer)
+			}
+		}
+		if answer, _ := r.callAs(who, kinesinv1connect.CronServiceListCronsProcedure, `{}`); strings.Contains(answer, `"name":"all"`) != sees {
+			t.Errorf("list as %s: %s", who, answer)
+		}
+	}
+	// who may not read the payload changes other settings, and the payload stays
+	if answer, code := r.callAs("ops", setCron, `{"cron":{"name":"all","version":1,"lambda":"mail","schedule":"@hourly"}}`); code != "" || strings.Contains(answer, "c2VjcmV0") {
+		t.Error(answer)
+	}
+	if answer, _ := r.callAs("root", getCron, `{"name":"all"}`); !strings.Contains(answer, "c2VjcmV0") || !strings.Contains(answer, "@hourly") {
+		t.Error(answer)
+	}
+	for _, c := range []struct{ who, procedure, name, code string }{
+		{"reader", pauseCron, "all", "permission_denied"},
+		{"other", pauseCron, "all", "not_found"},
+		{"other", pauseCron, "none", "not_found"},
+		{"pauser", pauseCron, "all", ""},
+		{"pauser", runCron, "all", "permission_denied"},
+		{"seven", runCron, "all", "permission_denied"},
+		{"seven", runCron, "part", ""},
+		{"ops", runCron, "all", ""},
+		{"reader", deleteCron, "part", "permission_denied"},
+		{"pauser", deleteCron, "part", ""},
+	} {
+		body := `{"name":"` + c.name + `"}`
+		if c.procedure == pauseCron {
+			body = `{"name":"` + c.name + `","reason":"x"}`
+		}
+		if answer, code := r.callAs(c.who, c.procedure, body); code != c.code {
+			t.Errorf("%s of %s as %s: %s, want %q", c.procedure, c.name, c.who, answer, c.code)
+		}
+	}
+	// who may see neither learns not which of them there is
+	hidden, _ := r.callAs("other", getCron, `{"name":"all"}`)
+	if none, _ := r.callAs("other", getCron, `{"name":"none"}`); none != hidden {
+		t.Errorf("%s and %s tell that there is a cron", hidden, none)
+	}
+}
+
+func TestCronsAreAudited(t *testing.T) {
+	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "reader": {"read:mail"}})})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	cron := `{"cron":{"name":"nightly","lambda":"mail","schedule":"@daily","payload":"c2VjcmV0"}}`
+	r.callAs("root", setCron, cron)
+	r.callAs("root", setCron, cron) // it exists: nothing is done
+	r.callAs("reader", pauseCron, `{"name":"nightly","reason":"x"}`)
+	r.callAs("root", pauseCron, `{"name":"nightly","reason":"moving"}`)
+	r.callAs("root", kinesinv1connect.CronServiceResumeCronProcedure, `{"name":"nightly"}`)
+	r.callAs("root", runCron, `{"name":"nightly"}`)
+	r.callAs("root", deleteCron, `{"name":"nightly"}`)
+	answer, _ := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{}`)
+	var got struct {
+		Records []struct{ Identity, Action, Target, Outcome, Before, After string }
+	}
+	if err := json.Unmarshal([]byte(answer), &got); err != nil {
+		t.Fatal(err)
+	}
+	acts := map[string]int{}
+	for _, a := range got.Records {
+		if !strings.HasPrefix(a.Action, "cron.") {
+			continue
+		}
+		acts[strings.Join([]string{a.Identity, a.Action, a.Target, a.Outcome}, " ")]++
+		if strings.Contains(a.Before+a.After, "payload") {
+			t.Errorf("the log has a payload: %+v", a)
+		}
+		if a.Action == "cron.run" && a.After != `{"name":"nightly"}` {
+			t.Errorf("%+v", a)
+		}
+		if a.Action == "cron.pause" && a.Outcome == "ok" && (!strings.Contains(a.After, `"moving"`) || !strings.Contains(a.Before, `"@daily"`)) {
+			t.Errorf("%+v", a)
+		}
+	}
+	want := map[string]int{
+		"root cron.set mail ok": 1, "reader cron.pause mail denied": 1, "root cron.pause mail ok": 1, "root cron.resume mail ok": 1,
+		"root cron.run mail ok": 1, "root cron.delete mail ok": 1,
+	}
+	if !maps.Equal(acts, want) {
+		t.Errorf("recorded %v, want %v", acts, want)
+	}
+}
