@@ -76,7 +76,7 @@ type Config struct {
 	Gates *gates.Book
 	// QueueFull reports whether tasks of a partition wait because their queue has no room; nil: not known.
 	QueueFull func(p task.Partition) bool
-	// NoWorker reports whether no worker serves a lambda; nil: that is not known.
+	// NoWorker reports whether no worker serves a lambda, on any server; nil: that is not known.
 	NoWorker func(l *catalog.Entry) bool
 	// Admission keeps the quotas of what is scheduled; nil: there are none.
 	Admission Admission

@@ -79,6 +79,11 @@ func (s *Scheduler) HeldByQueues() map[task.Partition]int64 {
 	return s.counts(func(l *loop) int64 { return l.stats.heldByQueue.Load() })
 }
 
+// Dispatched returns, by partition, how many tasks are in flight: on their queue or running.
+func (s *Scheduler) Dispatched() map[task.Partition]int64 {
+	return s.counts(func(l *loop) int64 { return l.stats.inFlight.Load() })
+}
+
 // counts returns what is counted of each partition, without zeros.
 func (s *Scheduler) counts(of func(*loop) int64) map[task.Partition]int64 {
 	all := map[task.Partition]int64{}

@@ -24,9 +24,6 @@ const RegistrationKind = "registration"
 // registrationFormat is the newest format of registrations that this version knows.
 const registrationFormat = 1
 
-var errNotForDeliver = errors.New(
-	"max attempts, timeout, backoff, poison bound, start within, priority weights, limits by key, retry share and breaker are not for mode deliver: its tasks are put on a queue and not executed by Kinesin; leave them out")
-
 // ErrFixed refuses a registration with another mode or other priorities than the lambda has, or with fewer
 // shards than it ever had.
 var ErrFixed = errors.New("mode and priorities are fixed at creation, and shards only grow")
@@ -119,12 +116,32 @@ type registration struct {
 
 // CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
 func CheckSettings(mode task.Mode, given task.Lambda) error {
-	attempts := given.MaxAttempts != 0 || given.Timeout != 0 || given.BackoffMin != 0 || given.BackoffMax != 0
-	brakes := given.RetryShare != 0 || given.Breaker != task.Breaker{} || given.HasKeyLimits()
-	if mode == task.Deliver && (attempts || brakes || given.PoisonBound != 0 || given.StartWithin != 0 || given.PriorityWeights != nil) {
-		return errNotForDeliver
+	if mode != task.Deliver {
+		return nil
 	}
-	return nil
+	var unfit []string
+	for _, setting := range []struct {
+		name  string
+		given bool
+	}{
+		{"max attempts", given.MaxAttempts != 0},
+		{"timeout", given.Timeout != 0},
+		{"backoff", given.BackoffMin != 0 || given.BackoffMax != 0},
+		{"poison bound", given.PoisonBound != 0},
+		{"start within", given.StartWithin != 0},
+		{"priority weights", given.PriorityWeights != nil},
+		{"limits by key", given.HasKeyLimits()},
+		{"retry share", given.RetryShare != 0},
+		{"breaker", given.Breaker != task.Breaker{}},
+	} {
+		if setting.given {
+			unfit = append(unfit, setting.name)
+		}
+	}
+	if unfit == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: not for mode deliver, whose tasks are put on a queue and not executed by Kinesin; leave that out", strings.Join(unfit, ", "))
 }
 
 // ParseRegistration decodes a registration; errors are task.ErrInvalid or store.ErrCorrupt.

@@ -165,19 +165,26 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 	c.collectQueues(out)
 }
 
-// collectBrakes tells how many tasks wait for a retry budget, of the lambdas that have one, and for room in
-// their queues.
+// collectBrakes tells how many tasks wait for a retry budget, of the lambdas that have one, for a worker, and
+// for room in their queues. Where there is no worker, that is also what a full queue waits for.
 func (c *classCollector) collectBrakes(out chan<- prometheus.Metric) {
 	if c.n.scheduler == nil {
 		return
 	}
 	retries, queues := byLambda(c.n.scheduler.HeldRetries()), byLambda(c.n.scheduler.HeldByQueues())
+	dispatched := byLambda(c.n.scheduler.Dispatched())
 	for _, l := range c.n.catalog.All() {
 		if l.RetryShare > 0 {
 			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(retries[l.Ref]), l.Name, "retry budget")
 		}
 		if l.Mode == task.Managed {
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(queues[l.Ref]), l.Name, "queue full")
+			var workerless int64
+			full := queues[l.Ref]
+			if dispatched[l.Ref]+full > 0 && c.n.noWorker.is(l) {
+				workerless, full = dispatched[l.Ref]+full, 0
+			}
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(workerless), l.Name, "no worker")
+			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(full), l.Name, "queue full")
 		}
 	}
 }

@@ -39,6 +39,7 @@ func TestHeldTasksAreCountedByReason(t *testing.T) {
 			{Name: "keyed", LimitKeyConcurrency: 3},
 			{Name: "retried", RetryShare: 0.01, BackoffMin: time.Second, BackoffMax: time.Second, MaxAttempts: 1000},
 			{Name: "full"},
+			{Name: "workerless"},
 		} {
 			r.lambda(l)
 		}
@@ -49,8 +50,16 @@ func TestHeldTasksAreCountedByReason(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.work(r.nodes[0], "retried", func(context.Context, *sdk.Task[[]byte]) error { return errors.New("down") }, sdk.Slots(tasks))
+		stays := make(chan struct{})
+		defer close(stays)
+		for _, lambda := range []string{"gated", "paced", "keyed", "full"} {
+			r.work(r.nodes[0], lambda, func(context.Context, *sdk.Task[[]byte]) error {
+				<-stays
+				return nil
+			}, sdk.Slots(1))
+		}
 		time.Sleep(5 * time.Second)
-		for _, lambda := range []string{"gated", "paced", "keyed", "retried", "full"} {
+		for _, lambda := range []string{"gated", "paced", "keyed", "retried", "full", "workerless"} {
 			for range tasks {
 				if _, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: lambda, LimitKey: "acme", In: time.Minute}); err != nil {
 					t.Fatal(err)
@@ -63,10 +72,14 @@ func TestHeldTasksAreCountedByReason(t *testing.T) {
 			"paced: quota":          {tasks - 4, tasks - 4},
 			"keyed: key":            {tasks - 3, tasks - 3},
 			"retried: retry budget": {tasks - 15, tasks},
-			"full: queue full":      {tasks - depth, tasks - depth},
+			"full: queue full":      {tasks - depth - 3, tasks - depth}, // some run, or wait in the worker
+			"workerless: no worker": {tasks, tasks},
 		}
-		for _, lambda := range []string{"gated", "paced", "keyed", "retried"} {
+		for _, lambda := range []string{"gated", "paced", "keyed", "retried", "workerless"} {
 			want[lambda+": queue full"] = [2]float64{}
+		}
+		for _, lambda := range []string{"gated", "paced", "keyed", "retried", "full"} {
+			want[lambda+": no worker"] = [2]float64{}
 		}
 		held := r.nodes[0].heldTasks(t)
 		if len(held) != len(want) {

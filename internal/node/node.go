@@ -75,6 +75,7 @@ type Node struct {
 	firing     *crons.Firing
 	periodic   *periodic.Service // nil without inbound's role
 	hsc        *hsc.Service      // nil without the role
+	noWorker   *noWorker
 	guard      *guard.Guard
 	tokens     *tokens.Registry
 	audit      *audit.Log // nil: nothing is recorded
@@ -143,7 +144,7 @@ func (n *Node) compose(c Config) {
 	seal := n.keyring.IDs()
 	n.queue.UseSealer(n.keyring.Messages())
 	n.queue.UseWeights(n.weights)
-	n.leases = c.newBook(n.store)
+	n.leases, n.noWorker = c.newBook(n.store), newNoWorker(n)
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
 	var inboundHints intake.Scheduler = noScheduler{}
@@ -191,7 +192,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
-		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, NoWorker: newNoWorker(n, c),
+		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, NoWorker: n.noWorker.is,
 		HeldBack: n.heldBack(), CountWorkers: n.countWorkers,
 		Admission: n.quotas.admission, StartQuota: n.quotas.ofStarts, QueueFull: n.queueFull, KeyWait: n.keyWait,
 	})

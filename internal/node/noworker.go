@@ -11,58 +11,54 @@ import (
 )
 
 const (
-	// noWorkerFor is how long it is taken for true that no worker has a lease for a lambda.
+	// noWorkerFor is how long it is taken for true that a worker has a lease for a lambda, or that none has.
 	noWorkerFor = time.Second
 	// noWorkerWithin bounds the read of the leases.
 	noWorkerWithin = time.Second
 )
 
-// noWorker knows of which lambdas no worker runs the tasks, for whoever looks at one that waits.
+// noWorker knows of which lambdas no worker runs the tasks, on any server, for whoever looks at what waits.
 type noWorker struct {
 	n *Node
 
 	mu    sync.Mutex
-	since map[uint32]time.Duration // by lambda: when the leases were read, in monotonic time
+	known map[uint32]leaseLook // by lambda
 }
 
-// newNoWorker returns nil where it is not known: the workers may be those of another process.
-func newNoWorker(n *Node, c *Config) func(l *catalog.Entry) bool {
-	if c.shared || n.hsc == nil {
-		return nil
-	}
-	w := &noWorker{n: n, since: map[uint32]time.Duration{}}
-	return w.is
+// leaseLook is what was seen when the leases were read, at a monotonic time.
+type leaseLook struct {
+	at   time.Duration
+	none bool
 }
 
-// is reports whether no worker has a stream or a lease for a lambda. While the leases cannot be read it is
-// false.
+func newNoWorker(n *Node) *noWorker { return &noWorker{n: n, known: map[uint32]leaseLook{}} }
+
+// is reports whether no worker has a stream here or a lease for a lambda. While the leases cannot be read it
+// is false.
 func (w *noWorker) is(l *catalog.Entry) bool {
-	if w.n.hsc.Serves(&task.Task{Partition: task.Partition{Lambda: l.Ref}}) {
+	if w.n.hsc != nil && w.n.hsc.Serves(&task.Task{Partition: task.Partition{Lambda: l.Ref}}) {
 		return false
 	}
 	now := clock.Mono(w.n.clock)
-	if w.wasAt(l.Ref, now) {
-		return true
+	if look, fresh := w.seen(l.Ref, now); fresh {
+		return look.none
 	}
-	if !w.hasNoLease(l) { // without the lock: a slow store would hold up all who look at tasks, one after the other
-		return false
-	}
+	none := w.hasNoLease(l) // without the lock: a slow store would hold up all who look at tasks, one after the other
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.since[l.Ref] = now
-	return true
+	w.known[l.Ref] = leaseLook{now, none}
+	return none
 }
 
-// wasAt reports whether it was true a moment ago.
-func (w *noWorker) wasAt(lambda uint32, now time.Duration) bool {
+// seen returns what was seen a moment ago.
+func (w *noWorker) seen(lambda uint32, now time.Duration) (leaseLook, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	since, known := w.since[lambda]
-	if known && now-since < noWorkerFor {
-		return true
+	look, known := w.known[lambda]
+	if known && now-look.at >= noWorkerFor {
+		delete(w.known, lambda)
 	}
-	delete(w.since, lambda)
-	return false
+	return look, known && now-look.at < noWorkerFor
 }
 
 func (w *noWorker) hasNoLease(l *catalog.Entry) bool {

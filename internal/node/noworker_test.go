@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// A task that is due and has no worker says so, where all workers would be known.
+// A task that is due and has no worker on any server says so.
 func TestATaskSaysThatItHasNoWorker(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		inRig(t, drivers{}, 1, func(c *Config) { c.Shared = shared }, func(r *rig) {
@@ -23,9 +23,6 @@ func TestATaskSaysThatItHasNoWorker(t *testing.T) {
 				r.Helper()
 				synctest.Wait()
 				info, err := r.client.Get(r.ctx, id)
-				if shared {
-					want = ""
-				}
 				if err != nil || info.WaitsFor.Reason != want {
 					r.Errorf("waits for %+v (shared: %v), want %q: %v", info.WaitsFor, shared, want, err)
 				}
@@ -101,4 +98,50 @@ func TestALookAtTheLeasesHoldsUpNoOther(t *testing.T) {
 		}
 		d.slow.Store(false)
 	})
+}
+
+// Where the worker is on another server, a task is not said to have none, and looks at tasks read the leases
+// once in a while.
+func TestAWorkerOfAnotherServerIsKnown(t *testing.T) {
+	var d *countedLeases
+	over := func(under store.Driver) store.Driver {
+		d = &countedLeases{Driver: under}
+		return d
+	}
+	inRig(t, drivers{over: over}, 2, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		stays := make(chan struct{})
+		defer close(stays)
+		r.work(r.nodes[1], "mail", func(context.Context, *sdk.Task[[]byte]) error {
+			<-stays
+			return nil
+		}, sdk.Slots(1))
+		time.Sleep(5 * time.Second)
+		r.schedule(sdk.Item{Lambda: "mail"})
+		waits := r.schedule(sdk.Item{Lambda: "mail"})
+		time.Sleep(noWorkerFor)
+		before := d.reads.Load()
+		for range 100 {
+			if info, err := r.client.Get(r.ctx, waits); err != nil || info.WaitsFor.Reason == "no worker" {
+				r.Fatalf("waits for %+v: %v", info.WaitsFor, err)
+			}
+		}
+		if reads := d.reads.Load() - before; reads < 1 || reads > 2 {
+			r.Errorf("100 looks read the leases %d times", reads)
+		}
+	})
+}
+
+// countedLeases is a store that counts the reads of all leases.
+type countedLeases struct {
+	store.Driver
+
+	reads atomic.Int64
+}
+
+func (d *countedLeases) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
+	if kind == lease.Kind && name == "" {
+		d.reads.Add(1)
+	}
+	return d.Driver.Controls(ctx, kind, name)
 }

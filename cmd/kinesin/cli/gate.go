@@ -45,7 +45,7 @@ come due within an hour, or before it ends.`,
 	f.StringVar(&g.Collection, "collection", "", "only tasks of this `COLLECTION`")
 	f.Var(tagsValue{&tags}, "tag", "only tasks with this tag, `NAME=VALUE`")
 	f.StringVar(&g.Reason, "reason", "", "why, for those who find their tasks held back")
-	f.Var(durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}, "for", "end the gate by itself after `D`; never when not set")
+	f.Var(lastsValue{durationValue{d: &lasts, min: time.Second, max: 10 * 365 * day}}, "for", "end the gate by itself after `D`; never when not set")
 	f.BoolVar(&dryRun, "dry-run", false, "only print how many tasks it is about")
 	c.Args = func(cmd *cobra.Command, args []string) error {
 		if err := cobra.NoArgs(cmd, args); err != nil {
@@ -72,6 +72,16 @@ come due within an hour, or before it ends.`,
 		a.noteOf(&set)
 		return a.print(gateObjectOf(&set, false), "%s", set.ID)
 	})
+}
+
+// lastsValue is for how long a gate is in force.
+type lastsValue struct{ durationValue }
+
+func (v lastsValue) Set(text string) error {
+	if d, err := parseDuration(text); err == nil && d <= 0 {
+		return fmt.Errorf("%s: the gate would have expired already: want %s to %s from now", text, formatDuration(v.min), formatDuration(v.max))
+	}
+	return v.durationValue.Set(text)
 }
 
 // checkGate checks the flags of a gate that need no server.

@@ -56,8 +56,8 @@ the SDK and schedule --batch do.`,
 	f.StringVar(&q.Priority, "priority", "", "bound the tasks of this priority; those of all together when not set")
 	f.Var(rateValue{&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"}, "rate", "starts per second, such as 100 or 0.5, or none")
 	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", "how many may start at once after a pause; what the rate gives in 100 ms when not set")
-	f.Var(concurrencyValue{&q.Concurrency}, "concurrency", "tasks that run at once, or none")
-	f.Var(rateValue{&q.Admit, "--admit none takes the limit away"}, "admit", "tasks per second that may be scheduled, or none")
+	f.Var(concurrencyValue{&q.Concurrency, "concurrency"}, "concurrency", "tasks that run at once, or none")
+	f.Var(rateValue{&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"}, "admit", "tasks per second that may be scheduled, or none")
 	f.Var(recoveryValue{&q.Recovery}, "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")
 	f.StringVar(&q.Identity, "identity", "", "bound what this identity schedules; all together when not set")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
@@ -186,7 +186,10 @@ func countText(n int) string {
 }
 
 // concurrencyValue is how many tasks run at once, or none, which is negative.
-type concurrencyValue struct{ count *int }
+type concurrencyValue struct {
+	count *int
+	flag  string
+}
 
 func (v concurrencyValue) String() string {
 	if v.count == nil || *v.count == 0 {
@@ -207,7 +210,7 @@ func (v concurrencyValue) Set(text string) error {
 	case err != nil:
 		return fmt.Errorf("%q is not a count: want a whole number of tasks such as 20, or none", text)
 	case count == 0:
-		return errors.New("a quota of 0 is refused: kinesin gate pause stops starts, and --concurrency none takes the limit away")
+		return fmt.Errorf("a quota of 0 is refused: kinesin gate pause stops starts, and --%s none takes the limit away", v.flag)
 	case count < 1 || count > quotaConcurrencyMax:
 		return fmt.Errorf("%s is out of range: want 1 to %d tasks, or none", text, quotaConcurrencyMax)
 	}
@@ -231,6 +234,9 @@ func (v recoveryValue) Set(text string) error {
 	if text == noneWord {
 		*v.pace = -1
 		return nil
+	}
+	if text == "0" {
+		return errors.New("a quota of 0 is refused: kinesin gate pause stops starts, and --recovery none takes the limit away")
 	}
 	return intValue{v.pace, 1, quotaRateMax}.Set(text)
 }

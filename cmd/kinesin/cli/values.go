@@ -125,27 +125,6 @@ func (v intValue) Set(text string) error {
 	return nil
 }
 
-// noneValue is a number, or the word none, which is -1.
-type noneValue struct{ intValue }
-
-func (v noneValue) String() string {
-	switch {
-	case v.n == nil || *v.n == 0:
-		return ""
-	case *v.n < 0:
-		return noneWord
-	}
-	return v.intValue.String()
-}
-
-func (v noneValue) Set(text string) error {
-	if text == noneWord {
-		*v.n = -1
-		return nil
-	}
-	return v.intValue.Set(text)
-}
-
 // durationValue is a flag with a duration, as parseDuration reads it, between bounds. A zero max means none.
 type durationValue struct {
 	d        *time.Duration
