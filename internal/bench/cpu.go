@@ -15,6 +15,7 @@ import (
 const (
 	cpuSeries  = "process_cpu_seconds_total "
 	heapSeries = "go_memstats_heap_inuse_bytes "
+	sentSeries = `kinesin_wakeups_total{event="enqueue"} `
 )
 
 // ServerCPU returns a function that reads the CPU time of the server at a URL from its metrics.
@@ -25,7 +26,13 @@ func ServerCPU(client *http.Client, server string) func(context.Context) (time.D
 	}
 }
 
-// readSeries reads a series without labels of the server at a URL.
+// ServerMessages returns a function that reads from its metrics how often the server at a URL has put due
+// tasks on the queues of managed lambdas, the second and later times included.
+func ServerMessages(client *http.Client, server string) func(context.Context) (float64, error) {
+	return func(ctx context.Context) (float64, error) { return readSeries(ctx, client, server, sentSeries) }
+}
+
+// readSeries reads a series without labels, or with those that it names, of the server at a URL.
 func readSeries(ctx context.Context, client *http.Client, server, series string) (float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(server, "/")+"/metrics", http.NoBody)
 	if err != nil {

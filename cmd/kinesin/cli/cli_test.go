@@ -330,6 +330,10 @@ func TestBadUsage(t *testing.T) {
 		{"worker --lambda a -- no-such-command-here", "no-such-command-here"},
 		{"bench", "a command is missing"},
 		{"bench wall -n 0", "tasks"},
+		{"bench brakes -n 0", "tasks"},
+		{"bench brakes --cases pause,nap", "--cases nap: want any of high-behind-low, strict"},
+		{"bench brakes --pace 0", "want 1 to 1000000"},
+		{"bench brakes extra", "extra"},
 		{"bench wall --payload-bytes 1", "payload bytes"},
 	} {
 		o := run(t.Context(), nil, "", strings.Fields(c.line)...)
