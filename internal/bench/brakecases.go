@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// highRate and highMax are how many tasks of high priority are scheduled behind those of low priority, per
-	// second and at most.
+	// highRate and highMax are how many tasks of high priority are scheduled behind those of low priority,
+	// per second and at most.
 	highRate, highMax = 200, 2000
 	// slotTakes is how long a task takes where workers are to be what is short.
 	slotTakes = 45 * time.Millisecond
