@@ -198,7 +198,7 @@ func between(sorted []int64, from, to time.Time) int {
 	return end - first
 }
 
-func (b *brake) create(ctx context.Context, l sdk.LambdaInfo) error { //nolint:gocritic // the SDK takes it so
+func (b *brake) create(ctx context.Context, l sdk.LambdaInfo) error {
 	_, _, err := b.Client.CreateLambda(ctx, l)
 	return err
 }

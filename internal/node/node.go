@@ -144,7 +144,7 @@ func (n *Node) compose(c Config) {
 	seal := n.keyring.IDs()
 	n.queue.UseSealer(n.keyring.Messages())
 	n.queue.UseWeights(n.weights)
-	n.leases, n.noWorker = c.newBook(n.store), newNoWorker(n)
+	n.leases, n.noWorker = c.newBook(n.store), &noWorker{n: n}
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
 	var inboundHints intake.Scheduler = noScheduler{}

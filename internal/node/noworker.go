@@ -7,31 +7,32 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
-	// noWorkerFor is how long it is taken for true that a worker has a lease for a lambda, or that none has.
-	noWorkerFor = time.Second
-	// noWorkerWithin bounds the read of the leases.
-	noWorkerWithin = time.Second
+	// leasesKnownFor is how long what was read of the leases is taken for true, so that looks at many tasks and
+	// lambdas read them once.
+	leasesKnownFor = time.Second
+	// leasesWithin bounds the read of the leases.
+	leasesWithin = time.Second
 )
 
 // noWorker knows of which lambdas no worker runs the tasks, on any server, for whoever looks at what waits.
 type noWorker struct {
 	n *Node
 
-	mu    sync.Mutex
-	known map[uint32]leaseLook // by lambda
+	mu   sync.Mutex
+	last leaseLook
 }
 
-// leaseLook is what was seen when the leases were read, at a monotonic time.
+// leaseLook is what was seen when the leases were read, at a monotonic time; 0: never.
 type leaseLook struct {
-	at   time.Duration
-	none bool
+	at     time.Duration
+	leases []lease.Lease
+	failed bool // they could not be read
 }
-
-func newNoWorker(n *Node) *noWorker { return &noWorker{n: n, known: map[uint32]leaseLook{}} }
 
 // is reports whether no worker has a stream here or a lease for a lambda. While the leases cannot be read it
 // is false.
@@ -39,31 +40,31 @@ func (w *noWorker) is(l *catalog.Entry) bool {
 	if w.n.hsc != nil && w.n.hsc.Serves(&task.Task{Partition: task.Partition{Lambda: l.Ref}}) {
 		return false
 	}
+	look, wall := w.look(), w.n.clock.Now()
+	for i := range look.leases {
+		if look.leases[i].Covers(l.Name) && !look.leases[i].Over(wall, 0) {
+			return false
+		}
+	}
+	return !look.failed
+}
+
+// look returns what was seen a moment ago, or now. It reads without the lock: a slow store would hold up all
+// who look at tasks, one after the other.
+func (w *noWorker) look() leaseLook {
 	now := clock.Mono(w.n.clock)
-	if look, fresh := w.seen(l.Ref, now); fresh {
-		return look.none
-	}
-	none := w.hasNoLease(l) // without the lock: a slow store would hold up all who look at tasks, one after the other
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.known[l.Ref] = leaseLook{now, none}
-	return none
-}
-
-// seen returns what was seen a moment ago.
-func (w *noWorker) seen(lambda uint32, now time.Duration) (leaseLook, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	look, known := w.known[lambda]
-	if known && now-look.at >= noWorkerFor {
-		delete(w.known, lambda)
+	last := w.last
+	w.mu.Unlock()
+	if last.at != 0 && now-last.at < leasesKnownFor {
+		return last
 	}
-	return look, known && now-look.at < noWorkerFor
-}
-
-func (w *noWorker) hasNoLease(l *catalog.Entry) bool {
-	ctx, cancel := clock.Within(context.Background(), w.n.clock, noWorkerWithin)
+	ctx, cancel := clock.Within(context.Background(), w.n.clock, leasesWithin)
 	defer cancel()
-	count, err := w.n.countWorkers(ctx, l.Name)
-	return err == nil && count == 0
+	leases, err := w.n.leases.List(ctx)
+	look := leaseLook{now, leases, err != nil}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = look
+	return look
 }

@@ -66,7 +66,7 @@ type slowLeases struct {
 
 func (d *slowLeases) Controls(ctx context.Context, kind, name string) ([]store.Control, error) {
 	if kind == lease.Kind && name == "" && d.slow.Load() {
-		time.Sleep(noWorkerWithin / 2)
+		time.Sleep(leasesWithin / 2)
 	}
 	return d.Driver.Controls(ctx, kind, name)
 }
@@ -81,7 +81,7 @@ func TestALookAtTheLeasesHoldsUpNoOther(t *testing.T) {
 	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})
 		id := r.schedule(sdk.Item{Lambda: "mail"})
-		time.Sleep(2 * noWorkerFor)
+		time.Sleep(2 * leasesKnownFor)
 		d.slow.Store(true)
 		began := time.Now()
 		var looks sync.WaitGroup
@@ -93,7 +93,7 @@ func TestALookAtTheLeasesHoldsUpNoOther(t *testing.T) {
 			})
 		}
 		looks.Wait()
-		if took := time.Since(began); took > noWorkerWithin {
+		if took := time.Since(began); took > leasesWithin {
 			t.Errorf("8 looks took %v together", took)
 		}
 		d.slow.Store(false)
@@ -119,7 +119,7 @@ func TestAWorkerOfAnotherServerIsKnown(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		r.schedule(sdk.Item{Lambda: "mail"})
 		waits := r.schedule(sdk.Item{Lambda: "mail"})
-		time.Sleep(noWorkerFor)
+		time.Sleep(leasesKnownFor)
 		before := d.reads.Load()
 		for range 100 {
 			if info, err := r.client.Get(r.ctx, waits); err != nil || info.WaitsFor.Reason == "no worker" {
