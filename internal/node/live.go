@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -34,18 +35,22 @@ func (n *Node) heldBack() func(lambda uint32) inbound.HeldBack {
 }
 
 // countWorkers returns how many worker processes have a lease for a lambda, of all servers.
-func (n *Node) countWorkers(ctx context.Context, lambda string) (count int, err error) {
+func (n *Node) countWorkers(ctx context.Context, lambda string) (int, error) {
 	leases, err := n.leases.List(ctx)
 	if err != nil {
 		return 0, err
 	}
-	wall := n.clock.Now()
+	return workersOf(leases, lambda, n.clock.Now()), nil
+}
+
+// workersOf counts the leases for a lambda that are not over.
+func workersOf(leases []lease.Lease, lambda string, wall task.Instant) (count int) {
 	for i := range leases {
 		if leases[i].Covers(lambda) && !leases[i].Over(wall, 0) {
 			count++
 		}
 	}
-	return count, nil
+	return count
 }
 
 // countedStarts counts the starts that the scheduler takes of the quotas.

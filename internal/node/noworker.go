@@ -40,13 +40,8 @@ func (w *noWorker) is(l *catalog.Entry) bool {
 	if w.n.hsc != nil && w.n.hsc.Serves(&task.Task{Partition: task.Partition{Lambda: l.Ref}}) {
 		return false
 	}
-	look, wall := w.look(), w.n.clock.Now()
-	for i := range look.leases {
-		if look.leases[i].Covers(l.Name) && !look.leases[i].Over(wall, 0) {
-			return false
-		}
-	}
-	return !look.failed
+	look := w.look()
+	return !look.failed && workersOf(look.leases, l.Name, w.n.clock.Now()) == 0
 }
 
 // look returns what was seen a moment ago, or now. It reads without the lock: a slow store would hold up all
