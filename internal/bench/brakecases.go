@@ -130,7 +130,7 @@ func (b *brake) pause(ctx context.Context) error {
 	if err := clock.Sleep(ctx, clock.Real(), time.Until(due)); err != nil {
 		return err
 	}
-	rates := map[string][]float64{}
+	rates, cpu := map[string][]float64{}, map[string][]float64{}
 	for wave := range 2 * waves {
 		from := held.to + wave*m
 		g := group{from, from + m, sdk.Item{Lambda: []string{free, b.Lambda}[wave%2], Collection: "others"}}
@@ -138,16 +138,27 @@ func (b *brake) pause(ctx context.Context) error {
 		if err := b.insertBefore(ctx, due, g); err != nil {
 			return err
 		}
+		before, err := b.ServerCPU(ctx)
+		if err != nil {
+			return err
+		}
 		if err := b.await(ctx, g); err != nil {
 			return err
 		}
+		after, err := b.ServerCPU(ctx)
+		if err != nil {
+			return err
+		}
 		rates[g.item.Lambda] = append(rates[g.item.Lambda], b.rateSince(g, due))
+		cpu[g.item.Lambda] = append(cpu[g.item.Lambda], perThousand(after-before, m))
 	}
 	without, beside := median(rates[free]), median(rates[b.Lambda])
 	b.figure("held_tasks", float64(held.size()))
 	b.figure("others_per_second_without", without)
 	b.figure("others_per_second_beside", beside)
 	b.figure("slower_percent", 100*(1-beside/without))
+	b.figure("cpu_seconds_per_1000_without", median(cpu[free]))
+	b.figure("cpu_seconds_per_1000_beside", median(cpu[b.Lambda]))
 	if early := len(b.starts(held)); early > 0 {
 		return fmt.Errorf("%d tasks started behind the gate", early)
 	}

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -25,6 +27,8 @@ type BrakeConfig struct {
 	Ahead        time.Duration // from the start of an insertion to the due time; 0: enough for the embedded store
 	Duration     time.Duration // over which rates are counted where tasks do not run out
 	Pace         int           // of a resume
+	// ServerCPU returns the CPU time that the server has used.
+	ServerCPU func(ctx context.Context) (time.Duration, error)
 	// Messages returns how many messages the server has sent to queues of managed lambdas.
 	Messages func(ctx context.Context) (float64, error)
 	Progress func(text string)
@@ -209,8 +213,15 @@ func PrintFigures(w io.Writer, figures []Figure) error {
 	_, err := fmt.Fprintln(t, "case\tfigure\tvalue")
 	for _, f := range figures {
 		if err == nil {
-			_, err = fmt.Fprintf(t, "%s\t%s\t%.1f\n", f.Case, f.Name, f.Value)
+			_, err = fmt.Fprintf(t, "%s\t%s\t%s\n", f.Case, f.Name, valueText(f.Value))
 		}
 	}
 	return errors.Join(err, t.Flush())
+}
+
+func valueText(v float64) string {
+	if v != 0 && math.Abs(v) < 10 {
+		return strconv.FormatFloat(v, 'f', 4, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 1, 64)
 }

@@ -34,7 +34,7 @@ func TestFiguresOfAGroup(t *testing.T) {
 	}
 	b.figure("held_tasks", 3)
 	var out strings.Builder
-	if err := PrintFigures(&out, b.figures); err != nil || !strings.Contains(out.String(), "pause  held_tasks  3.0") {
+	if err := PrintFigures(&out, b.figures); err != nil || !strings.Contains(out.String(), "pause  held_tasks  3.0000") {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }
