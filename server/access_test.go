@@ -60,13 +60,23 @@ func policyFile(t *testing.T, grants map[string][]string) string {
 // succeeded.
 func (r *running) callAs(name, procedure, body string) (answer, code string) {
 	r.t.Helper()
+	secret := ""
+	if name != "" {
+		secret = secretOf(name)
+	}
+	return r.callWith(secret, procedure, body)
+}
+
+// callWith is callAs with a token.
+func (r *running) callWith(secret, procedure, body string) (answer, code string) {
+	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+procedure, strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if name != "" {
-		token.Put(request.Header, secretOf(name))
+	if secret != "" {
+		token.Put(request.Header, secret)
 	}
 	response, err := r.http.Do(request)
 	if err != nil {

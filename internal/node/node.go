@@ -23,6 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/inbound/periodic"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/blobsweep"
@@ -78,7 +79,7 @@ type Node struct {
 	guard      *guard.Guard
 	tokens     *tokens.Registry
 	audit      *audit.Log // nil: nothing is recorded
-	taken      func(name string) bool
+	defined    func(name string) (may access.Grants, found bool)
 	grower     *grower // nil if shards are not added
 	recent     *recent
 	breakers   *breaker.Keeper
@@ -127,7 +128,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if !c.Stepped {
 		n.steps = clock.NewSteps(c.Clock, n.clockStepped)
 	}
-	n.tokens, n.taken = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Taken
+	n.tokens, n.defined = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Defined
 	n.guard = n.newGuard(&c)
 	if n.quotas, err = n.newQuotas(ctx, &c); err != nil {
 		return nil, err
@@ -201,7 +202,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	})
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
-		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf,
+		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf,
 	})
 	n.gating = gating.New(gating.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
