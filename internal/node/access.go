@@ -110,10 +110,10 @@ func Trusting(next http.Handler) http.Handler {
 }
 
 // needing refuses calls of which the caller has not the verb.
-func needing(v access.Verb, next http.Handler) http.Handler {
+func (n *Node) needing(v access.Verb, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := access.From(r.Context()); !c.Grants.AllowAll(v) {
-			say(w, http.StatusForbidden, c.Denied(v, "").Error())
+		if err := n.guard.Read(r.Context(), r.URL.Path, v); err != nil {
+			say(w, http.StatusForbidden, err.Error())
 			return
 		}
 		next.ServeHTTP(w, r)
