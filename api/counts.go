@@ -24,6 +24,7 @@ const (
 	RejectedMax    = 100     // names of one call
 	BackupFilesMax = 1 << 20
 	GrantsMax      = access.GrantsMax // of a token
+	StatesMax      = 100              // of live figures, which no request has to have
 	HeldByMax      = 100              // of live figures, which no request has to have
 	NominalMax     = 5                // nominal times to come of a cron, which no request has to have
 )
@@ -51,6 +52,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.Lambda.priorities":           task.PrioritiesMax,
 	"kinesin.v1.Lambda.priority_weights":     task.PrioritiesMax,
 	"kinesin.v1.LambdaStats.held_by":         HeldByMax,
+	"kinesin.v1.LambdaStats.tasks":           StatesMax,
 	"kinesin.v1.LambdaStats.priorities":      task.PrioritiesMax,
 	"kinesin.v1.RegisterRequest.groups":      GroupsMax,
 	"kinesin.v1.SlotGroup.lambdas":           LambdasMax,

@@ -96,6 +96,8 @@ type Config struct {
 	// Caller returns the identity that makes a call, whose are the leases that it registers: claims,
 	// heartbeats, results and the end of a lease of another identity are refused. nil: all calls are of one.
 	Caller func(ctx context.Context) string
+	// Foreign is called when such a call of another identity is refused. It may be nil.
+	Foreign func(ctx context.Context, worker string)
 	// Execute refuses a caller that may not run the tasks of a lambda; without one, of any lambda. nil: every
 	// caller may.
 	Execute func(ctx context.Context, lambda string) error

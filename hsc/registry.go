@@ -42,6 +42,9 @@ func (s *Service) checkOwner(ctx context.Context, l *lease.Lease) error {
 		return nil
 	}
 	if caller := s.Caller(ctx); caller != l.Owner {
+		if s.Foreign != nil {
+			s.Foreign(ctx, l.Worker)
+		}
 		return api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED,
 			"permission denied: %s has no grant to execute as worker %s, which another identity registered: register a worker of your own", caller, l.Worker)
 	}

@@ -60,13 +60,23 @@ func policyFile(t *testing.T, grants map[string][]string) string {
 // succeeded.
 func (r *running) callAs(name, procedure, body string) (answer, code string) {
 	r.t.Helper()
+	secret := ""
+	if name != "" {
+		secret = secretOf(name)
+	}
+	return r.callWith(secret, procedure, body)
+}
+
+// callWith is callAs with a token.
+func (r *running) callWith(secret, procedure, body string) (answer, code string) {
+	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+procedure, strings.NewReader(body))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if name != "" {
-		token.Put(request.Header, secretOf(name))
+	if secret != "" {
+		token.Put(request.Header, secret)
 	}
 	response, err := r.http.Do(request)
 	if err != nil {
@@ -690,6 +700,26 @@ func TestWhatIsAudited(t *testing.T) {
 	r.callAs("root", kinesinv1connect.LambdaServiceUpdateLambdaProcedure, `{"lambda":{"name":"mail","maxAttempts":3}}`)
 	r.callAs("team", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
 	r.callAs("stranger", kinesinv1connect.LambdaServiceDeleteLambdaProcedure, `{"name":"mail"}`)
+	r.callAs("team", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"mine","grants":["*:*"]}`)
+	r.callAs("team", kinesinv1connect.AccessServiceListTokensProcedure, `{}`)
+	r.callAs("root", kinesinv1connect.QuotaServiceSetQuotaProcedure, `{"lambda":"mail","rate":100}`)
+	r.callAs("root", kinesinv1connect.QuotaServiceSetQuotaProcedure, `{"lambda":"mail","rate":200}`)
+	for _, path := range []string{"/metrics", "/debug/pprof/"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token.Put(request.Header, secretOf("team"))
+		response, err := r.http.Do(request)
+		if err != nil || response.StatusCode != http.StatusForbidden {
+			t.Fatal(response, err)
+		}
+		_ = response.Body.Close()
+	}
+	answer, _ := r.callAs("root", kinesinv1connect.WorkerServiceRegisterProcedure, `{"groups":[{"lambdas":["mail"],"slots":1}]}`)
+	var lease struct{ Worker string }
+	_ = json.Unmarshal([]byte(answer), &lease)
+	r.callAs("team", kinesinv1connect.WorkerServiceLeaveProcedure, fmt.Sprintf(`{"worker":%q}`, lease.Worker))
 	id := r.later("root", "mail", "")
 	r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, fmt.Sprintf(`{"ids":[%q],"withPayload":true}`, id))
 	r.callAs("root", kinesinv1connect.TaskServiceRescheduleProcedure, fmt.Sprintf(`{"ids":[%q],"delayMicros":3600000000}`, id))
@@ -712,12 +742,16 @@ func TestWhatIsAudited(t *testing.T) {
 		"root lambda.create mail ok", "root lambda.update mail ok", "team lambda.delete mail denied",
 		"- call /kinesin.v1.LambdaService/DeleteLambda unauthenticated: unknown", "root task.read_payload mail ok", "root task.cancel mail ok",
 		"root task.reschedule mail ok", "root task.update mail ok", "root task.redrive mail ok",
-		"server policy.reload " + path + " failed: ",
+		"server policy.reload " + path + " failed: ", "team token.create mine denied", "team token.list * denied", "root quota.set mail ok",
+		"team read /metrics denied", "team read /debug/pprof/ denied", "team worker.lease " + lease.Worker + " denied",
 	} {
 		found := false
 		for _, g := range got.Records {
 			found = found || strings.HasPrefix(strings.Join([]string{g.Identity, g.Action, g.Target, g.Outcome}, " "), want) && g.From != ""
 			if g.Action == "lambda.update" && (!strings.Contains(g.Before, `"max_attempts":10`) || !strings.Contains(g.After, `"max_attempts":3`)) {
+				t.Errorf("before %s, after %s", g.Before, g.After)
+			}
+			if g.Action == "quota.set" && strings.Contains(g.After, "200") && !strings.Contains(g.Before, "100") {
 				t.Errorf("before %s, after %s", g.Before, g.After)
 			}
 		}

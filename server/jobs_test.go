@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,5 +68,53 @@ func TestWhoCountsWhat(t *testing.T) {
 	}
 	if answer, _ := r.callAs("ann", kinesinv1connect.TaskServiceStatsProcedure, `{}`); strings.Contains(answer, "mail") {
 		t.Errorf("statistics of a lambda of which only a collection may be read: %s", answer)
+	}
+}
+
+// A job does nothing any more when its maker may do nothing.
+func TestAJobEndsWithItsMaker(t *testing.T) {
+	grants := map[string][]string{"root": {"*:*"}, "gone": {"read:mail", "cancel:mail"}}
+	path := policyFile(t, grants)
+	r := serve(t, Config{PolicyFile: path})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
+	const tasks = 60
+	for range tasks {
+		r.later("root", "mail", "")
+	}
+	answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"made","grants":["read:mail","cancel:mail"]}`)
+	var made struct{ Secret string }
+	if err := json.Unmarshal([]byte(answer), &made); err != nil || code != "" {
+		t.Fatal(answer)
+	}
+	jobs := map[string]string{}
+	for name, secret := range map[string]string{"made": made.Secret, "gone": secretOf("gone")} {
+		answer, code := r.callWith(secret, kinesinv1connect.JobServiceCreateJobProcedure, `{"action":"cancel","all":true,"pace":1}`)
+		var got struct{ Job struct{ ID string } }
+		if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" {
+			t.Fatal(answer)
+		}
+		jobs[name] = got.Job.ID
+	}
+	if answer, code := r.callAs("root", kinesinv1connect.AccessServiceRevokeTokenProcedure, `{"name":"made"}`); code != "" {
+		t.Fatal(answer)
+	}
+	delete(grants, "gone")
+	writeFile(t, path, policyText(grants))
+	for name, want := range map[string]string{"made": "permission denied: revoked token", "gone": "permission denied: there is no identity gone any more"} {
+		answer := ""
+		r.until("the job of "+name+" ends", func() bool {
+			answer, _ = r.callAs("root", kinesinv1connect.JobServiceGetJobProcedure, `{"id":"`+jobs[name]+`"}`)
+			return strings.Contains(answer, `"state":"failed"`)
+		})
+		if !strings.Contains(answer, want) {
+			t.Errorf("%s: %s", name, answer)
+		}
+		r.until("the end is recorded", func() bool {
+			records, _ := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{"limit":1000}`)
+			return strings.Contains(records, `"target":"`+jobs[name]+`"`) && strings.Contains(records, "failed: "+want)
+		})
+	}
+	if answer, _ := r.callAs("root", kinesinv1connect.TaskServiceCountProcedure, `{"where":"state=cancelled"}`); strings.Contains(answer, fmt.Sprintf("%q", fmt.Sprint(tasks))) {
+		t.Errorf("all tasks were cancelled: %s", answer)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/awsclient"
 	"github.com/kinesin-io/kinesin/internal/blobplace"
@@ -82,7 +83,7 @@ func (s *Server) open(ctx context.Context, asked credentials) error {
 func (s *Server) identify(ctx context.Context, c *node.Config, asked credentials) error {
 	c.Audit = &node.AuditConfig{Keep: s.config.AuditKeep}
 	if asked.policy != nil {
-		c.Taken = func(name string) bool { return asked.policy.Get().Has(name) }
+		c.Defined = func(name string) (access.Grants, bool) { return asked.policy.Get().Grants(name) }
 	}
 	to := s.config.AuditTo
 	if s.config.OTLPEndpoint != "" {

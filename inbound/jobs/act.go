@@ -15,11 +15,11 @@ import (
 // target returns when a task is to be due, or why it stays as it is. A reschedule has one.
 type target func(t *task.Task) (task.Instant, error)
 
-// act changes tasks, with an outcome for each. The error is about all of them.
-func (s *Service) act(ctx context.Context, j *job, rows []inbound.Row, to target) ([]inbound.Changed, error) {
-	changed, at, err := s.permit(j, rows)
-	if err != nil || len(at) == 0 {
-		return changed, err
+// act changes tasks, with an outcome for each.
+func (s *Service) act(ctx context.Context, j *job, rows []inbound.Row, to target) []inbound.Changed {
+	changed, at := s.permit(j, rows)
+	if len(at) == 0 {
+		return changed
 	}
 	some := make([]inbound.Row, len(at))
 	for k, i := range at {
@@ -28,25 +28,21 @@ func (s *Service) act(ctx context.Context, j *job, rows []inbound.Row, to target
 	for k, c := range s.change(ctx, j, some, to) {
 		changed[at[k]] = c
 	}
-	return changed, nil
+	return changed
 }
 
 // permit refuses the tasks that the maker of a job may not change, and returns the places of the others.
-func (s *Service) permit(j *job, rows []inbound.Row) (changed []inbound.Changed, at []int, err error) {
-	grants, err := access.ParseGrants(j.Grants)
-	if err != nil {
-		return nil, nil, err
-	}
+func (s *Service) permit(j *job, rows []inbound.Row) (changed []inbound.Changed, at []int) {
 	changed = make([]inbound.Changed, len(rows))
 	verb := actions[j.Action].verb
 	for i := range rows {
-		if lambda, _ := s.Tasks.Names(&rows[i]); grants.AllowIn(verb, lambda, rows[i].Collection) {
+		if lambda, _ := s.Tasks.Names(&rows[i]); j.may.AllowIn(verb, lambda, rows[i].Collection) {
 			at = append(at, i)
 		} else {
-			changed[i].Err = api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v", access.Identity{Name: j.Identity, Grants: grants}.Denied(verb, lambda))
+			changed[i].Err = api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v", access.Identity{Name: j.Identity, Grants: j.may}.Denied(verb, lambda))
 		}
 	}
-	return changed, at, nil
+	return changed, at
 }
 
 func (s *Service) change(ctx context.Context, j *job, rows []inbound.Row, to target) []inbound.Changed {
@@ -93,9 +89,9 @@ func (j *job) dueOf(t *task.Task) task.Instant {
 }
 
 // actAgain is act, and tries again for a while what could not be changed for now.
-func (s *Service) actAgain(ctx context.Context, j *job, rows []inbound.Row, to target) ([]inbound.Changed, error) {
-	changed, err := s.act(ctx, j, rows, to)
-	for tries := 1; err == nil && tries < actTriesMax; tries++ {
+func (s *Service) actAgain(ctx context.Context, j *job, rows []inbound.Row, to target) []inbound.Changed {
+	changed := s.act(ctx, j, rows, to)
+	for tries := 1; tries < actTriesMax; tries++ {
 		var some []inbound.Row
 		var at []int
 		for i := range changed {
@@ -106,13 +102,11 @@ func (s *Service) actAgain(ctx context.Context, j *job, rows []inbound.Row, to t
 		if len(some) == 0 || stepRetry.Sleep(ctx, s.Clock, tries) != nil {
 			break
 		}
-		var again []inbound.Changed
-		again, err = s.act(ctx, j, some, to)
-		for k := range again {
-			changed[at[k]] = again[k]
+		for k, c := range s.act(ctx, j, some, to) {
+			changed[at[k]] = c
 		}
 	}
-	return changed, err
+	return changed
 }
 
 // isForNow reports whether a refusal is one of the store that may be gone in a moment.

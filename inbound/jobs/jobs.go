@@ -3,7 +3,7 @@
 // on with a job whose server is gone, from the last batch that was noted, so that a batch may be applied
 // twice: each action leaves a task that it has changed already as it is.
 //
-// A job has one writer, by a lease in its row, and acts with the grants that its maker had. The package reads
+// A job has one writer, by a lease in its row, and acts with the grants that its maker had and still has. The package reads
 // and changes tasks by inbound alone.
 package jobs
 
@@ -16,6 +16,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -93,6 +94,9 @@ type Config struct {
 	// Recovery returns the pace of a redrive that has none of its own, of the tasks that a filter may select;
 	// 0: no limit. It may be nil.
 	Recovery func(where string) (pace uint32, err error)
+	// GrantsOf returns what an identity may do now; an error of permission_denied if it may do nothing any
+	// more, which ends its jobs. nil: jobs keep the grants that they were made with.
+	GrantsOf func(ctx context.Context, identity string) (access.Grants, error)
 	// Ended is called when a job has ended; it may be nil.
 	Ended func(ctx context.Context, j *kinesinv1.Job)
 }

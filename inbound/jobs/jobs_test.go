@@ -405,6 +405,67 @@ func TestAResumedJobMayDoWhatItsMakerMayNow(t *testing.T) {
 }
 
 // A job that lists its tasks first moves only what its maker may move.
+// What is taken from the maker of a job holds from its next batch on, and what the maker is given does not.
+func TestAJobMayNoMoreThanItsMakerStillMay(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.schedule("mail", "", 100)
+		f.schedule("pay", "", 100)
+		f.as("read:*", "cancel:mail")
+		may, problem := access.All(), error(nil)
+		s := f.server(func(c *jobs.Config) {
+			c.GrantsOf = func(_ context.Context, identity string) (access.Grants, error) {
+				if identity != "ops" {
+					t.Errorf("asked for %q", identity)
+				}
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				return may, problem
+			}
+		})
+		now := func(grants access.Grants, err error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			may, problem = grants, err
+		}
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true})
+		f.time.Advance(5 * time.Second)
+		f.wantJob(s, j.Id, "done 200 map[cancelled:100 permission_denied:100]")
+
+		f.as("*:*")
+		j = f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true, Pace: 10})
+		f.time.Advance(5 * time.Second)
+		less, err := access.ParseGrants([]string{"read:*", "cancel:mail"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		now(less, nil)
+		f.time.Advance(30 * time.Second)
+		if n := f.count("lambda=pay and state=cancelled"); n < 45 || n > 60 || f.job(s, j.Id).State != "done" {
+			t.Errorf("%d of the tasks that the maker may no longer cancel, %v", n, f.job(s, j.Id))
+		}
+
+		now(access.All(), nil)
+		f.schedule("mail", "", 100)
+		j = f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", Pace: 10})
+		paused := f.create(s, &kinesinv1.CreateJobRequest{Action: "expire", Where: "lambda=mail", Pace: 1})
+		f.control(s, paused.Id, "pause")
+		f.time.Advance(2 * time.Second)
+		now(nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer"))
+		f.time.Advance(10 * time.Second)
+		if j := f.job(s, j.Id); j.State != "running" || j.Problem == "" {
+			t.Errorf("while nobody knows what the maker may do: %v", j)
+		}
+		now(nil, api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "it was revoked"))
+		f.time.Advance(time.Minute)
+		if j := f.job(s, j.Id); j.State != "failed" || j.Problem != "it was revoked" || j.Outcomes["cancelled"] > 40 {
+			t.Errorf("%v", j)
+		}
+		if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: paused.Id, Action: "resume"}); !errors.Is(err, api.ErrPermissionDenied) {
+			t.Errorf("resumed: %v", err)
+		}
+	})
+}
+
 func TestAShiftMovesWhatItsMakerMayMove(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 20)

@@ -119,13 +119,13 @@ func (s *Service) move(ctx context.Context, j *job, moves []move) ([]inbound.Cha
 		}
 		some, at, known[rows[i].ID] = append(some, rows[i]), append(at, i), moves[i]
 	}
-	results, err := s.actAgain(ctx, j, some, func(t *task.Task) (task.Instant, error) { return known[t.ID].of(t, s.Clock.Now()) })
+	results := s.actAgain(ctx, j, some, func(t *task.Task) (task.Instant, error) { return known[t.ID].of(t, s.Clock.Now()) })
 	for k, c := range results {
 		if changed[at[k]] = c; c.Outcome == inbound.Unchanged && moves[at[k]].Due != moves[at[k]].Was {
 			changed[at[k]].Outcome = "rescheduled" // when this part was worked off before
 		}
 	}
-	return changed, err
+	return changed, nil
 }
 
 // of returns when a task is to be due, unless somebody else has moved it since it was listed.

@@ -57,6 +57,7 @@ type job struct {
 	Until task.Instant `json:"until,omitempty"` // end of its lease
 
 	version uint64
+	may     access.Grants // what of Grants holds now; nothing before the job is authorized
 }
 
 func (j *job) hasEnded() bool {
@@ -119,15 +120,25 @@ func (s *Service) all(ctx context.Context, kind string) ([]*job, error) {
 	return jobs, nil
 }
 
+// authorize finds out what a job may do now: what its maker was allowed when it made the job, and still is.
+func (s *Service) authorize(ctx context.Context, j *job) error {
+	then, err := access.ParseGrants(j.Grants)
+	if err != nil {
+		return err
+	}
+	if j.may = then; s.GrantsOf == nil {
+		return nil
+	}
+	now, err := s.GrantsOf(ctx, j.Identity)
+	j.may = then.And(now)
+	return err
+}
+
 // selection returns the set of tasks of a job: the filter as of when the job was made, of what its maker may
 // read, and only such tasks as the action changes. Those that ended since the job was made are left out, so
 // that a task which it started anew is not met again.
 func (j *job) selection() (*inbound.Selection, error) {
-	grants, err := access.ParseGrants(j.Grants)
-	if err != nil {
-		return nil, err
-	}
-	of, err := inbound.Select(j.Where, j.Created, grants)
+	of, err := inbound.Select(j.Where, j.Created, j.may)
 	if err != nil {
 		return nil, err
 	}

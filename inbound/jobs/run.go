@@ -168,8 +168,11 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 	}
 }
 
-// step changes the next tasks of a job.
+// step changes the next tasks of a job. What was taken from its maker since the last step holds for this one.
 func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
+	if err := s.authorize(ctx, j); err != nil {
+		return done, err
+	}
 	switch {
 	case j.Plan != nil && !j.Plan.Listed:
 		return s.list(ctx, j)
@@ -191,8 +194,8 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 		return done, nil
 	}
 	done.idOf = func(i int) string { return s.Tasks.PublicID(&rows[i]) }
-	done.changed, err = s.actAgain(ctx, j, rows, j.to)
-	return done, err
+	done.changed = s.actAgain(ctx, j, rows, j.to)
+	return done, nil
 }
 
 // batch returns how many tasks one step changes: as many as come in half a second of the job's pace.

@@ -106,7 +106,7 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 	j := &job{
 		ID: id.String(), Action: r.Action, Where: r.Where, All: r.All, State: stateRunning, Pace: r.Pace, Created: now,
 		Identity: c.Name, Grants: c.Grants.Strings(), By: r.ByMicros, Spread: r.SpreadMicros, Due: task.Instant(r.DueMicros), Force: r.Force,
-		Outcomes: map[string]int64{},
+		Outcomes: map[string]int64{}, may: c.Grants,
 	}
 	if j.By != 0 {
 		j.Plan = &plan{}
@@ -276,8 +276,8 @@ func (s *Service) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest
 		if j.State = to; to == stateStopped {
 			j.Ended = s.Clock.Now()
 		}
-		if c := access.From(ctx); to == stateRunning && c.Name == j.Identity {
-			j.Grants = c.Grants.Strings() // what was taken from its maker meanwhile, a paused job does not keep
+		if err := s.resume(ctx, j); err != nil {
+			return nil, refusal.Wire(err)
 		}
 		if err = s.put(ctx, kindActive, j); err == nil {
 			s.look()
@@ -288,4 +288,16 @@ func (s *Service) ControlJob(ctx context.Context, r *kinesinv1.ControlJobRequest
 		}
 	}
 	return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the job kept changing; try again")
+}
+
+// resume gives a job that is to run again the grants that its maker has now, if the maker resumes it, and
+// refuses one whose maker may do nothing any more.
+func (s *Service) resume(ctx context.Context, j *job) error {
+	if j.State != stateRunning {
+		return nil
+	}
+	if c := access.From(ctx); c.Name == j.Identity {
+		j.Grants = c.Grants.Strings()
+	}
+	return s.authorize(ctx, j)
 }

@@ -152,6 +152,22 @@ func TestWhatIsIncludedAllowsNoMore(t *testing.T) {
 	})
 }
 
+func TestWhatBothAllow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := grants(t, "a"), grants(t, "b")
+		both := a.And(b)
+		for range 20 {
+			v, lambda, collection := rapid.SampledFrom(Verbs()).Draw(t, "v"), names.Draw(t, "l"), rapid.SampledFrom([]string{"", "a", "ab", "b"}).Draw(t, "c")
+			if got, want := both.AllowIn(v, lambda, collection), a.AllowIn(v, lambda, collection) && b.AllowIn(v, lambda, collection); got != want {
+				t.Fatalf("%v and %v: %v allows %s on %s in %q: %v, want %v", a, b, both, v, lambda, collection, got, want)
+			}
+			if got, want := both.Allow(v, lambda), a.Allow(v, lambda) && b.Allow(v, lambda); got != want {
+				t.Fatalf("%v and %v: %v allows %s on all of %s: %v, want %v", a, b, both, v, lambda, got, want)
+			}
+		}
+	})
+}
+
 func TestNamesOfIdentities(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"mail-team": true, "a": true, "7": true, "ops@example.org": true, "": false, "-a": false, "a b": false, "a/b": false, "ü": false,

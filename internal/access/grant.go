@@ -150,6 +150,33 @@ func (g Grants) covers(wanted Grant) bool {
 	return false
 }
 
+// And returns grants that allow what both allow.
+func (g Grants) And(others Grants) Grants {
+	if _, all := others.Missing(g); all {
+		return g
+	}
+	var both Grants
+	for _, one := range g {
+		for _, other := range others {
+			if met, meets := one.and(other); meets && !both.covers(met) {
+				both = append(both, met)
+			}
+		}
+	}
+	return both
+}
+
+func (g Grant) and(other Grant) (met Grant, meets bool) {
+	met.Verb = g.Verb
+	if met.Verb == anyVerb {
+		met.Verb = other.Verb
+	}
+	lambda, lambdas := g.Lambda.and(other.Lambda)
+	collection, collections := g.Collection.and(other.Collection)
+	met.Lambda, met.Collection = lambda, collection
+	return met, (g.has(other.Verb) || other.has(g.Verb)) && lambdas && collections
+}
+
 // Strings returns the grants in the form that ParseGrants reads.
 func (g Grants) Strings() []string {
 	texts := make([]string, len(g))

@@ -59,3 +59,11 @@ func (p Pattern) covers(q Pattern) bool {
 	}
 	return strings.HasPrefix(strings.TrimSuffix(string(q), "*"), prefix)
 }
+
+// and returns the pattern of the names that match both; meets: there are some.
+func (p Pattern) and(q Pattern) (both Pattern, meets bool) {
+	if p.covers(q) {
+		return q, true
+	}
+	return p, q.covers(p)
+}

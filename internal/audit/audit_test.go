@@ -110,9 +110,17 @@ func TestWhatIsDoneOftenBecomesOneRecord(t *testing.T) {
 	}
 	all = f.all(l)
 	rest := slices.IndexFunc(all, func(r Record) bool { return r.Target == others })
-	if len(all) != 2+2*(refusalsMax+1) || rest < 0 || all[rest].Count != 1000-refusalsMax {
+	if len(all) != 2+2*(refusalsBurstMax+1) || rest < 0 || all[rest].Count != 1000-refusalsBurstMax {
 		t.Errorf("of strangers: %+v", all[2:])
 	}
+	l.forgive()
+	for i := range 100 { // who was refused much a moment ago may be refused less
+		l.NoteOften(Record{From: fmt.Sprint(i), Action: "call", Target: fmt.Sprint("/", i), Outcome: Unauthenticated})
+	}
+	if more := f.all(l)[len(all):]; len(more) != refusalsMax+1 {
+		t.Errorf("%d records of more refusals, want %d and one for the others", len(more), refusalsMax)
+	}
+	all = f.all(l)
 	written := len(all)
 	for i := range mergedMax + 7 {
 		l.NoteOften(Record{Identity: "shop", Action: "call", Target: fmt.Sprint(i), Outcome: OK})

@@ -33,8 +33,9 @@ const (
 	mergedMax     = 1024
 	rowRecordsMax = 64
 	// refusalsMax bounds those of them that are of refused calls of one identity, or of nobody: whoever makes
-	// them chooses their targets. All others are one record.
-	refusalsMax = 8
+	// them chooses their targets. All others are one record. An identity that had few before may have
+	// refusalsBurstMax at once.
+	refusalsMax, refusalsBurstMax = 8, 64
 	// identitiesMax bounds the identities whose refusals are told apart.
 	identitiesMax = 64
 	// writeMax bounds the write of a record, for which its act waits.
@@ -82,7 +83,7 @@ type Log struct {
 
 	mu       sync.Mutex
 	merged   map[act]*Record // not written yet
-	refusals map[string]int  // of them, by identity, without those that stand for others
+	refusals map[string]int  // by identity, without those that stand for others; forgive takes from them
 	left     int             // acts that found no room since the last flush
 }
 
@@ -106,9 +107,21 @@ func New(c Config) *Log {
 func (l *Log) Run(ctx context.Context) error {
 	for clock.Sleep(ctx, l.Clock, mergeEvery) == nil {
 		l.Flush(ctx)
+		l.forgive()
 	}
 	l.Flush(context.WithoutCancel(ctx))
 	return nil
+}
+
+// forgive gives each identity room for as many records of refusals as it may make in mergeEvery.
+func (l *Log) forgive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for identity, n := range l.refusals {
+		if l.refusals[identity] = n - refusalsMax; n <= refusalsMax {
+			delete(l.refusals, identity)
+		}
+	}
 }
 
 // Note writes a record before it returns. A record that cannot be written is in the process's log only.
@@ -127,7 +140,11 @@ func (l *Log) NoteOften(r Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Outcome != OK && l.merged[key] == nil {
-		if n := l.refusals[r.Identity]; n < refusalsMax && (n > 0 || len(l.refusals) < identitiesMax) {
+		room := refusalsMax
+		if len(l.merged) < mergedMax/2 { // the rest is for the acts of others
+			room = refusalsBurstMax
+		}
+		if n := l.refusals[r.Identity]; n < room && (n > 0 || len(l.refusals) < identitiesMax) {
 			l.refusals[r.Identity]++
 		} else {
 			r.From, r.Action, r.Target = others, others, others
@@ -166,7 +183,7 @@ func (l *Log) complete(r *Record) {
 func (l *Log) Flush(ctx context.Context) {
 	l.mu.Lock()
 	merged, left := l.merged, l.left
-	l.merged, l.left, l.refusals = map[act]*Record{}, 0, map[string]int{}
+	l.merged, l.left = map[act]*Record{}, 0
 	l.mu.Unlock()
 	if left > 0 {
 		l.Log.WarnContext(ctx, "too many different acts for the audit log", slog.Int("not_recorded", left))

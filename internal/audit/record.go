@@ -63,6 +63,9 @@ func (r Record) MarshalJSON() ([]byte, error) {
 	})
 }
 
+// MarshalText returns what MarshalJSON does, so that a log in text has it too.
+func (r Record) MarshalText() ([]byte, error) { return r.MarshalJSON() }
+
 func raw(text string) json.RawMessage {
 	if text == "" {
 		return nil

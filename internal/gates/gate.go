@@ -155,8 +155,8 @@ func (g *Gate) Validate(now task.Instant) error {
 		_, err := task.TagsOf(map[string]string{g.TagName: g.TagValue})
 		errs = append(errs, err)
 	}
-	if len(g.Collection) > CollectionBytesMax || !utf8.ValidString(g.Collection) {
-		errs = append(errs, fmt.Errorf("%w collection: want at most %d bytes of UTF-8", task.ErrInvalid, CollectionBytesMax))
+	if len(g.Collection) > CollectionBytesMax || !utf8.ValidString(g.Collection) || strings.ContainsFunc(g.Collection, unicode.IsControl) {
+		errs = append(errs, fmt.Errorf("%w collection: want at most %d bytes of UTF-8 text without control characters", task.ErrInvalid, CollectionBytesMax))
 	}
 	ways := 0
 	for _, set := range []bool{g.Priority != "", g.Collection != "", g.TagName != ""} {

@@ -41,7 +41,7 @@ func (g *Guard) Access(registry *tokens.Registry, taken func(name string) bool) 
 
 // CreateToken makes a token with grants of which the caller has all.
 func (s accesses) CreateToken(ctx context.Context, r *kinesinv1.CreateTokenRequest) (*kinesinv1.CreateTokenResponse, error) {
-	if err := s.allowAll(ctx, actCreateToken, access.Admin); err != nil {
+	if err := s.allowAllOf(ctx, actCreateToken, r.GetName(), access.Admin); err != nil {
 		return nil, err
 	}
 	response, err := s.createToken(ctx, r)
@@ -93,15 +93,16 @@ func (s accesses) ListTokens(ctx context.Context, _ *kinesinv1.ListTokensRequest
 
 // RevokeToken ends a token.
 func (s accesses) RevokeToken(ctx context.Context, r *kinesinv1.RevokeTokenRequest) (*kinesinv1.RevokeTokenResponse, error) {
-	if err := s.allowAll(ctx, actRevokeToken, access.Admin); err != nil {
+	if err := s.allowAllOf(ctx, actRevokeToken, r.GetName(), access.Admin); err != nil {
 		return nil, err
 	}
 	t, err := s.tokens.Revoke(ctx, r.GetName())
-	err = tokenProblem(err)
-	s.note(ctx, audit.Record{Action: actRevokeToken, Target: r.GetName()}, err)
 	if err != nil {
+		err = tokenProblem(err)
+		s.note(ctx, audit.Record{Action: actRevokeToken, Target: r.GetName()}, err)
 		return nil, err
 	}
+	s.note(ctx, audit.Record{Action: actRevokeToken, Target: r.GetName(), After: s.settings(wireToken(&t))}, nil)
 	return &kinesinv1.RevokeTokenResponse{Token: wireToken(&t)}, nil
 }
 

@@ -6,6 +6,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -46,18 +47,30 @@ func (g *Guard) allowSome(ctx context.Context, action string, v access.Verb, lam
 
 // allowAll refuses verbs that are not granted on all lambdas.
 func (g *Guard) allowAll(ctx context.Context, action string, verbs ...access.Verb) error {
+	return g.allowAllOf(ctx, action, "", verbs...)
+}
+
+// allowAllOf is allowAll for an act on what has a name, which the record of a refusal has.
+func (g *Guard) allowAllOf(ctx context.Context, action, target string, verbs ...access.Verb) error {
 	c := access.From(ctx)
 	for _, v := range verbs {
 		if !c.Grants.AllowAll(v) {
-			return g.deny(c, action, v, "")
+			return g.denyOf(c, action, cmp.Or(target, everything), v, "")
 		}
 	}
 	return nil
 }
 
-// deny returns the refusal of a verb, and notes it.
+// everything is the target of a refused act that is on no lambda in particular.
+const everything = "*"
+
+// deny returns the refusal of a verb on a lambda, without one on all of them, and notes it.
 func (g *Guard) deny(c access.Caller, action string, v access.Verb, lambda string) error {
-	g.noteOften(c, audit.Record{Action: action, Target: lambda, Outcome: audit.Denied})
+	return g.denyOf(c, action, cmp.Or(lambda, everything), v, lambda)
+}
+
+func (g *Guard) denyOf(c access.Caller, action, target string, v access.Verb, lambda string) error {
+	g.noteOften(c, audit.Record{Action: action, Target: target, Outcome: audit.Denied})
 	return api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v", c.Denied(v, lambda))
 }
 
@@ -77,6 +90,16 @@ func (g *Guard) noteOften(c access.Caller, r audit.Record) {
 	}
 	r.Identity, r.From = c.Name, c.Host()
 	g.Audit.NoteOften(r)
+}
+
+// Read refuses a reader of what is about the whole installation, such as the metrics.
+func (g *Guard) Read(ctx context.Context, path string, v access.Verb) error {
+	return g.allowAllOf(ctx, actReadPath, path, v)
+}
+
+// Foreign notes that a caller was refused the worker of another identity.
+func (g *Guard) Foreign(ctx context.Context, worker string) {
+	g.noteOften(access.From(ctx), audit.Record{Action: actForeign, Target: worker, Outcome: audit.Denied})
 }
 
 func outcomeOf(err error) string {

@@ -49,7 +49,7 @@ func (s keyrings) ListKeys(ctx context.Context, r *kinesinv1.ListKeysRequest) (*
 
 // AddSender needs keyring.
 func (s keyrings) AddSender(ctx context.Context, r *kinesinv1.AddSenderRequest) (*kinesinv1.AddSenderResponse, error) {
-	if err := s.allowAll(ctx, actAddSender, access.Keyring); err != nil {
+	if err := s.allowAllOf(ctx, actAddSender, r.GetName(), access.Keyring); err != nil {
 		return nil, err
 	}
 	response, err := s.next.AddSender(ctx, r)
@@ -67,7 +67,7 @@ func (s keyrings) ListSenders(ctx context.Context, r *kinesinv1.ListSendersReque
 
 // RevokeSender needs keyring.
 func (s keyrings) RevokeSender(ctx context.Context, r *kinesinv1.RevokeSenderRequest) (*kinesinv1.RevokeSenderResponse, error) {
-	if err := s.allowAll(ctx, actRevokeSender, access.Keyring); err != nil {
+	if err := s.allowAllOf(ctx, actRevokeSender, r.GetName(), access.Keyring); err != nil {
 		return nil, err
 	}
 	response, err := s.next.RevokeSender(ctx, r)

@@ -31,9 +31,19 @@ func (s quotas) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (*ki
 	if err := s.allow(ctx, actSetQuota, access.Operate, r.GetLambda()); err != nil {
 		return nil, err
 	}
+	before := s.current(ctx, r.GetLambda())
 	response, err := s.next.SetQuota(ctx, r)
-	s.note(ctx, audit.Record{Action: actSetQuota, Target: r.GetLambda(), After: s.settings(response.GetQuota())}, err)
+	s.note(ctx, audit.Record{Action: actSetQuota, Target: r.GetLambda(), Before: before, After: s.settings(response.GetQuota())}, err)
 	return response, err
+}
+
+// current returns the quotas of a lambda as they are; empty if there are none, or nothing is recorded.
+func (s quotas) current(ctx context.Context, lambda string) string {
+	if s.Audit == nil {
+		return ""
+	}
+	response, _ := s.next.GetQuotas(ctx, &kinesinv1.GetQuotasRequest{Lambda: lambda}) // the change itself says what is wrong
+	return s.settings(response)
 }
 
 // GetQuotas needs read on the lambda that the request names, in one of its collections at least. Without a

@@ -15,6 +15,8 @@ import (
 // Actions of operators, as they are in the audit log.
 const (
 	actExecute        = "worker.execute"
+	actForeign        = "worker.lease" // of the worker of another identity
+	actReadPath       = "read"
 	actListRejected   = "inbound.rejected.list"
 	actReadRejected   = "inbound.rejected.read"
 	actRetryRejected  = "inbound.rejected.retry"
@@ -56,7 +58,7 @@ func (s rejected) ListRejected(ctx context.Context, r *kinesinv1.ListRejectedReq
 
 // GetRejected needs operate, and read-payload because the response has the payload.
 func (s rejected) GetRejected(ctx context.Context, r *kinesinv1.GetRejectedRequest) (*kinesinv1.GetRejectedResponse, error) {
-	if err := s.allowAll(ctx, actReadRejected, access.Operate, access.ReadPayload); err != nil {
+	if err := s.allowAllOf(ctx, actReadRejected, r.GetName(), access.Operate, access.ReadPayload); err != nil {
 		return nil, err
 	}
 	response, err := s.next.GetRejected(ctx, r)

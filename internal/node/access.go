@@ -3,9 +3,11 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
@@ -59,6 +61,40 @@ func (n *Node) jobEnded(ctx context.Context, j *kinesinv1.Job) {
 // callerOf returns the name of the identity that makes a call.
 func callerOf(ctx context.Context) string { return access.From(ctx).Name }
 
+// taken reports whether an identity of that name is defined elsewhere.
+func (n *Node) taken(name string) bool {
+	if n.defined == nil {
+		return false
+	}
+	_, found := n.defined(name)
+	return found
+}
+
+// grantsOf returns what an identity may do now. Calls that need no token, and the file of tokens, have all
+// grants. Where identities may be defined that are not known here, somebody else may know an unknown one.
+func (n *Node) grantsOf(ctx context.Context, name string) (access.Grants, error) {
+	if name == access.AnonymousName || name == access.TokenFileName {
+		return access.All(), nil
+	}
+	if n.defined != nil {
+		if may, found := n.defined(name); found {
+			return may, nil
+		}
+	}
+	t, err := n.tokens.Named(ctx, name)
+	switch {
+	case err == nil:
+		return t.Grants, nil
+	case errors.Is(err, tokens.ErrExpired), errors.Is(err, tokens.ErrRevoked):
+		return nil, api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v: %v", access.ErrDenied, err)
+	case errors.Is(err, tokens.ErrUnknown) && n.defined != nil:
+		return nil, api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%v: there is no identity %s any more", access.ErrDenied, name)
+	case errors.Is(err, tokens.ErrUnknown):
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "this server knows no identity %s: it has no policy", name)
+	}
+	return nil, err
+}
+
 // Tokens finds the identities of tokens that `kinesin token create` made.
 func (n *Node) Tokens() *tokens.Registry { return n.tokens }
 
@@ -74,10 +110,10 @@ func Trusting(next http.Handler) http.Handler {
 }
 
 // needing refuses calls of which the caller has not the verb.
-func needing(v access.Verb, next http.Handler) http.Handler {
+func (n *Node) needing(v access.Verb, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if c := access.From(r.Context()); !c.Grants.AllowAll(v) {
-			say(w, http.StatusForbidden, c.Denied(v, "").Error())
+		if err := n.guard.Read(r.Context(), r.URL.Path, v); err != nil {
+			say(w, http.StatusForbidden, err.Error())
 			return
 		}
 		next.ServeHTTP(w, r)

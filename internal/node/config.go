@@ -7,6 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -84,9 +85,9 @@ type Config struct {
 
 	// Audit turns on the audit log; nil: nothing is recorded.
 	Audit *AuditConfig
-	// Taken reports whether an identity of that name is defined elsewhere, so that no token can be made for
-	// it. It may be nil.
-	Taken func(name string) bool
+	// Defined returns what an identity may do that is defined elsewhere, so that no token can be made for it.
+	// nil: there are no such identities, or they are not known here.
+	Defined func(name string) (may access.Grants, found bool)
 
 	// Unregister returns the command that deletes the registration of a lambda. nil: there are no
 	// registrations.

@@ -50,12 +50,12 @@ func (n *Node) Handler() http.Handler {
 	reflector := grpcreflect.NewStaticReflector(services()...)
 	for _, reflection := range []func(*grpcreflect.Reflector, ...connect.HandlerOption) (string, http.Handler){grpcreflect.NewHandlerV1, grpcreflect.NewHandlerV1Alpha} {
 		path, h := reflection(reflector, options...)
-		mux.Handle(path, needing(access.Debug, h))
+		mux.Handle(path, n.needing(access.Debug, h))
 	}
-	mux.Handle("GET /metrics", needing(access.Metrics, promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{})))
-	mux.Handle("GET /debug/pprof/", needing(access.Debug, http.HandlerFunc(pprof.Index)))
-	mux.Handle("GET /debug/pprof/profile", needing(access.Debug, http.HandlerFunc(pprof.Profile)))
-	mux.Handle("GET /debug/pprof/trace", needing(access.Debug, http.HandlerFunc(pprof.Trace)))
+	mux.Handle("GET /metrics", n.needing(access.Metrics, promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET /debug/pprof/", n.needing(access.Debug, http.HandlerFunc(pprof.Index)))
+	mux.Handle("GET /debug/pprof/profile", n.needing(access.Debug, http.HandlerFunc(pprof.Profile)))
+	mux.Handle("GET /debug/pprof/trace", n.needing(access.Debug, http.HandlerFunc(pprof.Trace)))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /livez", probe("ok", n.notLive))
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))

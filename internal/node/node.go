@@ -23,6 +23,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/inbound/periodic"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/blobsweep"
@@ -79,7 +80,7 @@ type Node struct {
 	guard      *guard.Guard
 	tokens     *tokens.Registry
 	audit      *audit.Log // nil: nothing is recorded
-	taken      func(name string) bool
+	defined    func(name string) (may access.Grants, found bool)
 	grower     *grower // nil if shards are not added
 	recent     *recent
 	breakers   *breaker.Keeper
@@ -128,7 +129,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if !c.Stepped {
 		n.steps = clock.NewSteps(c.Clock, n.clockStepped)
 	}
-	n.tokens, n.taken = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Taken
+	n.tokens, n.defined = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Defined
 	n.guard = n.newGuard(&c)
 	if n.quotas, err = n.newQuotas(ctx, &c); err != nil {
 		return nil, err
@@ -174,7 +175,7 @@ func (n *Node) compose(c Config) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
-			Caller: callerOf, Execute: n.guard.Execute, WatchProcess: c.beside(),
+			Caller: callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(),
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
@@ -202,7 +203,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	})
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
-		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf,
+		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf,
 	})
 	n.gating = gating.New(gating.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,

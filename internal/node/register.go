@@ -2,11 +2,14 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 )
 
@@ -54,8 +57,25 @@ func (n *Node) registered(ctx context.Context, lambda, outcome string, err error
 	if err != nil {
 		facts = append(facts, slog.Any("error", err))
 	}
+	n.noteRegistered(ctx, lambda, outcome)
 	level, message := registrationLog(outcome, lambda)
 	n.log.Log(ctx, level, message, facts...) //nolint:sloglint // one of registrationLog's constants
+}
+
+// noteRegistered records a change of a lambda that a registration made.
+func (n *Node) noteRegistered(ctx context.Context, lambda, outcome string) {
+	action := map[string]string{
+		lambdas.RegistrationCreated: "lambda.create", lambdas.RegistrationChanged: "lambda.update", lambdas.RegistrationDeleted: "lambda.delete",
+	}[outcome]
+	if n.audit == nil || action == "" {
+		return
+	}
+	r := audit.Record{Identity: access.ServerName, From: "registration", Action: action, Target: lambda, Outcome: audit.OK}
+	if l, err := n.catalog.Lambda(lambda); err == nil {
+		text, _ := json.Marshal(l) //nolint:errchkjson // of texts and numbers
+		r.After = string(text)
+	}
+	n.audit.Note(ctx, r)
 }
 
 // registrationLog returns how a change of a registration is logged.

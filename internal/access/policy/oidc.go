@@ -76,6 +76,7 @@ func IsJWT(text string) bool {
 type claims struct {
 	Issuer    string  `json:"iss"`
 	NotBefore float64 `json:"nbf"` // seconds
+	Expiry    float64 `json:"exp"`
 }
 
 // ByJWT returns the identity of a JWT. Errors are ErrJWT and ErrIssuer.
@@ -102,11 +103,10 @@ func (v *Verifier) ByJWT(ctx context.Context, p *Policy, text string) (access.Id
 	defer cancel()
 	verified, err := verifier.Verify(ctx, text)
 	if err != nil {
-		return access.Identity{}, v.explain(err)
+		return access.Identity{}, v.explain(err, &unverified)
 	}
-	now, begins := v.clock.Now().Time(), time.Unix(int64(unverified.NotBefore), 0)
-	if begins.After(now.Add(earlyMax)) {
-		return access.Identity{}, fmt.Errorf("%w: it is not valid before %s, and it is %s", ErrJWT, timeText(begins), timeText(now))
+	if unverified.begins().After(v.clock.Now().Time().Add(earlyMax)) {
+		return access.Identity{}, v.early(&unverified)
 	}
 	name, found := p.subjects[oidcSubject{verified.Issuer, verified.Subject}]
 	if !found {
@@ -117,11 +117,19 @@ func (v *Verifier) ByJWT(ctx context.Context, p *Policy, text string) (access.Id
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// explain says why a JWT was refused, without quoting it.
-func (v *Verifier) explain(err error) error {
+func (c *claims) begins() time.Time { return time.Unix(int64(c.NotBefore), 0) }
+
+func (v *Verifier) early(c *claims) error {
+	return fmt.Errorf("%w: it is not valid before %s, and it is %s", ErrJWT, timeText(c.begins()), timeText(v.clock.Now().Time()))
+}
+
+// explain says why a JWT was refused, without quoting more of it than its times.
+func (v *Verifier) explain(err error, c *claims) error {
 	var expired *oidc.TokenExpiredError
 	text := err.Error()
 	switch {
+	case errors.As(err, &expired) && c.Expiry == 0:
+		return fmt.Errorf("%w: it has no expiry (exp)", ErrJWT)
 	case errors.As(err, &expired):
 		return fmt.Errorf("%w: it expired at %s, and it is %s", ErrJWT, timeText(expired.Expiry), timeText(v.clock.Now().Time()))
 	case strings.Contains(text, errKeysKnown.Error()):
@@ -131,7 +139,7 @@ func (v *Verifier) explain(err error) error {
 	case strings.Contains(text, "audience"):
 		return fmt.Errorf("%w: it is for another audience", ErrJWT)
 	case strings.Contains(text, "before the nbf"):
-		return fmt.Errorf("%w: it is not valid yet, and it is %s", ErrJWT, timeText(v.clock.Now().Time()))
+		return v.early(c)
 	case strings.Contains(text, "algorithm"), strings.Contains(text, "malformed"):
 		return fmt.Errorf("%w: it is not signed with an algorithm that the policy allows for its issuer", ErrJWT)
 	}

@@ -305,6 +305,12 @@ func (p *Policy) Has(name string) bool {
 	return found
 }
 
+// Grants returns what an identity of the policy may do.
+func (p *Policy) Grants(name string) (may access.Grants, found bool) {
+	id, found := p.identities[name]
+	return id.Grants, found
+}
+
 // ByToken returns the identity of a token.
 func (p *Policy) ByToken(token string) (access.Identity, bool) {
 	name, found := p.tokens[sha256.Sum256([]byte(token))]

@@ -183,6 +183,20 @@ func (r *Registry) isFresh(age time.Duration) bool {
 	return r.hasRead && clock.Mono(r.clock)-r.readAt < age
 }
 
+// Named returns the token of an identity. Its errors are those of Find.
+func (r *Registry) Named(ctx context.Context, name string) (Token, error) {
+	if err := r.refresh(ctx, refreshEvery); err != nil {
+		return Token{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := r.byName[name]
+	if t == nil {
+		return Token{}, ErrUnknown
+	}
+	return *t, t.hasEnded(r.clock.Now())
+}
+
 // List returns all tokens by name.
 func (r *Registry) List(ctx context.Context) ([]Token, error) {
 	if err := r.refresh(ctx, 0); err != nil {
