@@ -166,7 +166,7 @@ var table = []row{
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "partition"},
 	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},

@@ -20,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -372,7 +373,7 @@ func runWith(t *testing.T, change func(f *fixture, c *settings), test func(f *fi
 		v := clock.NewVirtual(start, 1)
 		v.Settle(synctest.Wait)
 		c := v.Process(0)
-		f := &fixture{t: t, ctx: t.Context(), time: v, clock: c, memory: storemem.New(), seal: task.NewSealer([]byte(strings.Repeat("s", task.TokenKeyBytes)))}
+		f := &fixture{t: t, ctx: access.With(t.Context(), access.Caller{Identity: access.Anonymous()}), time: v, clock: c, memory: storemem.New(), seal: task.NewSealer([]byte(strings.Repeat("s", task.TokenKeyBytes)))}
 		f.driver = storetest.NewFaulty(f.memory)
 		f.steps = &stepwise{Driver: f.driver}
 		f.store = store.New(f.steps, store.Config{Clock: c, PayloadBytesMax: payload, PayloadInlineMax: 16})

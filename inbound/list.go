@@ -45,8 +45,8 @@ type cursor struct {
 
 var errCursor = refusal.Invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
 
-// List pages over the tasks of a lambda: live ones first, by partition and time, then ended ones. With a
-// filter or an order, or without a lambda, it lists a set of what the caller may read.
+// List pages over tasks. Where each row that is read costs money, those of a lambda come by partition and
+// time, then ended ones. Any other list is one of a set of what the caller may read.
 func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
 	if request.Lambda == "" || request.Where != "" || request.Order != "" {
 		limit, err := listLimit(request.Limit)
@@ -68,14 +68,17 @@ func (in *Inbound) List(ctx context.Context, request *kinesinv1.ListRequest) (*k
 			return nil, refusal.Invalid("%v", err)
 		}
 	}
-	if len(request.Cursor) > 0 {
-		position, ours := in.Pages.Open(ctx, list.name(), request.Cursor)
-		if !ours {
-			return nil, errCursor
-		}
-		if list.cursor, err = decodeCursor(position); err != nil {
-			return nil, err
-		}
+	position, ours := in.Pages.Open(ctx, list.name(), request.Cursor)
+	switch {
+	case !in.Store.EndedExpire() && (len(request.Cursor) == 0 || !ours):
+		return in.listSet(ctx, request, list.limit) // by time, which only costs money elsewhere
+	case len(request.Cursor) == 0:
+		return list.page(ctx)
+	case !ours:
+		return nil, errCursor
+	}
+	if list.cursor, err = decodeCursor(position); err != nil {
+		return nil, err
 	}
 	return list.page(ctx)
 }

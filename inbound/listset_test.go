@@ -346,3 +346,45 @@ func TestAFilterHoldsStillToo(t *testing.T) {
 		}
 	})
 }
+
+// A list without an order has live tasks by when they are due, whatever their lambda and priority, and then
+// ended ones, the newest end first.
+func TestAListWithoutAnOrderIsByTime(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.lambdas("pay", "ship")
+		var want []string
+		priorities := []string{"high", "normal", "low"}
+		for i := range 30 { // in no order
+			n := i * 17 % 30
+			f.schedule(named([]string{"mail", "pay", "ship"}[i%3], fmt.Sprintf("k%02d", n), time.Duration(n+1)*time.Minute,
+				func(item *kinesinv1.ScheduleItem) { item.Priority = priorities[i/3%3] }))
+		}
+		for n := 10; n < 30; n++ {
+			want = append(want, fmt.Sprintf("k%02d", n))
+		}
+		for n := range 10 {
+			f.time.Advance(time.Second)
+			key := fmt.Sprintf("k%02d", n)
+			live := f.lists(&kinesinv1.ListRequest{Where: "key=" + key}, nil)
+			if _, err := f.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: []string{live[0].Id}}); err != nil {
+				t.Fatal(err)
+			}
+			want = slices.Insert(want, 20, key)
+		}
+		for _, limit := range []int32{1, 7, 20, 25, 100} {
+			if got := keysOf(f.lists(&kinesinv1.ListRequest{Limit: limit}, nil)); !slices.Equal(got, want) {
+				t.Errorf("pages of %d: %v, want %v", limit, got, want)
+			}
+			if got := keysOf(f.lists(&kinesinv1.ListRequest{Limit: limit, State: "cancelled"}, nil)); !slices.Equal(got, want[20:]) {
+				t.Errorf("pages of %d, ended: %v, want %v", limit, got, want[20:])
+			}
+		}
+		if page, err := f.List(f.ctx, &kinesinv1.ListRequest{Limit: 30}); err != nil || len(page.Tasks) != 30 {
+			t.Errorf("a page that has room for all has %d, %v", len(page.GetTasks()), err)
+		}
+		if got := keysOf(f.lists(&kinesinv1.ListRequest{Lambda: "mail", Limit: 3}, nil)); len(got) != 10 || !slices.IsSorted(got[:6]) {
+			t.Errorf("of one lambda: %v", got)
+		}
+	})
+}

@@ -40,7 +40,11 @@ type endedList struct {
 	after endedKey
 	keys  []endedKey
 	isAll bool // there are none behind them
+	most  int  // rows to read for it
 }
+
+var errTooManyEnded = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+	"more than %d ended tasks would have to be read to find the newest: ask for state=dead of a lambda, or leave out the order", endedExaminedMax)
 
 // endedLists keeps the newest parts that were read. It is safe for concurrent use.
 type endedLists struct {
@@ -142,9 +146,8 @@ func (in *Inbound) readNewest(ctx context.Context, of *Selection, list *endedLis
 		if err != nil {
 			return examined, err
 		}
-		if examined += part.Examined; examined > endedExaminedMax {
-			return examined, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-				"more than %d ended tasks would have to be read to find the newest: ask for state=dead of a lambda, or leave out the order", endedExaminedMax)
+		if examined += part.Examined; examined > list.most {
+			return examined, errTooManyEnded
 		}
 		for i := range part.Rows {
 			if key := (endedKey{part.Rows[i].Ended, part.Rows[i].ID}); compareEnded(key, list.after) > 0 {

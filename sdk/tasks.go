@@ -220,7 +220,8 @@ type ListQuery struct {
 // ListOrder is an order of a list.
 type ListOrder string
 
-// The orders of lists. A list without one is in the order in which the store has the tasks.
+// The orders of lists. A list without one has live tasks by when they are due next, and then ended ones, the
+// newest end first; with DynamoDB, or where tasks are very many, it is in the order of the store.
 const (
 	// OrderDue lists live tasks by when they are due next, whatever their partition.
 	OrderDue ListOrder = "due"

@@ -1344,7 +1344,7 @@ type ListRequest struct {
 	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // 0: 100; at most 1000
 	Cursor        []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // of the page before
 	Where         string                 `protobuf:"bytes,5,opt,name=where,proto3" json:"where,omitempty"`   // a filter expression; empty: all. With it, or with order, lambda may be empty
-	Order         string                 `protobuf:"bytes,6,opt,name=order,proto3" json:"order,omitempty"`   // "due", "-ended" (newest end first), or empty: as the store finds them
+	Order         string                 `protobuf:"bytes,6,opt,name=order,proto3" json:"order,omitempty"`   // "due", "-ended" (newest end first), or empty: by due time, then the newest end first, where that is cheap
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -26,7 +26,7 @@ func routes() []route {
 			op("GET", "/v1/tasks", "listTasks", "List tasks", listTasks, notFound, takes(where,
 				param{"lambda", kindText, "only of this lambda"}, param{"state", kindText, "only in this state"},
 				param{"limit", kindNumber, "tasks of a page; 100 when not set, at most 1000"}, param{"cursor", kindText, "next of the page before"},
-				param{"order", kindText, "due, -ended (newest end first), or as the store finds them"})),
+				param{"order", kindText, "due (live tasks), -ended (ended ones, the newest first); when not set both, where that is cheap"})),
 			op("GET", "/v1/tasks/count", "countTasks", "Count tasks", countTasks, notFound,
 				takes(where, param{"exact", kindFlag, "count each task, whatever it costs, where the store would estimate"})),
 			op("GET", "/v1/stats", "getStats", "Live counts and rates by lambda", getStats, notFound, takes(param{"lambda", kindText, "only of this lambda"})),

@@ -129,7 +129,7 @@ func (d *domain) values(terms []*term) (values []value) {
 		values = slices.DeleteFunc(values, func(v value) bool { return v.number < timeMin || v.number > most })
 	case text:
 		isName := f.name == "lambda" || f.name == "priority"
-		for _, text := range append(texts, "", strings.Join(texts, ""), unlike(texts)) {
+		for _, text := range append(texts, "", strings.Join(texts, ""), unlike(texts)+strings.Join(texts, ""), unlike(texts)) {
 			if !isName || task.CheckName(f.name, text) == nil {
 				values = append(values, value{text: text})
 			}

@@ -236,7 +236,13 @@ func (p *parser) term() (node, error) {
 	if t.op == "in" {
 		return t, p.list(t)
 	}
-	return t, p.value(t)
+	if err := p.value(t); err != nil {
+		return nil, err
+	}
+	if prefix, is := strings.CutPrefix(strings.Join(t.texts, ""), begins); is && t.op == "~" {
+		t.op, t.texts = begins, []string{prefix}
+	}
+	return t, nil
 }
 
 func (p *parser) field() (field, error) {

@@ -11,10 +11,13 @@ import (
 // term compares a field with a value, or with several for `in`.
 type term struct {
 	field   field
-	op      string
+	op      string   // one of operators; begins for a ~ whose value begins with ^
 	texts   []string // of a text or a state
 	numbers []int64  // of a number, or of a time in microseconds
 }
+
+// begins is the operator of a text that begins with a value: ~ with a ^ before the value.
+const begins = "^"
 
 // kind is the type of a field.
 type kind uint8
@@ -107,6 +110,8 @@ func (t *term) matches(s *Subject) bool {
 // isOf compares the values of a text or a state.
 func (t *term) isOf(values []string) bool {
 	switch t.op {
+	case begins:
+		return slices.ContainsFunc(values, func(v string) bool { return strings.HasPrefix(v, t.texts[0]) })
 	case "~":
 		return slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, t.texts[0]) })
 	case "!=":

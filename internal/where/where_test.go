@@ -49,6 +49,10 @@ func TestWhatMatches(t *testing.T) {
 		"collection~customer":              true,
 		"key~order-":                       true,
 		"key=order-12":                     true,
+		"key~^order-":                      true,
+		`key~"^rder-"`:                     false,
+		"error~'^dial:'":                   true,
+		"not key~^x and key~^":             true,
 		`key=""`:                           false,
 		"tag.region=eu":                    true,
 		"tag.region!=us":                   true,
@@ -223,6 +227,10 @@ func TestWhatMayMatchEverything(t *testing.T) {
 		"ended<+1h":                        {true, false},
 		"ended<-1h or not ended<-1h":       {false, false},
 		"error~timeout":                    {true, true},
+		"not key~^k":                       {true, true},
+		"key~^k or not key~k":              {true, true},
+		"key~^k or not key~^k":             {false, false},
+		"key~^":                            {false, false},
 		"worker!=w1":                       {true, true},
 	} {
 		f, err := Parse(text, now)

@@ -162,6 +162,11 @@ func TestSetsByHand(t *testing.T) {
 	if list := s.Run("list", "--order", "due", "--where", "key~k and due>=+150m").Must(t); strings.Count(list, "scheduled") != 3 {
 		t.Error(list)
 	}
+	if past := s.Run("reschedule", "--lambda", "mail", "--key", "k4", "--at", "2020-01-01T00:00:00Z"); past.Code != 0 || !strings.Contains(past.Stderr, "in the past, which means now") {
+		t.Error(past)
+	}
+	s.Run("update", "--lambda", "mail", "--key", "k4", "--backoff", "2s..1m").Must(t)
+	s.Run("reschedule", "--lambda", "mail", "--key", "k4", "--in", "5h").Must(t)
 	if dry := s.Run("cancel", "--where", "due<+90m", "--dry-run").Must(t); !strings.Contains(dry, "counted") || !strings.Contains(dry, "tasks    1") {
 		t.Error(dry)
 	}
@@ -174,8 +179,11 @@ func TestSetsByHand(t *testing.T) {
 	if done := s.Run("expire", "--lambda", "mail", "--all").Must(t); !strings.Contains(done, "4 expired") {
 		t.Error(done)
 	}
-	s.Run("cancel", "--where", "state=ded").Refused(t, 1, "at character 7", "want a state")
-	s.Run("cancel", "--where", "x=1").Refused(t, 1, "unknown field")
+	s.Run("cancel", "--where", "state=ded", "--lambda", "mail").Refused(t, 2, "at character 7", "want a state")
+	s.Run("cancel", "--where", "x=1").Refused(t, 2, "unknown field")
+	s.Run("cancel", "--lambda", "mail", "--where", "state=dead) or (key~k").Refused(t, 2, "at character 11")
+	s.Run("list", "--where", "state=dead and").Refused(t, 2, "at character 15", "want a field")
+	s.Run("count", "--where", "due~1h").Refused(t, 2, "at character 4", "want an operator")
 	s.Run("cancel", "--where", " ").Refused(t, 1, "without a filter")
 	s.Run("cancel", "--where", "attempts>=0").Refused(t, 1, "matches every task")
 	s.Run("cancel", "--lambda", "nosuch", "--all").Refused(t, 1, "unknown lambda")

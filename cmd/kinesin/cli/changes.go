@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -78,14 +79,15 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 	payload.add(c)
 	f.IntVar(&u.MaxAttempts, "max-attempts", 0, "how many attempts may fail before the task is dead")
 	f.Var(durationValue{d: &u.Timeout}, "timeout", "bound of one attempt, `D`")
+	f.Var(rangeValue{&u.BackoffMin, &u.BackoffMax}, "backoff", "shortest and longest pause before a retry")
 	f.StringVar(&startBefore, "start-before", "", "the task expires if it did not start before this `TIME`, RFC 3339")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		ids := by.names(args)
 		if len(ids) != 1 {
 			return usagef("update changes one task, and not %d", len(ids))
 		}
-		if !anyOf(c, "payload", "payload-file", "max-attempts", "timeout", "start-before") {
-			return usagef("nothing to change: want --payload, --payload-file, --max-attempts, --timeout or --start-before")
+		if !anyOf(c, "payload", "payload-file", "max-attempts", "timeout", "backoff", "start-before") {
+			return usagef("nothing to change: want --payload, --payload-file, --max-attempts, --timeout, --backoff or --start-before")
 		}
 		var err error
 		if u.Payload, err = payload.read(a, c); err != nil {
@@ -149,4 +151,12 @@ func (w *whenFlags) option(c *cobra.Command) (sdk.Option, error) {
 		return sdk.In(w.in), nil
 	}
 	return nil, usagef("when is missing: want --in D or --at TIME")
+}
+
+// notePast says that a time in the past means now, if that is what the flags say.
+func (a *app) notePast(w *whenFlags) {
+	now := clock.Real().Now().Time()
+	if at, err := parseTime(w.at); w.in < 0 || err == nil && at.Before(now) {
+		a.note("the time is in the past, which means now")
+	}
 }

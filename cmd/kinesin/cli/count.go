@@ -34,6 +34,9 @@ SQS is with a redrive.`,
 	f.StringVar(&where, "where", "", whereUsage)
 	f.BoolVar(&exact, "exact", false, "count each task, whatever it costs")
 	return a.withDeadLetters(a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		if err := checkFilter(where); err != nil {
+			return err
+		}
 		filter, err := ofLambda(lambda, where)
 		if err != nil {
 			return err

@@ -26,8 +26,9 @@ func (a *app) listCommand() *cobra.Command {
 		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
 over. docs/sets.md describes filters.
 
-Orders: due (live tasks, by when they are due next) and -ended (ended tasks, the newest end first: the server reads all ended tasks
-for it, of dead letters only those of the lambdas).
+It lists live tasks by when they are due next, and then ended ones, the newest end first; with DynamoDB, or where tasks are very
+many, as the store has them. --order due (live tasks alone) and -ended (ended ones alone) have their order everywhere, at a price:
+for -ended the server reads all ended tasks, of dead letters only those of the lambdas.
 
 With --dead-letters it shows messages of a deliver lambda instead, which its consumers received too often and never deleted. They
 stay in their SQS dead-letter queues; SQS hides them from others meanwhile, and counts a receive.
@@ -43,13 +44,16 @@ With -o json, an array of the objects that get prints.`, task.States()),
 	f := c.Flags()
 	f.StringVar(&q.Lambda, "lambda", "", "only tasks of the lambda with this `NAME`")
 	f.StringVar(&q.Where, "where", "", whereUsage)
-	f.StringVar((*string)(&q.Order), "order", "", "`ORDER`: due or -ended; else as the store has them")
+	f.StringVar((*string)(&q.Order), "order", "", "`ORDER`: due or -ended; live tasks by due time and then ended ones, newest first, when not set")
 	f.StringVar(&state, "state", "", "only tasks in this `STATE`")
 	q.Limit = listLimitDefault
 	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
 	return a.withDeadLetters(a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		if q.Order != "" && q.Order != sdk.OrderDue && q.Order != sdk.OrderNewestEnded {
 			return usagef("--order: %q is unknown: want due or -ended", q.Order)
+		}
+		if err := checkFilter(q.Where); err != nil {
+			return err
 		}
 		if state != "" {
 			if _, err := task.ParseState(state); err != nil {

@@ -94,6 +94,11 @@ type outcomeObject struct {
 	Result  json.RawMessage `json:"result"`
 }
 
+// outcomeWords are the outcomes as get shows them and as results have them, each with the word of the file.
+var outcomeWords = map[string]string{ //nolint:gochecknoglobals // a table
+	task.OutcomeSnoozed.String(): "snooze", task.OutcomeReleased.String(): "release", task.OutcomeFatal.String(): "fatal",
+}
+
 // parseOutcome reads the content of an outcome file.
 func parseOutcome(data []byte) (*controller.Outcome, error) {
 	var o outcomeObject
@@ -107,6 +112,11 @@ func parseOutcome(data []byte) (*controller.Outcome, error) {
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something follows the JSON object")
+	}
+	if short, is := outcomeWords[o.Outcome]; is {
+		o.Outcome = short
+	} else if o.Outcome == "" && o.Result != nil {
+		o.Outcome = "success"
 	}
 	if err := o.checkFields(); err != nil {
 		return nil, err

@@ -40,6 +40,9 @@ With --where it moves the live tasks that a filter selects, by a job on the serv
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.ChangeResult, error) {
 			return k.Reschedule(ctx, some, option, sdk.IfSeq(ifSeq))
 		})
+		if err == nil {
+			a.notePast(&when)
+		}
 		return a.printChanges(ids, all, err)
 	}), sdk.JobReschedule)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/where"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -102,8 +103,19 @@ func (s *setFlags) check(c *cobra.Command) error {
 	switch {
 	case s.where == "" && !s.all:
 		return usagef("--where is missing: it selects the tasks; --all means all of them")
+	case checkFilter(s.where) != nil:
+		return checkFilter(s.where)
 	case c.Flags().Lookup("key") != nil && c.Flags().Changed("key"):
 		return usagef("--key names one task, and --where or --all a set: want one of them; a filter has key=…")
+	}
+	return nil
+}
+
+// checkFilter returns an error if a filter cannot be read. It is checked before the flag --lambda gets into
+// it, so that the error says where in the filter it goes wrong.
+func checkFilter(filter string) error {
+	if _, err := where.Parse(filter, clock.Real().Now()); err != nil {
+		return usagef("--where: %v", err)
 	}
 	return nil
 }

@@ -1,0 +1,95 @@
+package inbound
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/kinesin-io/kinesin/api"
+)
+
+// Bounds of what a list without an order reads to sort: rows for the newest ended tasks, and partitions for
+// a page of live ones, which reads each of them.
+const (
+	endedExaminedCheap = 200_000
+	partitionsCheap    = 400
+)
+
+// phase is how the next page of a list without an order is read.
+type phase uint8
+
+const (
+	liveByDue phase = iota
+	endedNewest
+	endedAsStored
+	allAsStored
+)
+
+// timePlace is a position in a list without an order.
+type timePlace struct {
+	Phase phase           `json:"o"`
+	Place json.RawMessage `json:"p,omitempty"`
+}
+
+// byTime lists a set without an order: live tasks by when they are due next, and then ended ones, the newest
+// end first. Ended tasks that are too many to find the newest of them cheaply come as the store has them, and
+// so does everything of very many partitions, or where each row that is read costs money.
+func (in *Inbound) byTime(ctx context.Context, of *Selection, list endedList, position []byte, limit int) (page Page, err error) {
+	var at timePlace
+	switch {
+	case len(position) > 0:
+		if json.Unmarshal(position, &at) != nil || at.Phase > allAsStored {
+			return page, errCursor
+		}
+	case in.Store.EndedExpire() || len(of.partitions(in.Catalog, liveStates())) > partitionsCheap:
+		at.Phase = allAsStored
+	}
+	switch at.Phase {
+	case allAsStored:
+		page, err = in.Page(ctx, of, at.Place, limit)
+		if at.Place = page.Next; err != nil || len(page.Next) == 0 {
+			return page, err
+		}
+	case liveByDue:
+		if page, err = in.byDue(ctx, of, at.Place, limit); err != nil {
+			return page, err
+		}
+		if at.Place = page.Next; len(page.Next) == 0 {
+			at.Phase = endedNewest
+		}
+	}
+	if at.hasLeftLive() && of.Ended && len(page.Rows) < limit {
+		ended, err := in.endedByTime(ctx, of, list, &at, limit-len(page.Rows))
+		if err != nil || len(ended.Next) == 0 {
+			ended.Rows = append(page.Rows, ended.Rows...)
+			return ended, err
+		}
+		page.Rows, at.Place = append(page.Rows, ended.Rows...), ended.Next
+	}
+	if page.Next = nil; !at.hasLeftLive() || of.Ended {
+		page.Next, err = json.Marshal(at)
+	}
+	return page, err
+}
+
+// hasLeftLive reports whether the live tasks are listed, and what follows are ended ones alone.
+func (p *timePlace) hasLeftLive() bool { return p.Phase == endedNewest || p.Phase == endedAsStored }
+
+// endedByTime lists ended tasks, in the phase of a place. It begins with the newest if they are found
+// cheaply, and else, or when others read whole sets, as the store has them.
+func (in *Inbound) endedByTime(ctx context.Context, of *Selection, list endedList, at *timePlace, limit int) (Page, error) {
+	if at.Phase == endedNewest {
+		if list.most = endedExaminedMax; len(at.Place) == 0 {
+			list.most = endedExaminedCheap
+		}
+		page, err := in.newestEnded(ctx, of, list, at.Place, limit)
+		isFirst := len(at.Place) == 0
+		if !isFirst || !errors.Is(err, errTooManyEnded) && !errors.Is(err, api.ErrFull) {
+			return page, err
+		}
+		at.Phase = endedAsStored
+	}
+	ended := *of
+	ended.Live = false
+	return in.Page(ctx, &ended, at.Place, limit)
+}
