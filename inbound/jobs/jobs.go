@@ -93,6 +93,8 @@ type Config struct {
 	// Recovery returns the pace of a redrive that has none of its own, of the tasks that a filter may select;
 	// 0: no limit. It may be nil.
 	Recovery func(where string) (pace uint32, err error)
+	// Fill schedules occurrences of crons; nil: there are no backfills.
+	Fill Fill
 	// Ended is called when a job has ended; it may be nil.
 	Ended func(ctx context.Context, j *kinesinv1.Job)
 }

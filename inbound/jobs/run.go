@@ -171,6 +171,8 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 // step changes the next tasks of a job.
 func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	switch {
+	case j.Backfill != nil:
+		return s.fill(ctx, j)
 	case j.Plan != nil && !j.Plan.Listed:
 		return s.list(ctx, j)
 	case j.Plan != nil:
