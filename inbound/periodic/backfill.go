@@ -266,20 +266,9 @@ func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, o
 	if len(nominals) == 0 {
 		return map[task.Instant]string{}, nil
 	}
-	// If the next one has a row already, or the newest one, all before it were decided.
-	newest, err := lastOf(ctx, c, 0, now, 1)
+	decided, err := s.decided(ctx, c, l, now)
 	if err != nil {
 		return nil, err
-	}
-	frontier, err := s.rows(ctx, c, l, append(nextOf(c, now, 1), newest...))
-	if err != nil {
-		return nil, err
-	}
-	decided := task.Instant(0) // nominal times before it were
-	for i := range frontier {
-		if !frontier[i].ID.IsZero() {
-			decided = max(decided, frontier[i].at)
-		}
 	}
 	rows, err := s.rows(ctx, c, l, nominals)
 	if err != nil {
@@ -293,6 +282,27 @@ func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, o
 		}
 	}
 	return all, nil
+}
+
+// decided returns a nominal time before which all were decided: the newest that has a row, of the next one to
+// come and, if a cron is behind, of the last lookAtMost ones; 0 if none of them has.
+func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, now task.Instant) (task.Instant, error) {
+	for _, limit := range []int{1, lookAtMost} {
+		last, err := lastOf(ctx, c, 0, now, limit)
+		if err != nil {
+			return 0, err
+		}
+		rows, err := s.rows(ctx, c, l, append(nextOf(c, now, 1), last...))
+		if err != nil {
+			return 0, err
+		}
+		for i := range rows {
+			if !rows[i].ID.IsZero() {
+				return rows[i].at, nil
+			}
+		}
+	}
+	return 0, nil
 }
 
 // backfills reads the tasks with which backfills made up for nominal times.
@@ -362,7 +372,7 @@ func (s *Service) backfill(t *task.Task) *kinesinv1.CronOccurrence {
 }
 
 // before returns the nominal times before those that the cron remembers for which a backfill made up, newest
-// first.
+// first, of the last historyMax ones.
 func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Instant, limit int) (all []*kinesinv1.CronOccurrence, err error) {
 	oldest := c.Revisions[0].From
 	if limit <= 0 || from > oldest {
@@ -372,7 +382,7 @@ func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Insta
 	if err != nil {
 		return nil, err
 	}
-	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), limit)
+	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), historyMax)
 	if err != nil {
 		return nil, err
 	}
@@ -382,7 +392,7 @@ func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Insta
 	}
 	rows, err := s.backfills(ctx, c, nominals)
 	for i := range rows {
-		if !rows[i].ID.IsZero() {
+		if !rows[i].ID.IsZero() && len(all) < limit {
 			all = append(all, s.backfill(&rows[i]))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -59,7 +60,8 @@ func (s *Spec) sum() ([]byte, error) {
 }
 
 // PutBackfill puts occurrences for nominal times that have passed, by the newest revision and due now, unless
-// they are there.
+// they are there. Each has a task row from the beginning: its wake-up row is where the present time is, and
+// another backfill would put one elsewhere.
 func (f *Firing) PutBackfill(ctx context.Context, c *Cron, nominals []task.Instant) error {
 	all := make([]built, len(nominals))
 	for i, at := range nominals {
@@ -73,10 +75,11 @@ func (f *Firing) PutBackfill(ctx context.Context, c *Cron, nominals []task.Insta
 		t.Partition.Shard = partition.ShardOfKey(c.Name+"/"+strconv.FormatInt(int64(at), 10), l.ShardsFirst())
 		t.Due = t.Created.CeilMillis() // the nominal time would put it before what is on time
 		t.StartBefore = 0
+		t.Wake = t.Due
 		if l.StartWithin > 0 {
 			t.StartBefore = t.Due.Add(l.StartWithin)
 		}
 		all[i] = built{t, payload}
 	}
-	return f.putBuilt(ctx, c, all)
+	return f.putBuilt(ctx, c, all, store.FirstWithRow)
 }

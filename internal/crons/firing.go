@@ -212,7 +212,7 @@ func (f *Firing) put(ctx context.Context, c *Cron, o *task.Occurrence) error {
 	if err != nil {
 		return err
 	}
-	return f.putBuilt(ctx, c, []built{{t, payload}})
+	return f.putBuilt(ctx, c, []built{{t, payload}}, store.First)
 }
 
 // built is the task of an occurrence with its payload.
@@ -221,9 +221,9 @@ type built struct {
 	payload []byte
 }
 
-// putBuilt stores occurrences as wake-up rows, unless they are there, and before that the payloads that are
-// stored apart.
-func (f *Firing) putBuilt(ctx context.Context, c *Cron, all []built) error {
+// putBuilt stores occurrences by the writes of first, unless they are there, and before that the payloads
+// that are stored apart.
+func (f *Firing) putBuilt(ctx context.Context, c *Cron, all []built, first func(task.Task) []store.Op) error {
 	var payloads, rows []store.Op
 	for _, b := range all {
 		if t := b.task; t.PayloadStoredApart() {
@@ -231,7 +231,7 @@ func (f *Firing) putBuilt(ctx context.Context, c *Cron, all []built) error {
 				ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, t.Created).Add(f.retention(c)),
 			}})
 		}
-		rows = append(rows, store.First(*b.task)...)
+		rows = append(rows, first(*b.task)...)
 	}
 	if len(payloads) > 0 {
 		if err := f.apply(ctx, payloads); err != nil {
@@ -242,7 +242,7 @@ func (f *Firing) putBuilt(ctx context.Context, c *Cron, all []built) error {
 		return err
 	}
 	for i := range rows {
-		if f.Added != nil {
+		if f.Added != nil && rows[i].Kind == store.PutWakeup {
 			f.Added(&rows[i].Task)
 		}
 	}
