@@ -232,7 +232,7 @@ func cronOf(w *kinesinv1.Cron) Cron {
 		Gap: w.Gap, Fold: w.Fold, Overlap: w.Overlap, CatchUp: w.CatchUp, CatchUpMax: int(w.CatchUpMax), CatchUpWithin: task.Micros(w.CatchUpWithinMicros),
 		FailuresMax: int(w.FailuresMax), Priority: w.Priority, Collection: w.Collection, Tags: w.Tags, Payload: w.Payload,
 		ManagedBy: w.ManagedBy,
-		Version: w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
+		Version:   w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
 	}
 	if p := w.Pause; p != nil {
 		c.Pause = &CronPause{Reason: p.Reason, By: p.By, At: timeOf(p.AtMicros), Until: timeOf(p.UntilMicros)}

@@ -439,7 +439,7 @@ func (s *Service) view(c *crons.Cron, next int) *kinesinv1.Cron {
 		Overlap: string(cmp.Or(spec.Overlap, crons.OverlapSkip)), CatchUp: string(cmp.Or(spec.CatchUp, crons.CatchUpLast)), FailuresMax: uint32(spec.FailuresMax),
 		Priority: spec.Priority, Collection: spec.Collection, Tags: spec.Tags, Payload: spec.Payload,
 		ManagedBy: c.ManagedBy,
-		Revision: c.Now().Number, Version: c.Version, CreatedMicros: int64(c.Created), CreatedBy: c.CreatedBy, UpdatedMicros: int64(c.Updated), UpdatedBy: c.UpdatedBy,
+		Revision:  c.Now().Number, Version: c.Version, CreatedMicros: int64(c.Created), CreatedBy: c.CreatedBy, UpdatedMicros: int64(c.Updated), UpdatedBy: c.UpdatedBy,
 	}
 	if spec.CatchUp == crons.CatchUpAll {
 		v.CatchUpMax = uint32(cmp.Or(spec.CatchUpMax, crons.CatchUpMaxDefault))
