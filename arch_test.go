@@ -124,7 +124,7 @@ var table = []row{
 		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/refusal", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
-	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/refusal"}), tests: []string{"inbound/intake", "internal/catalog"}},
+	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/crons", "internal/refusal"}), tests: []string{"inbound/intake", "internal/catalog"}},
 	{name: "inbound/deadletters", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
 	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal"}), tests: []string{"inbound/intake"}},
 	{name: "inbound/periodic", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/cron", "internal/crons", "internal/refusal"}), tests: []string{"store/mem"}},

@@ -12,5 +12,6 @@ func WireOccurrence(o *task.Occurrence) *kinesinv1.Occurrence {
 	}
 	return &kinesinv1.Occurrence{
 		Cron: o.Cron, Revision: o.At.Revision, NominalMicros: int64(o.At.Nominal), SucceededMicros: int64(o.Succeeded),
+		Backfill: o.Backfill,
 	}
 }

@@ -44,6 +44,9 @@ type Cron struct {
 	// 3339. It is not set in lists, nor for who may not read payloads. A payload codec cannot encode it,
 	// because the server makes the tasks.
 	Payload []byte
+	// ManagedBy names the declared set that it is of (kinesin apply). In UpdateCron an empty one means no change
+	// of it, and "none" that it is of none.
+	ManagedBy string
 
 	// The fields below are read only, but for Version in UpdateCron.
 
@@ -76,6 +79,22 @@ type CronOccurrence struct {
 	ID      ID            // of its task; empty: it has none
 	State   State         // of its task
 	Late    time.Duration // how long after its due time it first started; zero: it was not started
+	// Backfill says that the task is that of a backfill, which made up for the nominal time.
+	Backfill bool
+}
+
+// BackfillSpec says which occurrences of a cron a backfill schedules.
+type BackfillSpec struct {
+	From, To time.Time // nominal times from From on and before To, which has passed
+	Pace     int       // tasks a second; 0: the recovery quota of the lambda, or as fast as the store allows
+	All      bool      // allows more than 100,000 occurrences, up to 20 million
+}
+
+// Backfill says what the job of a backfill is about.
+type Backfill struct {
+	Cron     string
+	From, To time.Time
+	Sample   []time.Time // of a dry run: the first nominal times, at most ten
 }
 
 // CreateCron creates a cron and returns it. existed means that it was there with the same settings. It
@@ -107,6 +126,7 @@ func (c *Client) setCron(ctx context.Context, what string, cron *Cron) (Cron, bo
 		Gap: cron.Gap, Fold: cron.Fold, Overlap: cron.Overlap, CatchUp: cron.CatchUp, CatchUpMax: countOf(cron.CatchUpMax),
 		CatchUpWithinMicros: cron.CatchUpWithin.Microseconds(), FailuresMax: countOf(cron.FailuresMax),
 		Priority: cron.Priority, Collection: cron.Collection, Tags: cron.Tags, Payload: cron.Payload,
+		ManagedBy: cron.ManagedBy,
 	}})
 	return cronOf(r.GetCron()), r.GetExisted(), err
 }
@@ -157,6 +177,29 @@ func (c *Client) RunCron(ctx context.Context, name string) (ID, error) {
 	return ID(r.GetId()), err
 }
 
+// BackfillCron starts a job that schedules the occurrences of a past range and returns at once; see GetJob,
+// PauseJob, ResumeJob and StopJob. Nominal times whose occurrence ran, runs or may run yet are left alone, and
+// so are those that an earlier backfill has scheduled: the job counts them by "ran", "runs", "waits", "paused"
+// and "backfilled", and the others by "scheduled". It returns ErrInvalid for a range with more than 100,000
+// nominal times without All.
+func (c *Client) BackfillCron(ctx context.Context, name string, spec BackfillSpec) (Job, error) {
+	return c.backfillCron(ctx, name, &spec, false)
+}
+
+// DryRunBackfill returns what a backfill would do: how many nominal times there are and the first of them,
+// and, if they are at most 10,000, what would become of them.
+func (c *Client) DryRunBackfill(ctx context.Context, name string, spec BackfillSpec) (Job, error) {
+	return c.backfillCron(ctx, name, &spec, true)
+}
+
+func (c *Client) backfillCron(ctx context.Context, name string, spec *BackfillSpec, dryRun bool) (Job, error) {
+	r, err := callSet(ctx, c, "backfill cron", c.backend.crons.BackfillCron, &kinesinv1.BackfillCronRequest{
+		Name: name, FromMicros: int64(task.InstantOf(spec.From)), ToMicros: int64(task.InstantOf(spec.To)), Pace: uint32(max(0, spec.Pace)),
+		DryRun: dryRun, All: spec.All, RequestId: requestIDs(c.cfg.Clock, 1)[0],
+	})
+	return jobOf(r.GetJob()), err
+}
+
 // DeleteCron deletes a cron. Occurrences that were sent to workers go on, and others are skipped. It returns
 // ErrNotFound when there is none with that name.
 func (c *Client) DeleteCron(ctx context.Context, name string) error {
@@ -174,7 +217,7 @@ func (c *Client) CronHistory(ctx context.Context, name string, from, to time.Tim
 	for _, o := range r.GetOccurrences() {
 		all = append(all, CronOccurrence{
 			Nominal: timeOf(o.NominalMicros), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: ID(o.Id), State: State(o.State),
-			Late: task.Micros(o.LateMicros),
+			Late: task.Micros(o.LateMicros), Backfill: o.Backfill,
 		})
 	}
 	return all, err
@@ -188,7 +231,8 @@ func cronOf(w *kinesinv1.Cron) Cron {
 		Name: w.Name, Lambda: w.Lambda, Schedule: w.Schedule, Zone: w.Zone, Start: timeOf(w.StartMicros), End: timeOf(w.EndMicros), Jitter: task.Micros(w.JitterMicros),
 		Gap: w.Gap, Fold: w.Fold, Overlap: w.Overlap, CatchUp: w.CatchUp, CatchUpMax: int(w.CatchUpMax), CatchUpWithin: task.Micros(w.CatchUpWithinMicros),
 		FailuresMax: int(w.FailuresMax), Priority: w.Priority, Collection: w.Collection, Tags: w.Tags, Payload: w.Payload,
-		Version: w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
+		ManagedBy: w.ManagedBy,
+		Version:   w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
 	}
 	if p := w.Pause; p != nil {
 		c.Pause = &CronPause{Reason: p.Reason, By: p.By, At: timeOf(p.AtMicros), Until: timeOf(p.UntilMicros)}

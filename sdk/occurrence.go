@@ -14,11 +14,12 @@ type Occurrence struct {
 	// PreviousSuccess is the nominal time of the newest occurrence before it that succeeded; zero if there is
 	// none, or its row is not kept any more.
 	PreviousSuccess time.Time
+	Backfill        bool // a backfill has scheduled it (BackfillCron), so that its nominal time had passed by then
 }
 
 func occurrenceOf(w *kinesinv1.Occurrence) *Occurrence {
 	if w == nil {
 		return nil
 	}
-	return &Occurrence{Cron: w.Cron, Revision: w.Revision, Nominal: timeOf(w.NominalMicros), PreviousSuccess: timeOf(w.SucceededMicros)}
+	return &Occurrence{Cron: w.Cron, Revision: w.Revision, Nominal: timeOf(w.NominalMicros), PreviousSuccess: timeOf(w.SucceededMicros), Backfill: w.Backfill}
 }

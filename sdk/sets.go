@@ -48,6 +48,7 @@ const (
 	JobReschedule JobAction = "reschedule" // live tasks that no worker has are due at another time
 	JobRedrive    JobAction = "redrive"    // ended tasks start anew
 	JobDelete     JobAction = "delete"     // ended tasks are forgotten
+	JobBackfill   JobAction = "backfill"   // occurrences of a cron are scheduled; BackfillCron makes such a job
 )
 
 // JobSpec says what a job is to do. Either Where or All has to be set.
@@ -101,6 +102,7 @@ type Job struct {
 	Outcomes map[string]int64
 	Refused  []JobRefusal // at most 1,000; of GetJob only
 	Sample   []TaskInfo   // of a dry run: at most ten
+	Backfill *Backfill    // of JobBackfill
 	Cost     string       // of a dry run: what it takes of the store, for people
 	Problem  string       // why it failed, or waits
 }
@@ -114,6 +116,7 @@ type JobRefusal struct {
 // jobOutcomes are the outcomes of tasks that a job did change, or found as it wants them.
 var jobOutcomes = map[string]bool{
 	"cancelled": true, "cancelling": true, "expired": true, "deleted": true, "redriven": true, "rescheduled": true, "unchanged": true,
+	"scheduled": true, "backfilled": true, "ran": true, "runs": true, "waits": true, "paused": true,
 }
 
 // RefusedCount returns how many tasks the job could not change.
@@ -193,6 +196,12 @@ func jobOf(w *kinesinv1.Job) Job {
 		},
 		ID: w.Id, State: JobState(w.State), Created: timeOf(w.CreatedMicros), Ended: timeOf(w.EndedMicros), CreatedBy: w.CreatedBy,
 		Matched: w.Matched, Exact: w.MatchedExact, Examined: w.Examined, Outcomes: w.Outcomes, Cost: w.Cost, Problem: w.Problem,
+	}
+	if b := w.Backfill; b != nil {
+		j.Backfill = &Backfill{Cron: b.Cron, From: timeOf(b.FromMicros), To: timeOf(b.ToMicros)}
+		for _, at := range b.SampleMicros {
+			j.Backfill.Sample = append(j.Backfill.Sample, timeOf(at))
+		}
 	}
 	for _, r := range w.Refused {
 		j.Refused = append(j.Refused, JobRefusal{ID(r.Id), r.Text})

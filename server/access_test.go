@@ -170,6 +170,7 @@ var needs = map[string]need{
 	"CronService/PauseCron":               {nil, false, `{"name":"none","reason":"x"}`},
 	"CronService/ResumeCron":              {nil, false, `{"name":"none"}`},
 	"CronService/RunCron":                 {nil, false, `{"name":"none"}`},
+	"CronService/BackfillCron":            {nil, false, `{"name":"none"}`},
 	"CronService/DeleteCron":              {nil, false, `{"name":"none"}`},
 	"CronService/CronHistory":             {nil, false, `{"name":"none"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},

@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	setCron    = kinesinv1connect.CronServiceSetCronProcedure
-	getCron    = kinesinv1connect.CronServiceGetCronProcedure
-	pauseCron  = kinesinv1connect.CronServicePauseCronProcedure
-	runCron    = kinesinv1connect.CronServiceRunCronProcedure
-	deleteCron = kinesinv1connect.CronServiceDeleteCronProcedure
+	setCron      = kinesinv1connect.CronServiceSetCronProcedure
+	getCron      = kinesinv1connect.CronServiceGetCronProcedure
+	pauseCron    = kinesinv1connect.CronServicePauseCronProcedure
+	runCron      = kinesinv1connect.CronServiceRunCronProcedure
+	backfillCron = kinesinv1connect.CronServiceBackfillCronProcedure
+	deleteCron   = kinesinv1connect.CronServiceDeleteCronProcedure
 )
 
 // A cron is shown to who may read its lambda, and changed by who may operate it. To set one and to run it
@@ -68,12 +69,21 @@ func TestWhoMaySetACron(t *testing.T) {
 		{"seven", runCron, "all", "permission_denied"},
 		{"seven", runCron, "part", ""},
 		{"ops", runCron, "all", ""},
+		{"pauser", backfillCron, "all", "permission_denied"},
+		{"reader", backfillCron, "all", "permission_denied"},
+		{"other", backfillCron, "all", "not_found"},
+		{"seven", backfillCron, "all", "permission_denied"},
+		{"seven", backfillCron, "part", ""},
+		{"ops", backfillCron, "all", ""},
 		{"reader", deleteCron, "part", "permission_denied"},
 		{"pauser", deleteCron, "part", ""},
 	} {
 		body := `{"name":"` + c.name + `"}`
 		if c.procedure == pauseCron {
 			body = `{"name":"` + c.name + `","reason":"x"}`
+		}
+		if c.procedure == backfillCron {
+			body = `{"name":"` + c.name + `","fromMicros":1700000000000000,"toMicros":1700100000000000}`
 		}
 		if answer, code := r.callAs(c.who, c.procedure, body); code != c.code {
 			t.Errorf("%s of %s as %s: %s, want %q", c.procedure, c.name, c.who, answer, c.code)
@@ -96,6 +106,8 @@ func TestCronsAreAudited(t *testing.T) {
 	r.callAs("root", pauseCron, `{"name":"nightly","reason":"moving"}`)
 	r.callAs("root", kinesinv1connect.CronServiceResumeCronProcedure, `{"name":"nightly"}`)
 	r.callAs("root", runCron, `{"name":"nightly"}`)
+	r.callAs("root", backfillCron, `{"name":"nightly","fromMicros":1700000000000000,"toMicros":1700100000000000,"dryRun":true}`) // changes nothing
+	r.callAs("root", backfillCron, `{"name":"nightly","fromMicros":1700000000000000,"toMicros":1700100000000000}`)
 	r.callAs("root", deleteCron, `{"name":"nightly"}`)
 	answer, _ := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{}`)
 	var got struct {
@@ -122,7 +134,7 @@ func TestCronsAreAudited(t *testing.T) {
 	}
 	want := map[string]int{
 		"root cron.set mail ok": 1, "reader cron.pause mail denied": 1, "root cron.pause mail ok": 1, "root cron.resume mail ok": 1,
-		"root cron.run mail ok": 1, "root cron.delete mail ok": 1,
+		"root cron.run mail ok": 1, "root cron.backfill mail ok": 1, "root cron.delete mail ok": 1,
 	}
 	if !maps.Equal(acts, want) {
 		t.Errorf("recorded %v, want %v", acts, want)

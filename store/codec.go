@@ -103,6 +103,8 @@ const (
 	occurrenceRan
 	occurrenceFailed
 	occurrenceSucceeded
+
+	occurrenceBackfill protowire.Number = 70
 )
 
 // The fields of an entry of the history.
@@ -312,6 +314,9 @@ func appendOccurrence(dst []byte, o *task.Occurrence) []byte {
 	dst = appendVarint(dst, occurrenceRan, uint64(o.Ran.Nominal))
 	dst = appendVarint(dst, occurrenceFailed, uint64(o.Failed))
 	dst = appendVarint(dst, occurrenceSucceeded, uint64(o.Succeeded))
+	if o.Backfill {
+		dst = appendVarint(dst, occurrenceBackfill, 1)
+	}
 	return insertLength(dst, start)
 }
 

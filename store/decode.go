@@ -234,6 +234,8 @@ func setOccurrence(t *task.Task, b []byte) error {
 			err = setUint32(&o.Failed, &f)
 		case occurrenceSucceeded:
 			o.Succeeded = f.instant()
+		case occurrenceBackfill:
+			o.Backfill = f.number != 0
 		}
 		if err != nil {
 			return err

@@ -14,6 +14,10 @@ type Occurrence struct {
 	Ran       Firing
 	Failed    uint32  // occurrences in a row that ran and failed, until Ran
 	Succeeded Instant // nominal time of the newest one that succeeded, until Ran; zero: none
+
+	// Backfill says that a job put it, for a nominal time that had passed. It has nothing before it and
+	// nothing after it.
+	Backfill bool
 }
 
 // Firing names an occurrence of a cron.
@@ -34,6 +38,16 @@ func OccurrenceID(lambda uint32, cron string, life Instant, f Firing) ID {
 	binary.BigEndian.PutUint64(numbers[12:], f.Revision)
 	binary.BigEndian.PutUint64(numbers[20:], uint64(f.Nominal))
 	return IDOf([]byte("cron"), numbers[:], []byte(cron))
+}
+
+// BackfillID returns the id of the occurrence with which a backfill makes up for a nominal time. It is the
+// same for all revisions and all backfills, so that a repeated one runs nothing twice.
+func BackfillID(lambda uint32, cron string, life, nominal Instant) ID {
+	var numbers [20]byte
+	binary.BigEndian.PutUint32(numbers[:], lambda)
+	binary.BigEndian.PutUint64(numbers[4:], uint64(life))
+	binary.BigEndian.PutUint64(numbers[12:], uint64(nominal))
+	return IDOf([]byte("cron-backfill"), numbers[:], []byte(cron))
 }
 
 // Verdict is what becomes of an occurrence that is about to be dispatched. The zero value: it is dispatched.

@@ -997,6 +997,7 @@ type Occurrence struct {
 	Revision        uint64                 `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
 	NominalMicros   int64                  `protobuf:"varint,3,opt,name=nominal_micros,json=nominalMicros,proto3" json:"nominal_micros,omitempty"`       // the time at which the cron's expression fires
 	SucceededMicros int64                  `protobuf:"varint,4,opt,name=succeeded_micros,json=succeededMicros,proto3" json:"succeeded_micros,omitempty"` // nominal time of the newest occurrence before it that succeeded; 0: none that is known
+	Backfill        bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`                                     // a backfill has scheduled it
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1057,6 +1058,13 @@ func (x *Occurrence) GetSucceededMicros() int64 {
 		return x.SucceededMicros
 	}
 	return 0
+}
+
+func (x *Occurrence) GetBackfill() bool {
+	if x != nil {
+		return x.Backfill
+	}
+	return false
 }
 
 // WaitsFor says what holds a task back that is due.
@@ -2711,7 +2719,7 @@ func (x *StatsResponse) GetLambdas() []*LambdaStats {
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete
+	Action        string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"` // cancel, redrive, reschedule, expire or delete; backfill, which BackfillCron makes
 	Where         string                 `protobuf:"bytes,3,opt,name=where,proto3" json:"where,omitempty"`
 	All           bool                   `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`    // without a filter
 	State         string                 `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"` // counted (a dry run), running, paused, stopped, done or failed
@@ -2731,6 +2739,7 @@ type Job struct {
 	SpreadMicros  int64                  `protobuf:"varint,19,opt,name=spread_micros,json=spreadMicros,proto3" json:"spread_micros,omitempty"`
 	Force         bool                   `protobuf:"varint,20,opt,name=force,proto3" json:"force,omitempty"`
 	DueMicros     int64                  `protobuf:"varint,21,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	Backfill      *Backfill              `protobuf:"bytes,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // of backfill
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2912,6 +2921,82 @@ func (x *Job) GetDueMicros() int64 {
 	return 0
 }
 
+func (x *Job) GetBackfill() *Backfill {
+	if x != nil {
+		return x.Backfill
+	}
+	return nil
+}
+
+// Backfill says which occurrences a job schedules: those of a cron with nominal times in a range.
+type Backfill struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Cron          string                 `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
+	FromMicros    int64                  `protobuf:"varint,2,opt,name=from_micros,json=fromMicros,proto3" json:"from_micros,omitempty"`
+	ToMicros      int64                  `protobuf:"varint,3,opt,name=to_micros,json=toMicros,proto3" json:"to_micros,omitempty"`                    // before it
+	SampleMicros  []int64                `protobuf:"varint,4,rep,packed,name=sample_micros,json=sampleMicros,proto3" json:"sample_micros,omitempty"` // of a dry run: the first nominal times, at most ten
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backfill) Reset() {
+	*x = Backfill{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backfill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backfill) ProtoMessage() {}
+
+func (x *Backfill) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
+func (*Backfill) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Backfill) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *Backfill) GetFromMicros() int64 {
+	if x != nil {
+		return x.FromMicros
+	}
+	return 0
+}
+
+func (x *Backfill) GetToMicros() int64 {
+	if x != nil {
+		return x.ToMicros
+	}
+	return 0
+}
+
+func (x *Backfill) GetSampleMicros() []int64 {
+	if x != nil {
+		return x.SampleMicros
+	}
+	return nil
+}
+
 type JobRefusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2922,7 +3007,7 @@ type JobRefusal struct {
 
 func (x *JobRefusal) Reset() {
 	*x = JobRefusal{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3019,7 @@ func (x *JobRefusal) String() string {
 func (*JobRefusal) ProtoMessage() {}
 
 func (x *JobRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3032,7 @@ func (x *JobRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRefusal.ProtoReflect.Descriptor instead.
 func (*JobRefusal) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *JobRefusal) GetId() string {
@@ -2982,7 +3067,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2994,7 +3079,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3007,7 +3092,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateJobRequest) GetAction() string {
@@ -3089,7 +3174,7 @@ type CreateJobResponse struct {
 
 func (x *CreateJobResponse) Reset() {
 	*x = CreateJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3101,7 +3186,7 @@ func (x *CreateJobResponse) String() string {
 func (*CreateJobResponse) ProtoMessage() {}
 
 func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3114,7 +3199,7 @@ func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
 func (*CreateJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateJobResponse) GetJob() *Job {
@@ -3133,7 +3218,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3145,7 +3230,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3158,7 +3243,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -3177,7 +3262,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3274,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3202,7 +3287,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -3220,7 +3305,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3317,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3330,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
 }
 
 type ListJobsResponse struct {
@@ -3257,7 +3342,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3269,7 +3354,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3282,7 +3367,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3302,7 +3387,7 @@ type ControlJobRequest struct {
 
 func (x *ControlJobRequest) Reset() {
 	*x = ControlJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3314,7 +3399,7 @@ func (x *ControlJobRequest) String() string {
 func (*ControlJobRequest) ProtoMessage() {}
 
 func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3327,7 +3412,7 @@ func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ControlJobRequest) GetId() string {
@@ -3353,7 +3438,7 @@ type ControlJobResponse struct {
 
 func (x *ControlJobResponse) Reset() {
 	*x = ControlJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3365,7 +3450,7 @@ func (x *ControlJobResponse) String() string {
 func (*ControlJobResponse) ProtoMessage() {}
 
 func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3378,7 +3463,7 @@ func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ControlJobResponse) GetJob() *Job {
@@ -3413,7 +3498,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3425,7 +3510,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3438,7 +3523,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Gate) GetId() string {
@@ -3565,7 +3650,7 @@ type GateCounts struct {
 
 func (x *GateCounts) Reset() {
 	*x = GateCounts{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +3662,7 @@ func (x *GateCounts) String() string {
 func (*GateCounts) ProtoMessage() {}
 
 func (x *GateCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +3675,7 @@ func (x *GateCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCounts.ProtoReflect.Descriptor instead.
 func (*GateCounts) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GateCounts) GetNow() int64 {
@@ -3632,7 +3717,7 @@ type SetGateRequest struct {
 
 func (x *SetGateRequest) Reset() {
 	*x = SetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3644,7 +3729,7 @@ func (x *SetGateRequest) String() string {
 func (*SetGateRequest) ProtoMessage() {}
 
 func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3657,7 +3742,7 @@ func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateRequest.ProtoReflect.Descriptor instead.
 func (*SetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetGateRequest) GetGate() *Gate {
@@ -3690,7 +3775,7 @@ type SetGateResponse struct {
 
 func (x *SetGateResponse) Reset() {
 	*x = SetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3787,7 @@ func (x *SetGateResponse) String() string {
 func (*SetGateResponse) ProtoMessage() {}
 
 func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3715,7 +3800,7 @@ func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateResponse.ProtoReflect.Descriptor instead.
 func (*SetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SetGateResponse) GetGate() *Gate {
@@ -3735,7 +3820,7 @@ type ResumeGateRequest struct {
 
 func (x *ResumeGateRequest) Reset() {
 	*x = ResumeGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3832,7 @@ func (x *ResumeGateRequest) String() string {
 func (*ResumeGateRequest) ProtoMessage() {}
 
 func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3845,7 @@ func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateRequest.ProtoReflect.Descriptor instead.
 func (*ResumeGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResumeGateRequest) GetId() string {
@@ -3786,7 +3871,7 @@ type ResumeGateResponse struct {
 
 func (x *ResumeGateResponse) Reset() {
 	*x = ResumeGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3798,7 +3883,7 @@ func (x *ResumeGateResponse) String() string {
 func (*ResumeGateResponse) ProtoMessage() {}
 
 func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3811,7 +3896,7 @@ func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResumeGateResponse) GetGate() *Gate {
@@ -3830,7 +3915,7 @@ type GetGateRequest struct {
 
 func (x *GetGateRequest) Reset() {
 	*x = GetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +3927,7 @@ func (x *GetGateRequest) String() string {
 func (*GetGateRequest) ProtoMessage() {}
 
 func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +3940,7 @@ func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateRequest.ProtoReflect.Descriptor instead.
 func (*GetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetGateRequest) GetId() string {
@@ -3874,7 +3959,7 @@ type GetGateResponse struct {
 
 func (x *GetGateResponse) Reset() {
 	*x = GetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3886,7 +3971,7 @@ func (x *GetGateResponse) String() string {
 func (*GetGateResponse) ProtoMessage() {}
 
 func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3899,7 +3984,7 @@ func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateResponse.ProtoReflect.Descriptor instead.
 func (*GetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetGateResponse) GetGate() *Gate {
@@ -3919,7 +4004,7 @@ type ListGatesRequest struct {
 
 func (x *ListGatesRequest) Reset() {
 	*x = ListGatesRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3931,7 +4016,7 @@ func (x *ListGatesRequest) String() string {
 func (*ListGatesRequest) ProtoMessage() {}
 
 func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3944,7 +4029,7 @@ func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesRequest.ProtoReflect.Descriptor instead.
 func (*ListGatesRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListGatesRequest) GetLambda() string {
@@ -3970,7 +4055,7 @@ type ListGatesResponse struct {
 
 func (x *ListGatesResponse) Reset() {
 	*x = ListGatesResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3982,7 +4067,7 @@ func (x *ListGatesResponse) String() string {
 func (*ListGatesResponse) ProtoMessage() {}
 
 func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3995,7 +4080,7 @@ func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesResponse.ProtoReflect.Descriptor instead.
 func (*ListGatesResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListGatesResponse) GetGates() []*Gate {
@@ -4024,7 +4109,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4036,7 +4121,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4049,7 +4134,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Quota) GetLambda() string {
@@ -4139,7 +4224,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4236,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4249,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetQuotaRequest) GetLambda() string {
@@ -4232,7 +4317,7 @@ type SetQuotaResponse struct {
 
 func (x *SetQuotaResponse) Reset() {
 	*x = SetQuotaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4329,7 @@ func (x *SetQuotaResponse) String() string {
 func (*SetQuotaResponse) ProtoMessage() {}
 
 func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4342,7 @@ func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*SetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetQuotaResponse) GetQuota() *Quota {
@@ -4276,7 +4361,7 @@ type GetQuotasRequest struct {
 
 func (x *GetQuotasRequest) Reset() {
 	*x = GetQuotasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4288,7 +4373,7 @@ func (x *GetQuotasRequest) String() string {
 func (*GetQuotasRequest) ProtoMessage() {}
 
 func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4301,7 +4386,7 @@ func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetQuotasRequest) GetLambda() string {
@@ -4320,7 +4405,7 @@ type GetQuotasResponse struct {
 
 func (x *GetQuotasResponse) Reset() {
 	*x = GetQuotasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4417,7 @@ func (x *GetQuotasResponse) String() string {
 func (*GetQuotasResponse) ProtoMessage() {}
 
 func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4430,7 @@ func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetQuotasResponse) GetQuotas() []*Quota {
@@ -4372,7 +4457,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4469,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +4482,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -4471,7 +4556,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4483,7 +4568,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4496,7 +4581,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeadLetterQueue) GetPriority() string {
@@ -4555,7 +4640,7 @@ type DeadLetterMove struct {
 
 func (x *DeadLetterMove) Reset() {
 	*x = DeadLetterMove{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +4652,7 @@ func (x *DeadLetterMove) String() string {
 func (*DeadLetterMove) ProtoMessage() {}
 
 func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +4665,7 @@ func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
 func (*DeadLetterMove) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeadLetterMove) GetState() string {
@@ -4630,7 +4715,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4642,7 +4727,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4655,7 +4740,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListDeadLettersRequest) GetLambda() string {
@@ -4696,7 +4781,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +4793,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +4806,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
@@ -4748,7 +4833,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4760,7 +4845,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4773,7 +4858,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CountDeadLettersRequest) GetLambda() string {
@@ -4800,7 +4885,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +4897,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +4910,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -4856,7 +4941,7 @@ type ChangeDeadLettersRequest struct {
 
 func (x *ChangeDeadLettersRequest) Reset() {
 	*x = ChangeDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +4953,7 @@ func (x *ChangeDeadLettersRequest) String() string {
 func (*ChangeDeadLettersRequest) ProtoMessage() {}
 
 func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +4966,7 @@ func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ChangeDeadLettersRequest) GetAction() string {
@@ -4938,7 +5023,7 @@ type ChangeDeadLettersResponse struct {
 
 func (x *ChangeDeadLettersResponse) Reset() {
 	*x = ChangeDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4950,7 +5035,7 @@ func (x *ChangeDeadLettersResponse) String() string {
 func (*ChangeDeadLettersResponse) ProtoMessage() {}
 
 func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4963,7 +5048,7 @@ func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
@@ -5034,7 +5119,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5131,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5144,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Lambda) GetName() string {
@@ -5248,7 +5333,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5345,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5273,7 +5358,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Breaker) GetFailures() float64 {
@@ -5299,7 +5384,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5311,7 +5396,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5324,7 +5409,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -5344,7 +5429,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5441,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5454,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -5397,7 +5482,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5409,7 +5494,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5422,7 +5507,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -5455,7 +5540,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +5552,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +5565,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -5498,7 +5583,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5510,7 +5595,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5523,7 +5608,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 type ListLambdasResponse struct {
@@ -5535,7 +5620,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5547,7 +5632,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5560,7 +5645,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -5579,7 +5664,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5591,7 +5676,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5604,7 +5689,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -5623,7 +5708,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +5720,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +5733,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -5669,7 +5754,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5681,7 +5766,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5694,7 +5779,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -5728,7 +5813,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5740,7 +5825,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5753,7 +5838,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -5781,7 +5866,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5793,7 +5878,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5806,7 +5891,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -5835,7 +5920,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5847,7 +5932,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5860,7 +5945,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -5903,7 +5988,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6000,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6013,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -5965,7 +6050,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +6062,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +6075,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -6039,7 +6124,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6051,7 +6136,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6064,7 +6149,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *Held) GetTask() []byte {
@@ -6093,7 +6178,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6105,7 +6190,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6118,7 +6203,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Hello) GetWorker() string {
@@ -6161,7 +6246,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6173,7 +6258,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6186,7 +6271,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -6225,7 +6310,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6237,7 +6322,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6250,7 +6335,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *Result) GetTask() []byte {
@@ -6313,7 +6398,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +6410,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +6423,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *Started) GetTask() []byte {
@@ -6374,7 +6459,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6386,7 +6471,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6399,7 +6484,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -6461,7 +6546,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6473,7 +6558,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6486,7 +6571,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -6640,7 +6725,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6652,7 +6737,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6665,7 +6750,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -6704,7 +6789,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +6801,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +6814,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -6779,7 +6864,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6791,7 +6876,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6804,7 +6889,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -6844,7 +6929,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6856,7 +6941,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6869,7 +6954,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -6889,7 +6974,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6901,7 +6986,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6914,7 +6999,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -6940,7 +7025,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6952,7 +7037,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6965,7 +7050,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -6985,7 +7070,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6997,7 +7082,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7010,7 +7095,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -7038,7 +7123,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7050,7 +7135,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7063,7 +7148,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -7096,7 +7181,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7108,7 +7193,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7121,7 +7206,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -7139,7 +7224,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7151,7 +7236,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7164,7 +7249,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -7179,7 +7264,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7191,7 +7276,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7204,7 +7289,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -7240,7 +7325,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7252,7 +7337,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7265,7 +7350,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -7309,7 +7394,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7321,7 +7406,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7334,7 +7419,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Rejected) GetName() string {
@@ -7424,7 +7509,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7436,7 +7521,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7449,7 +7534,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -7476,7 +7561,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7488,7 +7573,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7501,7 +7586,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -7527,7 +7612,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7539,7 +7624,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7552,7 +7637,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -7571,7 +7656,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +7668,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +7681,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -7615,7 +7700,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7627,7 +7712,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7640,7 +7725,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -7660,7 +7745,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7672,7 +7757,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7685,7 +7770,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -7711,7 +7796,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7723,7 +7808,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7736,7 +7821,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -7755,7 +7840,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7767,7 +7852,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7780,7 +7865,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -7799,7 +7884,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7811,7 +7896,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7824,7 +7909,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -7843,7 +7928,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7855,7 +7940,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7868,7 +7953,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -7886,7 +7971,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +7983,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +7996,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 type KeyResponse struct {
@@ -7923,7 +8008,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7935,7 +8020,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7948,7 +8033,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -7970,7 +8055,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7982,7 +8067,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7995,7 +8080,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *BackupFile) GetName() string {
@@ -8028,7 +8113,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8125,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8138,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -8073,7 +8158,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8085,7 +8170,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8098,7 +8183,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -8128,7 +8213,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8140,7 +8225,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8153,7 +8238,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -8206,7 +8291,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8218,7 +8303,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8231,7 +8316,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Token) GetName() string {
@@ -8287,7 +8372,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8299,7 +8384,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8312,7 +8397,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -8346,7 +8431,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8358,7 +8443,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8371,7 +8456,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -8396,7 +8481,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8408,7 +8493,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8421,7 +8506,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 type ListTokensResponse struct {
@@ -8433,7 +8518,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8445,7 +8530,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8458,7 +8543,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -8477,7 +8562,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8489,7 +8574,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8502,7 +8587,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -8521,7 +8606,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8533,7 +8618,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8546,7 +8631,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -8576,7 +8661,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8588,7 +8673,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8601,7 +8686,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -8693,7 +8778,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8705,7 +8790,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8718,7 +8803,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -8759,7 +8844,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8771,7 +8856,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8784,7 +8869,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -8809,7 +8894,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8821,7 +8906,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8834,7 +8919,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
 }
 
 type VerifyAuditResponse struct {
@@ -8850,7 +8935,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8862,7 +8947,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8875,7 +8960,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -8929,7 +9014,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8941,7 +9026,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8954,7 +9039,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -9014,7 +9099,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9111,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9124,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
 }
 
 type RotateKeysResponse struct {
@@ -9052,7 +9137,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9064,7 +9149,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9077,7 +9162,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -9102,7 +9187,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9114,7 +9199,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9127,7 +9212,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
 }
 
 type ListKeysResponse struct {
@@ -9139,7 +9224,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9151,7 +9236,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9164,7 +9249,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -9186,7 +9271,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9198,7 +9283,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9211,7 +9296,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *InboundSender) GetName() string {
@@ -9252,7 +9337,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9264,7 +9349,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9277,7 +9362,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -9304,7 +9389,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9316,7 +9401,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9329,7 +9414,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -9354,7 +9439,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9366,7 +9451,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9379,7 +9464,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
 }
 
 type ListSendersResponse struct {
@@ -9391,7 +9476,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9403,7 +9488,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9416,7 +9501,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -9435,7 +9520,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9447,7 +9532,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9460,7 +9545,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -9479,7 +9564,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9491,7 +9576,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9504,7 +9589,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -9534,7 +9619,8 @@ type Cron struct {
 	Priority            string                 `protobuf:"bytes,15,opt,name=priority,proto3" json:"priority,omitempty"`                                                       // empty: the lambda's default
 	Collection          string                 `protobuf:"bytes,16,opt,name=collection,proto3" json:"collection,omitempty"`
 	Tags                map[string]string      `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Payload             []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"` // "{{nominal}}" in it becomes the nominal time
+	Payload             []byte                 `protobuf:"bytes,18,opt,name=payload,proto3" json:"payload,omitempty"`                      // "{{nominal}}" in it becomes the nominal time
+	ManagedBy           string                 `protobuf:"bytes,60,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
 	// Set by the server.
 	Revision      uint64     `protobuf:"varint,19,opt,name=revision,proto3" json:"revision,omitempty"`
 	Version       uint64     `protobuf:"varint,20,opt,name=version,proto3" json:"version,omitempty"`
@@ -9550,7 +9636,7 @@ type Cron struct {
 
 func (x *Cron) Reset() {
 	*x = Cron{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9562,7 +9648,7 @@ func (x *Cron) String() string {
 func (*Cron) ProtoMessage() {}
 
 func (x *Cron) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9575,7 +9661,7 @@ func (x *Cron) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cron.ProtoReflect.Descriptor instead.
 func (*Cron) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *Cron) GetName() string {
@@ -9704,6 +9790,13 @@ func (x *Cron) GetPayload() []byte {
 	return nil
 }
 
+func (x *Cron) GetManagedBy() string {
+	if x != nil {
+		return x.ManagedBy
+	}
+	return ""
+}
+
 func (x *Cron) GetRevision() uint64 {
 	if x != nil {
 		return x.Revision
@@ -9772,7 +9865,7 @@ type CronPause struct {
 
 func (x *CronPause) Reset() {
 	*x = CronPause{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9784,7 +9877,7 @@ func (x *CronPause) String() string {
 func (*CronPause) ProtoMessage() {}
 
 func (x *CronPause) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9797,7 +9890,7 @@ func (x *CronPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronPause.ProtoReflect.Descriptor instead.
 func (*CronPause) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *CronPause) GetReason() string {
@@ -9837,7 +9930,7 @@ type SetCronRequest struct {
 
 func (x *SetCronRequest) Reset() {
 	*x = SetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9849,7 +9942,7 @@ func (x *SetCronRequest) String() string {
 func (*SetCronRequest) ProtoMessage() {}
 
 func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9862,7 +9955,7 @@ func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronRequest.ProtoReflect.Descriptor instead.
 func (*SetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *SetCronRequest) GetCron() *Cron {
@@ -9882,7 +9975,7 @@ type SetCronResponse struct {
 
 func (x *SetCronResponse) Reset() {
 	*x = SetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9894,7 +9987,7 @@ func (x *SetCronResponse) String() string {
 func (*SetCronResponse) ProtoMessage() {}
 
 func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9907,7 +10000,7 @@ func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronResponse.ProtoReflect.Descriptor instead.
 func (*SetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *SetCronResponse) GetCron() *Cron {
@@ -9933,7 +10026,7 @@ type GetCronRequest struct {
 
 func (x *GetCronRequest) Reset() {
 	*x = GetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9945,7 +10038,7 @@ func (x *GetCronRequest) String() string {
 func (*GetCronRequest) ProtoMessage() {}
 
 func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9958,7 +10051,7 @@ func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
 func (*GetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *GetCronRequest) GetName() string {
@@ -9977,7 +10070,7 @@ type GetCronResponse struct {
 
 func (x *GetCronResponse) Reset() {
 	*x = GetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9989,7 +10082,7 @@ func (x *GetCronResponse) String() string {
 func (*GetCronResponse) ProtoMessage() {}
 
 func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10002,7 +10095,7 @@ func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
 func (*GetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *GetCronResponse) GetCron() *Cron {
@@ -10021,7 +10114,7 @@ type ListCronsRequest struct {
 
 func (x *ListCronsRequest) Reset() {
 	*x = ListCronsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10033,7 +10126,7 @@ func (x *ListCronsRequest) String() string {
 func (*ListCronsRequest) ProtoMessage() {}
 
 func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10046,7 +10139,7 @@ func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ListCronsRequest) GetLambda() string {
@@ -10065,7 +10158,7 @@ type ListCronsResponse struct {
 
 func (x *ListCronsResponse) Reset() {
 	*x = ListCronsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10077,7 +10170,7 @@ func (x *ListCronsResponse) String() string {
 func (*ListCronsResponse) ProtoMessage() {}
 
 func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10090,7 +10183,7 @@ func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *ListCronsResponse) GetCrons() []*Cron {
@@ -10111,7 +10204,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10123,7 +10216,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10136,7 +10229,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *PauseCronRequest) GetName() string {
@@ -10169,7 +10262,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10181,7 +10274,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10194,7 +10287,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *PauseCronResponse) GetCron() *Cron {
@@ -10213,7 +10306,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10225,7 +10318,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10238,7 +10331,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *ResumeCronRequest) GetName() string {
@@ -10257,7 +10350,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10269,7 +10362,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10282,7 +10375,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *ResumeCronResponse) GetCron() *Cron {
@@ -10302,7 +10395,7 @@ type RunCronRequest struct {
 
 func (x *RunCronRequest) Reset() {
 	*x = RunCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10314,7 +10407,7 @@ func (x *RunCronRequest) String() string {
 func (*RunCronRequest) ProtoMessage() {}
 
 func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10327,7 +10420,7 @@ func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronRequest.ProtoReflect.Descriptor instead.
 func (*RunCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *RunCronRequest) GetName() string {
@@ -10353,7 +10446,7 @@ type RunCronResponse struct {
 
 func (x *RunCronResponse) Reset() {
 	*x = RunCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10365,7 +10458,7 @@ func (x *RunCronResponse) String() string {
 func (*RunCronResponse) ProtoMessage() {}
 
 func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10378,7 +10471,7 @@ func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronResponse.ProtoReflect.Descriptor instead.
 func (*RunCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *RunCronResponse) GetId() string {
@@ -10386,6 +10479,142 @@ func (x *RunCronResponse) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+type BackfillCronRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	FromMicros    int64                  `protobuf:"varint,2,opt,name=from_micros,json=fromMicros,proto3" json:"from_micros,omitempty"`
+	ToMicros      int64                  `protobuf:"varint,3,opt,name=to_micros,json=toMicros,proto3" json:"to_micros,omitempty"` // nominal times before it
+	Pace          uint32                 `protobuf:"varint,4,opt,name=pace,proto3" json:"pace,omitempty"`                         // tasks per second; 0: the recovery quota of the lambda, or no limit
+	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	All           bool                   `protobuf:"varint,6,opt,name=all,proto3" json:"all,omitempty"`                             // allows more than 100,000 occurrences
+	RequestId     []byte                 `protobuf:"bytes,7,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // a 16-byte UUIDv7 chosen by the client makes a repeated call harmless
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillCronRequest) Reset() {
+	*x = BackfillCronRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillCronRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillCronRequest) ProtoMessage() {}
+
+func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillCronRequest.ProtoReflect.Descriptor instead.
+func (*BackfillCronRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
+}
+
+func (x *BackfillCronRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *BackfillCronRequest) GetFromMicros() int64 {
+	if x != nil {
+		return x.FromMicros
+	}
+	return 0
+}
+
+func (x *BackfillCronRequest) GetToMicros() int64 {
+	if x != nil {
+		return x.ToMicros
+	}
+	return 0
+}
+
+func (x *BackfillCronRequest) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+func (x *BackfillCronRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *BackfillCronRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *BackfillCronRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type BackfillCronResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackfillCronResponse) Reset() {
+	*x = BackfillCronResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackfillCronResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackfillCronResponse) ProtoMessage() {}
+
+func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackfillCronResponse.ProtoReflect.Descriptor instead.
+func (*BackfillCronResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
+}
+
+func (x *BackfillCronResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
 }
 
 type DeleteCronRequest struct {
@@ -10397,7 +10626,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10409,7 +10638,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10422,7 +10651,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *DeleteCronRequest) GetName() string {
@@ -10440,7 +10669,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10452,7 +10681,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10465,7 +10694,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
 }
 
 type CronHistoryRequest struct {
@@ -10480,7 +10709,7 @@ type CronHistoryRequest struct {
 
 func (x *CronHistoryRequest) Reset() {
 	*x = CronHistoryRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10492,7 +10721,7 @@ func (x *CronHistoryRequest) String() string {
 func (*CronHistoryRequest) ProtoMessage() {}
 
 func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10505,7 +10734,7 @@ func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryRequest.ProtoReflect.Descriptor instead.
 func (*CronHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *CronHistoryRequest) GetName() string {
@@ -10545,7 +10774,7 @@ type CronHistoryResponse struct {
 
 func (x *CronHistoryResponse) Reset() {
 	*x = CronHistoryResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10557,7 +10786,7 @@ func (x *CronHistoryResponse) String() string {
 func (*CronHistoryResponse) ProtoMessage() {}
 
 func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10570,7 +10799,7 @@ func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryResponse.ProtoReflect.Descriptor instead.
 func (*CronHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
@@ -10589,13 +10818,14 @@ type CronOccurrence struct {
 	Id            string                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`                                    // of its task; empty: it has none
 	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                              // of its task
 	LateMicros    int64                  `protobuf:"varint,7,opt,name=late_micros,json=lateMicros,proto3" json:"late_micros,omitempty"` // how long after its due time it first started; 0: it was not started
+	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`                      // its task is that of a backfill
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CronOccurrence) Reset() {
 	*x = CronOccurrence{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10607,7 +10837,7 @@ func (x *CronOccurrence) String() string {
 func (*CronOccurrence) ProtoMessage() {}
 
 func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10620,7 +10850,7 @@ func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronOccurrence.ProtoReflect.Descriptor instead.
 func (*CronOccurrence) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *CronOccurrence) GetNominalMicros() int64 {
@@ -10670,6 +10900,13 @@ func (x *CronOccurrence) GetLateMicros() int64 {
 		return x.LateMicros
 	}
 	return 0
+}
+
+func (x *CronOccurrence) GetBackfill() bool {
+	if x != nil {
+		return x.Backfill
+	}
+	return false
 }
 
 var File_kinesin_v1_kinesin_proto protoreflect.FileDescriptor
@@ -10778,13 +11015,14 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"occurrence\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8e\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x01\n" +
 	"\n" +
 	"Occurrence\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12%\n" +
 	"\x0enominal_micros\x18\x03 \x01(\x03R\rnominalMicros\x12)\n" +
-	"\x10succeeded_micros\x18\x04 \x01(\x03R\x0fsucceededMicros\"m\n" +
+	"\x10succeeded_micros\x18\x04 \x01(\x03R\x0fsucceededMicros\x12\x1a\n" +
+	"\bbackfill\x18< \x01(\bR\bbackfill\"m\n" +
 	"\bWaitsFor\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x12\n" +
@@ -10930,7 +11168,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\roldest_micros\x18\x05 \x01(\x03R\foldestMicrosB\t\n" +
 	"\a_queued\"B\n" +
 	"\rStatsResponse\x121\n" +
-	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\"\xbc\x05\n" +
+	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\"\xee\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
@@ -10955,10 +11193,17 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\rspread_micros\x18\x13 \x01(\x03R\fspreadMicros\x12\x14\n" +
 	"\x05force\x18\x14 \x01(\bR\x05force\x12\x1d\n" +
 	"\n" +
-	"due_micros\x18\x15 \x01(\x03R\tdueMicros\x1a;\n" +
+	"due_micros\x18\x15 \x01(\x03R\tdueMicros\x120\n" +
+	"\bbackfill\x18< \x01(\v2\x14.kinesin.v1.BackfillR\bbackfill\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"0\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x81\x01\n" +
+	"\bBackfill\x12\x12\n" +
+	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1f\n" +
+	"\vfrom_micros\x18\x02 \x01(\x03R\n" +
+	"fromMicros\x12\x1b\n" +
+	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12#\n" +
+	"\rsample_micros\x18\x04 \x03(\x03R\fsampleMicros\"0\n" +
 	"\n" +
 	"JobRefusal\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -11452,7 +11697,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13RevokeSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"I\n" +
 	"\x14RevokeSenderResponse\x121\n" +
-	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\"\xed\x06\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\"\x8c\a\n" +
 	"\x04Cron\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
@@ -11476,7 +11721,9 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"collection\x18\x10 \x01(\tR\n" +
 	"collection\x12.\n" +
 	"\x04tags\x18\x11 \x03(\v2\x1a.kinesin.v1.Cron.TagsEntryR\x04tags\x12\x18\n" +
-	"\apayload\x18\x12 \x01(\fR\apayload\x12\x1a\n" +
+	"\apayload\x18\x12 \x01(\fR\apayload\x12\x1d\n" +
+	"\n" +
+	"managed_by\x18< \x01(\tR\tmanagedBy\x12\x1a\n" +
 	"\brevision\x18\x13 \x01(\x04R\brevision\x12\x18\n" +
 	"\aversion\x18\x14 \x01(\x04R\aversion\x12%\n" +
 	"\x0ecreated_micros\x18\x15 \x01(\x03R\rcreatedMicros\x12\x1d\n" +
@@ -11524,7 +11771,19 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\fR\trequestId\"!\n" +
 	"\x0fRunCronResponse\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"'\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xc5\x01\n" +
+	"\x13BackfillCronRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
+	"\vfrom_micros\x18\x02 \x01(\x03R\n" +
+	"fromMicros\x12\x1b\n" +
+	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12\x12\n" +
+	"\x04pace\x18\x04 \x01(\rR\x04pace\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\x12\x10\n" +
+	"\x03all\x18\x06 \x01(\bR\x03all\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\a \x01(\fR\trequestId\"9\n" +
+	"\x14BackfillCronResponse\x12!\n" +
+	"\x03job\x18\x01 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"'\n" +
 	"\x11DeleteCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
 	"\x12DeleteCronResponse\"|\n" +
@@ -11535,7 +11794,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\"S\n" +
 	"\x13CronHistoryResponse\x12<\n" +
-	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\xcc\x01\n" +
+	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\xe8\x01\n" +
 	"\x0eCronOccurrence\x12%\n" +
 	"\x0enominal_micros\x18\x01 \x01(\x03R\rnominalMicros\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -11544,7 +11803,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x02id\x18\x05 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1f\n" +
 	"\vlate_micros\x18\a \x01(\x03R\n" +
-	"lateMicros*\xcc\x03\n" +
+	"lateMicros\x12\x1a\n" +
+	"\bbackfill\x18< \x01(\bR\bbackfill*\xcc\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -11591,7 +11851,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"ResumeGate\x12\x1d.kinesin.v1.ResumeGateRequest\x1a\x1e.kinesin.v1.ResumeGateResponse\x12G\n" +
 	"\aGetGate\x12\x1a.kinesin.v1.GetGateRequest\x1a\x1b.kinesin.v1.GetGateResponse\"\x03\x90\x02\x01\x12M\n" +
-	"\tListGates\x12\x1c.kinesin.v1.ListGatesRequest\x1a\x1d.kinesin.v1.ListGatesResponse\"\x03\x90\x02\x012\xe6\x04\n" +
+	"\tListGates\x12\x1c.kinesin.v1.ListGatesRequest\x1a\x1d.kinesin.v1.ListGatesResponse\"\x03\x90\x02\x012\xb9\x05\n" +
 	"\vCronService\x12B\n" +
 	"\aSetCron\x12\x1a.kinesin.v1.SetCronRequest\x1a\x1b.kinesin.v1.SetCronResponse\x12G\n" +
 	"\aGetCron\x12\x1a.kinesin.v1.GetCronRequest\x1a\x1b.kinesin.v1.GetCronResponse\"\x03\x90\x02\x01\x12M\n" +
@@ -11599,7 +11859,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tPauseCron\x12\x1c.kinesin.v1.PauseCronRequest\x1a\x1d.kinesin.v1.PauseCronResponse\x12K\n" +
 	"\n" +
 	"ResumeCron\x12\x1d.kinesin.v1.ResumeCronRequest\x1a\x1e.kinesin.v1.ResumeCronResponse\x12B\n" +
-	"\aRunCron\x12\x1a.kinesin.v1.RunCronRequest\x1a\x1b.kinesin.v1.RunCronResponse\x12K\n" +
+	"\aRunCron\x12\x1a.kinesin.v1.RunCronRequest\x1a\x1b.kinesin.v1.RunCronResponse\x12Q\n" +
+	"\fBackfillCron\x12\x1f.kinesin.v1.BackfillCronRequest\x1a .kinesin.v1.BackfillCronResponse\x12K\n" +
 	"\n" +
 	"DeleteCron\x12\x1d.kinesin.v1.DeleteCronRequest\x1a\x1e.kinesin.v1.DeleteCronResponse\x12S\n" +
 	"\vCronHistory\x12\x1e.kinesin.v1.CronHistoryRequest\x1a\x1f.kinesin.v1.CronHistoryResponse\"\x03\x90\x02\x012\xa4\x01\n" +
@@ -11660,7 +11921,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 170)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 173)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
@@ -11697,152 +11958,155 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*PriorityStats)(nil),             // 32: kinesin.v1.PriorityStats
 	(*StatsResponse)(nil),             // 33: kinesin.v1.StatsResponse
 	(*Job)(nil),                       // 34: kinesin.v1.Job
-	(*JobRefusal)(nil),                // 35: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),          // 36: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),         // 37: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),             // 38: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 39: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 40: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 41: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),         // 42: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),        // 43: kinesin.v1.ControlJobResponse
-	(*Gate)(nil),                      // 44: kinesin.v1.Gate
-	(*GateCounts)(nil),                // 45: kinesin.v1.GateCounts
-	(*SetGateRequest)(nil),            // 46: kinesin.v1.SetGateRequest
-	(*SetGateResponse)(nil),           // 47: kinesin.v1.SetGateResponse
-	(*ResumeGateRequest)(nil),         // 48: kinesin.v1.ResumeGateRequest
-	(*ResumeGateResponse)(nil),        // 49: kinesin.v1.ResumeGateResponse
-	(*GetGateRequest)(nil),            // 50: kinesin.v1.GetGateRequest
-	(*GetGateResponse)(nil),           // 51: kinesin.v1.GetGateResponse
-	(*ListGatesRequest)(nil),          // 52: kinesin.v1.ListGatesRequest
-	(*ListGatesResponse)(nil),         // 53: kinesin.v1.ListGatesResponse
-	(*Quota)(nil),                     // 54: kinesin.v1.Quota
-	(*SetQuotaRequest)(nil),           // 55: kinesin.v1.SetQuotaRequest
-	(*SetQuotaResponse)(nil),          // 56: kinesin.v1.SetQuotaResponse
-	(*GetQuotasRequest)(nil),          // 57: kinesin.v1.GetQuotasRequest
-	(*GetQuotasResponse)(nil),         // 58: kinesin.v1.GetQuotasResponse
-	(*DeadLetter)(nil),                // 59: kinesin.v1.DeadLetter
-	(*DeadLetterQueue)(nil),           // 60: kinesin.v1.DeadLetterQueue
-	(*DeadLetterMove)(nil),            // 61: kinesin.v1.DeadLetterMove
-	(*ListDeadLettersRequest)(nil),    // 62: kinesin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),   // 63: kinesin.v1.ListDeadLettersResponse
-	(*CountDeadLettersRequest)(nil),   // 64: kinesin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),  // 65: kinesin.v1.CountDeadLettersResponse
-	(*ChangeDeadLettersRequest)(nil),  // 66: kinesin.v1.ChangeDeadLettersRequest
-	(*ChangeDeadLettersResponse)(nil), // 67: kinesin.v1.ChangeDeadLettersResponse
-	(*Lambda)(nil),                    // 68: kinesin.v1.Lambda
-	(*Breaker)(nil),                   // 69: kinesin.v1.Breaker
-	(*CreateLambdaRequest)(nil),       // 70: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),      // 71: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),          // 72: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),         // 73: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),        // 74: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),       // 75: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),       // 76: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),      // 77: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),       // 78: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),      // 79: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),                 // 80: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),           // 81: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),             // 82: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),          // 83: kinesin.v1.RegisterResponse
-	(*Held)(nil),                      // 84: kinesin.v1.Held
-	(*Hello)(nil),                     // 85: kinesin.v1.Hello
-	(*Process)(nil),                   // 86: kinesin.v1.Process
-	(*Result)(nil),                    // 87: kinesin.v1.Result
-	(*Started)(nil),                   // 88: kinesin.v1.Started
-	(*WorkRequest)(nil),               // 89: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                   // 90: kinesin.v1.Claimed
-	(*ResultAck)(nil),                 // 91: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),              // 92: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),              // 93: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),             // 94: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),         // 95: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),        // 96: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),          // 97: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),         // 98: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),              // 99: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),             // 100: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),              // 101: kinesin.v1.BufferedTask
-	(*Envelope)(nil),                  // 102: kinesin.v1.Envelope
-	(*Rejected)(nil),                  // 103: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),       // 104: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),      // 105: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),        // 106: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),       // 107: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),      // 108: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),       // 109: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),     // 110: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),     // 111: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),      // 112: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil),    // 113: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),                // 114: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),               // 115: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),                // 116: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),             // 117: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),               // 118: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),            // 119: kinesin.v1.BackupResponse
-	(*Token)(nil),                     // 120: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),        // 121: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 122: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),         // 123: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),        // 124: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),        // 125: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),       // 126: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),               // 127: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),          // 128: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),         // 129: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),        // 130: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),       // 131: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),                // 132: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),         // 133: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),        // 134: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),           // 135: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),          // 136: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),             // 137: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),          // 138: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),         // 139: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),        // 140: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),       // 141: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),       // 142: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),      // 143: kinesin.v1.RevokeSenderResponse
-	(*Cron)(nil),                      // 144: kinesin.v1.Cron
-	(*CronPause)(nil),                 // 145: kinesin.v1.CronPause
-	(*SetCronRequest)(nil),            // 146: kinesin.v1.SetCronRequest
-	(*SetCronResponse)(nil),           // 147: kinesin.v1.SetCronResponse
-	(*GetCronRequest)(nil),            // 148: kinesin.v1.GetCronRequest
-	(*GetCronResponse)(nil),           // 149: kinesin.v1.GetCronResponse
-	(*ListCronsRequest)(nil),          // 150: kinesin.v1.ListCronsRequest
-	(*ListCronsResponse)(nil),         // 151: kinesin.v1.ListCronsResponse
-	(*PauseCronRequest)(nil),          // 152: kinesin.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),         // 153: kinesin.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),         // 154: kinesin.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),        // 155: kinesin.v1.ResumeCronResponse
-	(*RunCronRequest)(nil),            // 156: kinesin.v1.RunCronRequest
-	(*RunCronResponse)(nil),           // 157: kinesin.v1.RunCronResponse
-	(*DeleteCronRequest)(nil),         // 158: kinesin.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),        // 159: kinesin.v1.DeleteCronResponse
-	(*CronHistoryRequest)(nil),        // 160: kinesin.v1.CronHistoryRequest
-	(*CronHistoryResponse)(nil),       // 161: kinesin.v1.CronHistoryResponse
-	(*CronOccurrence)(nil),            // 162: kinesin.v1.CronOccurrence
-	nil,                               // 163: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 164: kinesin.v1.Task.TagsEntry
-	nil,                               // 165: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 166: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 167: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 168: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 169: kinesin.v1.Claimed.TagsEntry
-	nil,                               // 170: kinesin.v1.Cron.TagsEntry
+	(*Backfill)(nil),                  // 35: kinesin.v1.Backfill
+	(*JobRefusal)(nil),                // 36: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),          // 37: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),         // 38: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),             // 39: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 40: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 41: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 42: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),         // 43: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),        // 44: kinesin.v1.ControlJobResponse
+	(*Gate)(nil),                      // 45: kinesin.v1.Gate
+	(*GateCounts)(nil),                // 46: kinesin.v1.GateCounts
+	(*SetGateRequest)(nil),            // 47: kinesin.v1.SetGateRequest
+	(*SetGateResponse)(nil),           // 48: kinesin.v1.SetGateResponse
+	(*ResumeGateRequest)(nil),         // 49: kinesin.v1.ResumeGateRequest
+	(*ResumeGateResponse)(nil),        // 50: kinesin.v1.ResumeGateResponse
+	(*GetGateRequest)(nil),            // 51: kinesin.v1.GetGateRequest
+	(*GetGateResponse)(nil),           // 52: kinesin.v1.GetGateResponse
+	(*ListGatesRequest)(nil),          // 53: kinesin.v1.ListGatesRequest
+	(*ListGatesResponse)(nil),         // 54: kinesin.v1.ListGatesResponse
+	(*Quota)(nil),                     // 55: kinesin.v1.Quota
+	(*SetQuotaRequest)(nil),           // 56: kinesin.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),          // 57: kinesin.v1.SetQuotaResponse
+	(*GetQuotasRequest)(nil),          // 58: kinesin.v1.GetQuotasRequest
+	(*GetQuotasResponse)(nil),         // 59: kinesin.v1.GetQuotasResponse
+	(*DeadLetter)(nil),                // 60: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 61: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 62: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 63: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 64: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 65: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 66: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 67: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 68: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 69: kinesin.v1.Lambda
+	(*Breaker)(nil),                   // 70: kinesin.v1.Breaker
+	(*CreateLambdaRequest)(nil),       // 71: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 72: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 73: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 74: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 75: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 76: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 77: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 78: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 79: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 80: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 81: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 82: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 83: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 84: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 85: kinesin.v1.Held
+	(*Hello)(nil),                     // 86: kinesin.v1.Hello
+	(*Process)(nil),                   // 87: kinesin.v1.Process
+	(*Result)(nil),                    // 88: kinesin.v1.Result
+	(*Started)(nil),                   // 89: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 90: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 91: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 92: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 93: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 94: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 95: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 96: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 97: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 98: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 99: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 100: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 101: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 102: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 103: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 104: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 105: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 106: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 107: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 108: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 109: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 110: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 111: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 112: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 113: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 114: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 115: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 116: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 117: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 118: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 119: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 120: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 121: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 122: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 123: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 124: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 125: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 126: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 127: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 128: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 129: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 130: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 131: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 132: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 133: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 134: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 135: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 136: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 137: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 138: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 139: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 140: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 141: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 142: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 143: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 144: kinesin.v1.RevokeSenderResponse
+	(*Cron)(nil),                      // 145: kinesin.v1.Cron
+	(*CronPause)(nil),                 // 146: kinesin.v1.CronPause
+	(*SetCronRequest)(nil),            // 147: kinesin.v1.SetCronRequest
+	(*SetCronResponse)(nil),           // 148: kinesin.v1.SetCronResponse
+	(*GetCronRequest)(nil),            // 149: kinesin.v1.GetCronRequest
+	(*GetCronResponse)(nil),           // 150: kinesin.v1.GetCronResponse
+	(*ListCronsRequest)(nil),          // 151: kinesin.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),         // 152: kinesin.v1.ListCronsResponse
+	(*PauseCronRequest)(nil),          // 153: kinesin.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),         // 154: kinesin.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),         // 155: kinesin.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),        // 156: kinesin.v1.ResumeCronResponse
+	(*RunCronRequest)(nil),            // 157: kinesin.v1.RunCronRequest
+	(*RunCronResponse)(nil),           // 158: kinesin.v1.RunCronResponse
+	(*BackfillCronRequest)(nil),       // 159: kinesin.v1.BackfillCronRequest
+	(*BackfillCronResponse)(nil),      // 160: kinesin.v1.BackfillCronResponse
+	(*DeleteCronRequest)(nil),         // 161: kinesin.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),        // 162: kinesin.v1.DeleteCronResponse
+	(*CronHistoryRequest)(nil),        // 163: kinesin.v1.CronHistoryRequest
+	(*CronHistoryResponse)(nil),       // 164: kinesin.v1.CronHistoryResponse
+	(*CronOccurrence)(nil),            // 165: kinesin.v1.CronOccurrence
+	nil,                               // 166: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 167: kinesin.v1.Task.TagsEntry
+	nil,                               // 168: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 169: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 170: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 171: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 172: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 173: kinesin.v1.Cron.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	163, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	166, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
 	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	164, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	167, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	10,  // 9: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
 	9,   // 10: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
@@ -11863,214 +12127,218 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	2,   // 25: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
 	1,   // 26: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
 	25,  // 27: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	165, // 28: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	168, // 28: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
 	31,  // 29: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
 	32,  // 30: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
 	30,  // 31: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	166, // 32: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
-	35,  // 33: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	169, // 32: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	36,  // 33: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
 	8,   // 34: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
-	34,  // 35: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
-	34,  // 36: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
-	34,  // 37: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
-	34,  // 38: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	45,  // 39: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
-	44,  // 40: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
-	44,  // 41: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
-	44,  // 42: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
-	44,  // 43: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
-	44,  // 44: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
-	54,  // 45: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
-	54,  // 46: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	61,  // 47: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
-	59,  // 48: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
-	60,  // 49: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	167, // 50: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	60,  // 51: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	168, // 52: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	30,  // 53: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
-	69,  // 54: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
-	68,  // 55: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 56: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 57: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 58: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	68,  // 59: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 60: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	80,  // 61: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	82,  // 62: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	87,  // 63: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	91,  // 64: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	80,  // 65: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	84,  // 66: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	86,  // 67: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	85,  // 68: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	87,  // 69: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	88,  // 70: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	169, // 71: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 72: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	9,   // 73: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
-	1,   // 74: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	90,  // 75: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	91,  // 76: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	84,  // 77: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	90,  // 78: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	87,  // 79: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	91,  // 80: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	84,  // 81: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	84,  // 82: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	84,  // 83: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 84: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	101, // 85: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 86: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	103, // 87: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	103, // 88: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 89: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	109, // 90: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 91: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	112, // 92: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	116, // 93: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	116, // 94: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	118, // 95: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	116, // 96: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	120, // 97: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	120, // 98: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	120, // 99: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	127, // 100: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	132, // 101: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	132, // 102: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	137, // 103: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	137, // 104: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	137, // 105: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	170, // 106: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
-	145, // 107: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
-	144, // 108: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
-	144, // 109: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
-	144, // 110: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
-	144, // 111: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
-	144, // 112: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
-	144, // 113: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
-	162, // 114: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
-	4,   // 115: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	12,  // 116: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	15,  // 117: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	17,  // 118: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	20,  // 119: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	21,  // 120: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	23,  // 121: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	24,  // 122: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	27,  // 123: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	29,  // 124: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	36,  // 125: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	38,  // 126: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	40,  // 127: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	42,  // 128: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	46,  // 129: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	48,  // 130: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	50,  // 131: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	52,  // 132: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	146, // 133: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
-	148, // 134: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
-	150, // 135: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
-	152, // 136: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
-	154, // 137: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
-	156, // 138: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
-	158, // 139: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
-	160, // 140: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
-	55,  // 141: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	57,  // 142: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	62,  // 143: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	64,  // 144: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	66,  // 145: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	70,  // 146: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	72,  // 147: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	74,  // 148: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	76,  // 149: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	78,  // 150: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	81,  // 151: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	89,  // 152: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	93,  // 153: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	95,  // 154: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	97,  // 155: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	99,  // 156: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	104, // 157: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	106, // 158: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	108, // 159: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	111, // 160: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	114, // 161: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	117, // 162: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	121, // 163: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	123, // 164: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	125, // 165: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	128, // 166: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	130, // 167: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	133, // 168: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	135, // 169: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	138, // 170: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	140, // 171: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	142, // 172: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	6,   // 173: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	14,  // 174: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	16,  // 175: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	19,  // 176: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	14,  // 177: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	26,  // 178: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	26,  // 179: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	26,  // 180: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	28,  // 181: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	33,  // 182: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	37,  // 183: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	39,  // 184: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	41,  // 185: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	43,  // 186: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	47,  // 187: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	49,  // 188: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	51,  // 189: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	53,  // 190: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	147, // 191: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
-	149, // 192: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
-	151, // 193: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
-	153, // 194: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
-	155, // 195: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
-	157, // 196: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
-	159, // 197: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
-	161, // 198: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
-	56,  // 199: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	58,  // 200: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	63,  // 201: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	65,  // 202: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	67,  // 203: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	71,  // 204: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	73,  // 205: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	75,  // 206: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	77,  // 207: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	79,  // 208: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	83,  // 209: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	92,  // 210: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	94,  // 211: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	96,  // 212: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	98,  // 213: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	100, // 214: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	105, // 215: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	107, // 216: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	110, // 217: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	113, // 218: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	115, // 219: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	119, // 220: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	122, // 221: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	124, // 222: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	126, // 223: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	129, // 224: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	131, // 225: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	134, // 226: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	136, // 227: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	139, // 228: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	141, // 229: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	143, // 230: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	173, // [173:231] is the sub-list for method output_type
-	115, // [115:173] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	35,  // 35: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
+	34,  // 36: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	34,  // 37: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	34,  // 38: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	34,  // 39: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	46,  // 40: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
+	45,  // 41: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
+	45,  // 42: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
+	45,  // 43: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
+	45,  // 44: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
+	45,  // 45: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
+	55,  // 46: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
+	55,  // 47: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
+	62,  // 48: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	60,  // 49: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	61,  // 50: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	170, // 51: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	61,  // 52: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	171, // 53: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	30,  // 54: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	70,  // 55: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	69,  // 56: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	69,  // 57: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	69,  // 58: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	69,  // 59: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	69,  // 60: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	69,  // 61: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	81,  // 62: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	83,  // 63: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	88,  // 64: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	92,  // 65: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	81,  // 66: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	85,  // 67: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	87,  // 68: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	86,  // 69: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	88,  // 70: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	89,  // 71: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	172, // 72: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 73: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	9,   // 74: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	1,   // 75: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	91,  // 76: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	92,  // 77: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	85,  // 78: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	91,  // 79: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	88,  // 80: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	92,  // 81: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	85,  // 82: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	85,  // 83: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	85,  // 84: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 85: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	102, // 86: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 87: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	104, // 88: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	104, // 89: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 90: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	110, // 91: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 92: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	113, // 93: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	117, // 94: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	117, // 95: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	119, // 96: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	117, // 97: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	121, // 98: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	121, // 99: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	121, // 100: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	128, // 101: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	133, // 102: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	133, // 103: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	138, // 104: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	138, // 105: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	138, // 106: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	173, // 107: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	146, // 108: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
+	145, // 109: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
+	145, // 110: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
+	145, // 111: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
+	145, // 112: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
+	145, // 113: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
+	145, // 114: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
+	34,  // 115: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
+	165, // 116: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
+	4,   // 117: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	12,  // 118: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	15,  // 119: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	17,  // 120: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	20,  // 121: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	21,  // 122: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	23,  // 123: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	24,  // 124: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	27,  // 125: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	29,  // 126: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	37,  // 127: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	39,  // 128: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	41,  // 129: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	43,  // 130: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	47,  // 131: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	49,  // 132: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	51,  // 133: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	53,  // 134: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	147, // 135: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	149, // 136: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	151, // 137: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	153, // 138: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	155, // 139: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	157, // 140: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	159, // 141: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
+	161, // 142: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	163, // 143: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	56,  // 144: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	58,  // 145: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	63,  // 146: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	65,  // 147: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	67,  // 148: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	71,  // 149: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	73,  // 150: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	75,  // 151: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	77,  // 152: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	79,  // 153: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	82,  // 154: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	90,  // 155: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	94,  // 156: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	96,  // 157: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	98,  // 158: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	100, // 159: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	105, // 160: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	107, // 161: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	109, // 162: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	112, // 163: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	115, // 164: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	118, // 165: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	122, // 166: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	124, // 167: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	126, // 168: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	129, // 169: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	131, // 170: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	134, // 171: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	136, // 172: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	139, // 173: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	141, // 174: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	143, // 175: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	6,   // 176: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	14,  // 177: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	16,  // 178: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	19,  // 179: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	14,  // 180: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	26,  // 181: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	26,  // 182: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	26,  // 183: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	28,  // 184: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	33,  // 185: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	38,  // 186: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	40,  // 187: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	42,  // 188: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	44,  // 189: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	48,  // 190: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	50,  // 191: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	52,  // 192: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	54,  // 193: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	148, // 194: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	150, // 195: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	152, // 196: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	154, // 197: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	156, // 198: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	158, // 199: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	160, // 200: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
+	162, // 201: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	164, // 202: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	57,  // 203: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	59,  // 204: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	64,  // 205: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	66,  // 206: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	68,  // 207: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	72,  // 208: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	74,  // 209: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	76,  // 210: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	78,  // 211: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	80,  // 212: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	84,  // 213: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	93,  // 214: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	95,  // 215: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	97,  // 216: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	99,  // 217: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	101, // 218: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	106, // 219: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	108, // 220: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	111, // 221: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	114, // 222: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	116, // 223: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	120, // 224: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	123, // 225: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	125, // 226: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	127, // 227: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	130, // 228: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	132, // 229: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	135, // 230: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	137, // 231: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	140, // 232: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	142, // 233: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	144, // 234: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	176, // [176:235] is the sub-list for method output_type
+	117, // [117:176] is the sub-list for method input_type
+	117, // [117:117] is the sub-list for extension type_name
+	117, // [117:117] is the sub-list for extension extendee
+	0,   // [0:117] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -12083,14 +12351,14 @@ func file_kinesin_v1_kinesin_proto_init() {
 	file_kinesin_v1_kinesin_proto_msgTypes[29].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[30].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[31].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[54].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   170,
+			NumMessages:   173,
 			NumExtensions: 0,
 			NumServices:   12,
 		},

@@ -97,6 +97,8 @@ type Config struct {
 	// GrantsOf returns what an identity may do now; an error of permission_denied if it may do nothing any
 	// more, which ends its jobs. nil: jobs keep the grants that they were made with.
 	GrantsOf func(ctx context.Context, identity string) (access.Grants, error)
+	// Fill schedules occurrences of crons; nil: there are no backfills.
+	Fill Fill
 	// Ended is called when a job has ended; it may be nil.
 	Ended func(ctx context.Context, j *kinesinv1.Job)
 }

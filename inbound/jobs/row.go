@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -44,6 +45,8 @@ type job struct {
 	Spread int64        `json:"spread,omitempty"` // microseconds
 	Due    task.Instant `json:"due,omitempty"`
 	Force  bool         `json:"force,omitempty"`
+
+	Backfill *crons.Backfill `json:"backfill,omitempty"`
 
 	Matched  int64            `json:"matched"`
 	Examined int64            `json:"examined"`
@@ -152,11 +155,15 @@ func (j *job) selection() (*inbound.Selection, error) {
 
 // wire returns a job as users see it.
 func (j *job) wire() *kinesinv1.Job {
-	return &kinesinv1.Job{
+	w := &kinesinv1.Job{
 		Id: j.ID, Action: j.Action, Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, CreatedMicros: int64(j.Created),
 		EndedMicros: int64(j.Ended), CreatedBy: j.Identity, Matched: j.Matched, MatchedExact: j.State == stateDone, Examined: j.Examined,
 		Outcomes: maps.Clone(j.Outcomes), Problem: j.Problem, ByMicros: j.By, SpreadMicros: j.Spread, Force: j.Force, DueMicros: int64(j.Due),
 	}
+	if b := j.Backfill; b != nil {
+		w.Backfill = &kinesinv1.Backfill{Cron: b.Cron, FromMicros: int64(b.From), ToMicros: int64(b.To)}
+	}
+	return w
 }
 
 // refusals is the stored form of the refused ids of a job.

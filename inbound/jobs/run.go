@@ -174,6 +174,8 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 		return done, err
 	}
 	switch {
+	case j.Backfill != nil:
+		return s.fill(ctx, j)
 	case j.Plan != nil && !j.Plan.Listed:
 		return s.list(ctx, j)
 	case j.Plan != nil:

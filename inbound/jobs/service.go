@@ -58,6 +58,11 @@ func (s *Service) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) 
 		counted, err := s.dryRun(ctx, j)
 		return &kinesinv1.CreateJobResponse{Job: counted}, refusal.Wire(err)
 	}
+	return s.begin(ctx, j)
+}
+
+// begin stores a job, from when on a server runs it.
+func (s *Service) begin(ctx context.Context, j *job) (*kinesinv1.CreateJobResponse, error) {
 	if known, err := s.find(ctx, j.ID); err == nil {
 		return repeated(known, j)
 	}
@@ -85,7 +90,7 @@ func (s *Service) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) 
 
 // repeated answers a call that was made before.
 func repeated(known, asked *job) (*kinesinv1.CreateJobResponse, error) {
-	if known.Action != asked.Action || known.Where != asked.Where || known.Identity != asked.Identity {
+	if !known.isSame(asked) {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "job %s exists, and does something else: want a new request id", known.ID)
 	}
 	return &kinesinv1.CreateJobResponse{Job: known.wire()}, nil
@@ -96,12 +101,9 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 		return nil, err
 	}
 	c, now := access.From(ctx), s.Clock.Now()
-	id := task.NewID(now, s.Clock.Uint64(), s.Clock.Uint64())
-	if len(r.RequestId) > 0 {
-		if len(r.RequestId) != len(id) {
-			return nil, refusal.Invalid("request_id: %d bytes, want a UUID of 16", len(r.RequestId))
-		}
-		id = task.ID(r.RequestId).OwnedBy(c.Name)
+	id, err := s.idOf(ctx, r.RequestId)
+	if err != nil {
+		return nil, err
 	}
 	j := &job{
 		ID: id.String(), Action: r.Action, Where: r.Where, All: r.All, State: stateRunning, Pace: r.Pace, Created: now,
@@ -112,7 +114,6 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 		j.Plan = &plan{}
 	}
 	if j.Action == actionRedrive && j.Pace == 0 && s.Recovery != nil {
-		var err error
 		if j.Pace, err = s.Recovery(j.Where); err != nil {
 			return nil, err
 		}
@@ -122,6 +123,18 @@ func (s *Service) newJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*j
 		err = checkNarrow(j, of)
 	}
 	return j, err
+}
+
+// idOf returns the id of a job: that of the call, if it has one.
+func (s *Service) idOf(ctx context.Context, requestID []byte) (task.ID, error) {
+	id := task.NewID(s.Clock.Now(), s.Clock.Uint64(), s.Clock.Uint64())
+	switch len(requestID) {
+	case 0:
+		return id, nil
+	case len(id):
+		return task.ID(requestID).OwnedBy(access.From(ctx).Name), nil
+	}
+	return id, refusal.Invalid("request_id: %d bytes, want a UUID of 16", len(requestID))
 }
 
 // checkNarrow refuses a job that is not shown to leave out any task that it could change.

@@ -74,7 +74,12 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 		return nil, err
 	}
 	response.Occurrences = s.outcomes(nominals, rows, l, now)
-	return response, nil
+	if err := s.withBackfills(ctx, c, response.Occurrences); err != nil {
+		return nil, err
+	}
+	before, err := s.before(ctx, c, from, to, limit-len(nominals))
+	response.Occurrences = append(response.Occurrences, before...)
+	return response, err
 }
 
 // row is what is stored of an occurrence; its ID is zero if that is nothing.
@@ -205,12 +210,9 @@ func (s *Service) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (_ *
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.Lambdas.FindRef(ctx, c.Ref)
-	switch {
-	case err != nil:
+	l, err := s.lambdaOf(ctx, c)
+	if err != nil {
 		return nil, err
-	case l == nil:
-		return nil, refusal.Invalid("lambda %s of cron %s was deleted: delete the cron, or create it for another lambda", c.Lambda, c.Name)
 	}
 	spec := &c.Now().Spec
 	schedule, err := spec.Parse(c.Name)

@@ -42,6 +42,14 @@ type Keeper interface {
 	// Save stores a cron in place of the version that it was read at, and puts its first occurrence;
 	// store.ErrConflict says that there is another version.
 	Save(ctx context.Context, c *crons.Cron) error
+	// PutBackfill puts occurrences for nominal times that have passed, due now, unless they are there.
+	PutBackfill(ctx context.Context, c *crons.Cron, nominals []task.Instant) error
+}
+
+// Jobs runs backfills.
+type Jobs interface {
+	// CreateBackfill starts the job of a backfill of a cron of a lambda.
+	CreateBackfill(ctx context.Context, b *crons.Backfill, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error)
 }
 
 // Lambdas finds lambdas, also those that another process created a moment ago.
@@ -59,6 +67,7 @@ type Tasks interface {
 type Config struct {
 	Store   crons.Store
 	Keeper  Keeper
+	Jobs    Jobs
 	Lambdas Lambdas
 	Tasks   Tasks
 	// FirstRow returns the key of the row with which the occurrence of a nominal time waits. It has the id of
@@ -72,10 +81,14 @@ type Config struct {
 }
 
 // Service serves crons. It is safe for concurrent use.
-type Service struct{ Config }
+type Service struct {
+	Config
+
+	counting chan struct{}
+}
 
 // New returns a Service.
-func New(c Config) *Service { return &Service{c} }
+func New(c Config) *Service { return &Service{c, make(chan struct{}, countsMax)} }
 
 // SetCron creates a cron, or changes the version that the request has.
 func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *kinesinv1.SetCronResponse, err error) {
@@ -88,6 +101,11 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 	if err != nil {
 		return nil, err
 	}
+	if asked.ManagedBy != "" {
+		if err := task.CheckName("managed by", asked.ManagedBy); err != nil {
+			return nil, err
+		}
+	}
 	for range casTriesMax {
 		c, err := crons.Find(ctx, s.Store, asked.Name)
 		isNew := errors.Is(err, store.ErrNotFound)
@@ -96,12 +114,23 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 			return nil, noCron(asked.Name)
 		case isNew:
 			c = s.newCron(ctx, asked.Name, spec, l)
+			c.ManagedBy = managedBy(c, asked)
 		case err != nil:
 			return nil, err
-		case isSame(c, spec, l): // also a call that is made again
+		case isSame(c, spec, l) && c.ManagedBy == managedBy(c, asked): // also a call that is made again
 			return s.answer(c, true)
+		case isSame(c, spec, l) && asked.Version == c.Version:
+			// Nothing else fires, so that there is no first occurrence to put.
+			c.ManagedBy = managedBy(c, asked)
+			if err := crons.Put(ctx, s.Store, c); !errors.Is(err, store.ErrConflict) {
+				if err != nil {
+					return nil, err
+				}
+				return s.answer(c, false)
+			}
+			continue
 		default:
-			if err := s.change(ctx, c, asked.Version, spec, l); err != nil {
+			if err := s.change(ctx, c, asked, spec, l); err != nil {
 				return nil, err
 			}
 		}
@@ -221,8 +250,23 @@ func isSame(c *crons.Cron, spec *crons.Spec, l *catalog.Entry) bool {
 	return errHave == nil && errWant == nil && c.Ref == l.Ref && bytes.Equal(have, want)
 }
 
+// nobody is the ManagedBy of a request that takes a cron out of its set.
+const nobody = "none"
+
+// managedBy returns the set of which a cron is after a request.
+func managedBy(c *crons.Cron, asked *kinesinv1.Cron) string {
+	switch asked.ManagedBy {
+	case "":
+		return c.ManagedBy
+	case nobody:
+		return ""
+	}
+	return asked.ManagedBy
+}
+
 // change gives a cron other settings.
-func (s *Service) change(ctx context.Context, c *crons.Cron, version uint64, spec *crons.Spec, l *catalog.Entry) error {
+func (s *Service) change(ctx context.Context, c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec, l *catalog.Entry) error {
+	version := asked.Version
 	switch {
 	case version == 0 && c.Ref != l.Ref:
 		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists, of another lambda: want another name", c.Name)
@@ -237,6 +281,7 @@ func (s *Service) change(ctx context.Context, c *crons.Cron, version uint64, spe
 	if err := c.Change(*spec, now); err != nil {
 		return err
 	}
+	c.ManagedBy = managedBy(c, asked)
 	c.Updated, c.UpdatedBy = now, access.From(ctx).Name
 	return nil
 }
@@ -393,7 +438,8 @@ func (s *Service) view(c *crons.Cron, next int) *kinesinv1.Cron {
 		JitterMicros: spec.JitterMS * 1000, Gap: string(cmp.Or(spec.Gap, cron.GapShift)), Fold: string(cmp.Or(spec.Fold, cron.FoldFirst)),
 		Overlap: string(cmp.Or(spec.Overlap, crons.OverlapSkip)), CatchUp: string(cmp.Or(spec.CatchUp, crons.CatchUpLast)), FailuresMax: uint32(spec.FailuresMax),
 		Priority: spec.Priority, Collection: spec.Collection, Tags: spec.Tags, Payload: spec.Payload,
-		Revision: c.Now().Number, Version: c.Version, CreatedMicros: int64(c.Created), CreatedBy: c.CreatedBy, UpdatedMicros: int64(c.Updated), UpdatedBy: c.UpdatedBy,
+		ManagedBy: c.ManagedBy,
+		Revision:  c.Now().Number, Version: c.Version, CreatedMicros: int64(c.Created), CreatedBy: c.CreatedBy, UpdatedMicros: int64(c.Updated), UpdatedBy: c.UpdatedBy,
 	}
 	if spec.CatchUp == crons.CatchUpAll {
 		v.CatchUpMax = uint32(cmp.Or(spec.CatchUpMax, crons.CatchUpMaxDefault))

@@ -39,6 +39,9 @@ type fixture struct {
 	// asked are the calls that scheduled tasks, which are refused if problem is set.
 	asked   []*kinesinv1.ScheduleRequest
 	problem *kinesinv1.Problem
+	// backfill is the newest one, and filled are the nominal times that backfills scheduled.
+	backfill *crons.Backfill
+	filled   []int64
 }
 
 // Save stores the cron alone.
@@ -47,6 +50,29 @@ func (f *fixture) Save(ctx context.Context, c *crons.Cron) error {
 		f.before()
 	}
 	return crons.Put(ctx, f.store, c)
+}
+
+// PutBackfill puts the task rows of a backfill.
+func (f *fixture) PutBackfill(ctx context.Context, c *crons.Cron, nominals []task.Instant) error {
+	now := f.clock.Now().CeilMillis()
+	for _, at := range nominals {
+		one := task.Task{
+			ID: task.BackfillID(c.Ref, c.Name, c.Created, at), Partition: task.Partition{Lambda: c.Ref, Priority: 1}, State: task.Scheduled, Seq: 1,
+			Due: now, Created: now, Wake: now, WakeRow: task.WakeRow{At: now, Seq: 1},
+			Occurrence: &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: c.Now().Number, Nominal: at}, Backfill: true},
+		}
+		f.filled = append(f.filled, int64(at))
+		if _, err := f.store.Apply(ctx, store.FirstWithRow(one)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CreateBackfill notes the backfill, and runs nothing.
+func (f *fixture) CreateBackfill(_ context.Context, b *crons.Backfill, _ string, _ *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
+	f.backfill = b
+	return &kinesinv1.Job{Id: "j1"}, nil
 }
 
 // Schedule notes what was asked for.
@@ -66,7 +92,7 @@ func newFixture(t *testing.T) *fixture {
 	f.store = store.New(storemem.New(), store.Config{Clock: f.clock})
 	f.catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
 	f.Service = periodic.New(periodic.Config{
-		Store: f.store, Keeper: f, Lambdas: f.catalog, Tasks: f, Clock: f.clock,
+		Store: f.store, Keeper: f, Jobs: f, Lambdas: f.catalog, Tasks: f, Clock: f.clock,
 		FirstRow: func(c *crons.Cron, l *catalog.Entry, r *crons.Revision, nominal, due task.Instant) store.WakeKey {
 			return store.WakeKey{Partition: task.Partition{Lambda: l.Ref, Priority: r.Spec.Class}, Wake: due.CeilMillis(), ID: idOf(c.Name, r.Number, nominal)}
 		},

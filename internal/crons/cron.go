@@ -109,7 +109,9 @@ type Cron struct {
 	CreatedBy string       `json:"created_by"`
 	Updated   task.Instant `json:"updated"`
 	UpdatedBy string       `json:"updated_by"`
-	Revisions []Revision   `json:"revisions"` // the newest last; never empty
+	// ManagedBy names the declared set that it is of; empty: none. It changes nothing about what fires.
+	ManagedBy string     `json:"managed_by,omitempty"`
+	Revisions []Revision `json:"revisions"` // the newest last; never empty
 
 	Version uint64 `json:"-"`
 }

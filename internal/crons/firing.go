@@ -70,6 +70,9 @@ func (f *Firing) decide(ctx context.Context, t *task.Task) task.Verdict {
 	if c == nil {
 		return task.Verdict{Skip: "the cron was deleted"}
 	}
+	if t.Occurrence.Backfill {
+		return task.Verdict{} // whoever put it has decided
+	}
 	before, ran, err := f.past(ctx, c, t)
 	if err != nil {
 		return task.Verdict{Err: err}
@@ -209,20 +212,39 @@ func (f *Firing) put(ctx context.Context, c *Cron, o *task.Occurrence) error {
 	if err != nil {
 		return err
 	}
-	if t.PayloadStoredApart() {
-		op := store.Op{Kind: store.PutPayload, New: true, Payload: payload, Task: task.Task{
-			ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, t.Created).Add(f.retention(c)),
-		}}
-		if err := f.apply(ctx, []store.Op{op}); err != nil {
+	return f.putBuilt(ctx, c, []built{{t, payload}}, store.First)
+}
+
+// built is the task of an occurrence with its payload.
+type built struct {
+	task    *task.Task
+	payload []byte
+}
+
+// putBuilt stores occurrences by the writes of first, unless they are there, and before that the payloads
+// that are stored apart.
+func (f *Firing) putBuilt(ctx context.Context, c *Cron, all []built, first func(task.Task) []store.Op) error {
+	var payloads, rows []store.Op
+	for _, b := range all {
+		if t := b.task; t.PayloadStoredApart() {
+			payloads = append(payloads, store.Op{Kind: store.PutPayload, New: true, Payload: b.payload, Task: task.Task{
+				ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, t.Created).Add(f.retention(c)),
+			}})
+		}
+		rows = append(rows, first(*b.task)...)
+	}
+	if len(payloads) > 0 {
+		if err := f.apply(ctx, payloads); err != nil {
 			return err
 		}
 	}
-	ops := store.First(*t)
-	if err := f.apply(ctx, ops); err != nil {
+	if err := f.apply(ctx, rows); err != nil {
 		return err
 	}
-	if f.Added != nil {
-		f.Added(&ops[0].Task)
+	for i := range rows {
+		if f.Added != nil && rows[i].Kind == store.PutWakeup {
+			f.Added(&rows[i].Task)
+		}
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ const (
 	actPauseCron  = "cron.pause"
 	actResumeCron = "cron.resume"
 	actRunCron    = "cron.run"
+	actBackfill   = "cron.backfill"
 	actDeleteCron = "cron.delete"
 	actListCrons  = "cron.list"
 )
@@ -95,19 +96,40 @@ func (s crons) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (
 
 // RunCron needs operate on the lambda, and schedule in the collection.
 func (s crons) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
-	if err := s.allowChange(ctx, actRunCron, r.GetName()); err != nil {
-		return nil, err
-	}
-	lambda, collection, err := s.lambdaOf(ctx, r.GetName())
+	lambda, err := s.allowRun(ctx, actRunCron, r.GetName())
 	if err != nil {
-		return nil, err
-	}
-	if err := s.allowTasks(ctx, actRunCron, lambda, collection); err != nil {
 		return nil, err
 	}
 	response, err := s.next.RunCron(ctx, r)
 	s.note(ctx, audit.Record{Action: actRunCron, Target: lambda, After: s.settings(&kinesinv1.RunCronRequest{Name: r.GetName()})}, err)
 	return response, err
+}
+
+// BackfillCron needs what RunCron does. The job is its maker's alone, as others are.
+func (s crons) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error) {
+	lambda, err := s.allowRun(ctx, actBackfill, r.GetName())
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.next.BackfillCron(ctx, r)
+	if !r.GetDryRun() {
+		asked := proto.CloneOf(r)
+		asked.RequestId = nil
+		s.note(ctx, audit.Record{Action: actBackfill, Target: lambda, Before: s.settings(asked), After: s.settings(response.GetJob())}, err)
+	}
+	return response, err
+}
+
+// allowRun refuses who may not operate the lambda of a cron, or not schedule tasks in its collection.
+func (s crons) allowRun(ctx context.Context, action, name string) (lambda string, err error) {
+	if err := s.allowChange(ctx, action, name); err != nil {
+		return "", err
+	}
+	lambda, collection, err := s.lambdaOf(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	return lambda, s.allowTasks(ctx, action, lambda, collection)
 }
 
 // DeleteCron needs operate on the lambda.

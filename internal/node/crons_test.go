@@ -286,3 +286,49 @@ func TestFailuresPauseACron(t *testing.T) {
 		}
 	})
 }
+
+// Each nominal time of the range runs once, whatever the overlap, and the cron goes on beside.
+func TestABackfillRuns(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.cron(0, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = crons.OverlapSkip })
+		var f fires
+		r.work(r.nodes[0], "mail", f.handler(3*time.Second), sdk.Slots(5))
+		time.Sleep(5 * time.Second)
+		range40 := sdk.BackfillSpec{From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
+		for range 2 {
+			j, err := r.client.BackfillCron(r.ctx, "tick", range40)
+			if err != nil {
+				r.Fatal(err)
+			}
+			for !j.State.IsEnd() {
+				time.Sleep(time.Second)
+				if j, err = r.client.GetJob(r.ctx, j.ID); err != nil {
+					r.Fatal(err)
+				}
+			}
+			if j.State != sdk.JobDone || j.Matched != 5 {
+				t.Errorf("%+v", j)
+			}
+		}
+		time.Sleep(26 * time.Second)
+		if got, want := f.all(), "00:00:00 00:00:10 00:00:20 00:00:30 23:59:20 23:59:30 23:59:40 23:59:50"; got != want {
+			t.Errorf("fired %s, want %s", got, want)
+		}
+		history, err := r.client.CronHistory(r.ctx, "tick", time.Time{}, time.Time{}, 10)
+		if err != nil {
+			r.Fatal(err)
+		}
+		var lines []string
+		for _, o := range history {
+			line := o.Nominal.Format("05 ") + o.Outcome
+			if o.Backfill {
+				line += ", filled"
+			}
+			lines = append(lines, line)
+		}
+		if got, want := strings.Join(lines, "; "), "30 ran; 20 ran; 10 ran; 00 ran, filled; 50 ran, filled; 40 ran, filled; 30 ran, filled; 20 ran, filled"; got != want {
+			t.Errorf("history %s, want %s", got, want)
+		}
+	})
+}

@@ -204,13 +204,16 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
 		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf,
+		Fill: func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
+			return n.periodic.Fill(ctx, b, after, limit)
+		},
 	})
 	n.gating = gating.New(gating.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
 		Recovery: n.quotas.book.Recovery,
 	})
 	n.periodic = periodic.New(periodic.Config{
-		Store: n.store, Keeper: n.firing, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
+		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
 		PayloadBytesMax: n.store.PayloadBytesMax(),
 	})
 	n.lambdas = lambdas.New(lambdas.Config{

@@ -27,6 +27,7 @@ type cronSettings struct {
 	Priority      string            `json:"priority,omitempty" jsonschema:"of its tasks; the lambda's default when not set"`
 	Collection    string            `json:"collection,omitempty" jsonschema:"of its tasks"`
 	Tags          map[string]string `json:"tags,omitempty" jsonschema:"of its tasks"`
+	ManagedBy     string            `json:"managed_by,omitempty" jsonschema:"the declared set that it is of; in a change: none takes it out, and it stays when not set"`
 }
 
 type cronRequest struct {
@@ -76,6 +77,14 @@ type cronRun struct {
 	ID string `json:"id" jsonschema:"of the task"`
 }
 
+type backfillRequest struct {
+	From   moment `json:"from" jsonschema:"nominal times from here on"`
+	To     moment `json:"to" jsonschema:"and before this, which has passed"`
+	Pace   uint32 `json:"pace,omitempty" jsonschema:"tasks per second; 0: the recovery quota of the lambda, or as fast as the store allows"`
+	All    bool   `json:"all,omitempty" jsonschema:"allows more than 100000 occurrences, up to 20 million"`
+	DryRun bool   `json:"dry_run,omitempty" jsonschema:"only count"`
+}
+
 type cronDeleted struct{}
 
 type cronHistory struct {
@@ -90,6 +99,7 @@ type cronOccurrence struct {
 	ID       string   `json:"id,omitempty" jsonschema:"of its task; none: it has no task"`
 	State    string   `json:"state,omitempty" jsonschema:"of its task"`
 	Late     duration `json:"late,omitzero" jsonschema:"how long after its due time it first started"`
+	Backfill bool     `json:"backfill,omitempty" jsonschema:"a backfill made up for it"`
 }
 
 func cronRoutes() []route {
@@ -103,6 +113,8 @@ func cronRoutes() []route {
 		op("POST", path+"/pause", "pauseCron", "Have a cron fire no more", pauseCron, notFound),
 		op("POST", path+"/resume", "resumeCron", "Have a cron fire again", resumeCron, notFound),
 		op("POST", path+"/run", "runCron", "Schedule a task as the cron would, now", runCron, success(http.StatusCreated), notFound, fails(http.StatusInsufficientStorage)),
+		op("POST", path+"/backfill", "backfillCron", "Schedule the occurrences of a past range, as a job", backfillCron,
+			success(http.StatusCreated, http.StatusOK), notFound),
 		op("GET", path+"/history", "getCronHistory", "See what became of nominal times, newest first", getCronHistory, notFound, takes(
 			param{"limit", kindNumber, "20 when not set, at most 1000"}, param{"from", kindText, "a time by RFC 3339; as far back as limit reaches when not set"},
 			param{"to", kindText, "a time by RFC 3339; now when not set"})),
@@ -118,6 +130,7 @@ func (s *cronSettings) wire(name string, version uint64) (*kinesinv1.SetCronRequ
 		Name: name, Version: version, Lambda: s.Lambda, Schedule: s.Schedule, Zone: s.Zone, StartMicros: int64(s.Start), EndMicros: int64(s.End),
 		JitterMicros: s.Jitter.micros(), Gap: s.Gap, Fold: s.Fold, Overlap: s.Overlap, CatchUp: s.CatchUp, CatchUpMax: s.CatchUpMax,
 		CatchUpWithinMicros: s.CatchUpWithin.micros(), FailuresMax: s.FailuresMax, Priority: s.Priority, Collection: s.Collection, Tags: s.Tags, Payload: data,
+		ManagedBy: s.ManagedBy,
 	}}, nil
 }
 
@@ -129,7 +142,7 @@ func cronViewOf(c *kinesinv1.Cron) *cronView {
 			Lambda: c.GetLambda(), Schedule: c.GetSchedule(), Zone: c.GetZone(), Start: moment(c.GetStartMicros()), End: moment(c.GetEndMicros()),
 			Jitter: durationOf(c.GetJitterMicros()), Gap: c.GetGap(), Fold: c.GetFold(), Overlap: c.GetOverlap(), CatchUp: c.GetCatchUp(),
 			CatchUpMax: c.GetCatchUpMax(), CatchUpWithin: durationOf(c.GetCatchUpWithinMicros()), FailuresMax: c.GetFailuresMax(),
-			Priority: c.GetPriority(), Collection: c.GetCollection(), Tags: c.GetTags(),
+			Priority: c.GetPriority(), Collection: c.GetCollection(), Tags: c.GetTags(), ManagedBy: c.GetManagedBy(),
 		},
 	}
 	if len(c.GetPayload()) > 0 {
@@ -223,6 +236,20 @@ func runCron(c *call, _ *none) (int, *cronRun, error) {
 	return http.StatusCreated, &cronRun{response.GetId()}, nil
 }
 
+func backfillCron(c *call, r *backfillRequest) (int, *jobView, error) {
+	response, err := c.Crons.BackfillCron(c.r.Context(), &kinesinv1.BackfillCronRequest{
+		Name: c.vars["name"], FromMicros: int64(r.From), ToMicros: int64(r.To), Pace: r.Pace, All: r.All, DryRun: r.DryRun,
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	v := jobViewOf(response.GetJob())
+	if r.DryRun {
+		return http.StatusOK, &v, nil
+	}
+	return http.StatusCreated, &v, nil
+}
+
 func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
 	limit, err := c.number("limit", 1000)
 	if err != nil {
@@ -242,7 +269,7 @@ func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
 	for i, o := range response.GetOccurrences() {
 		history.Occurrences[i] = cronOccurrence{
 			Nominal: moment(o.GetNominalMicros()), Revision: o.GetRevision(), Outcome: o.GetOutcome(), Reason: o.GetReason(), ID: o.GetId(), State: o.GetState(),
-			Late: durationOf(o.GetLateMicros()),
+			Late: durationOf(o.GetLateMicros()), Backfill: o.GetBackfill(),
 		}
 	}
 	return http.StatusOK, history, nil

@@ -40,6 +40,14 @@ type jobView struct {
 	Spread       duration         `json:"spread,omitzero"`
 	Due          moment           `json:"due,omitzero"`
 	Force        bool             `json:"force,omitempty"`
+	Backfill     *backfillView    `json:"backfill,omitempty" jsonschema:"of backfill: the occurrences of a cron that it schedules"`
+}
+
+type backfillView struct {
+	Cron   string   `json:"cron"`
+	From   moment   `json:"from,omitzero"`
+	To     moment   `json:"to,omitzero"`
+	Sample []moment `json:"sample,omitempty" jsonschema:"of a dry run: the first nominal times, at most ten"`
 }
 
 type jobRefusal struct {
@@ -58,6 +66,12 @@ func jobViewOf(j *kinesinv1.Job) jobView {
 		Matched: j.GetMatched(), MatchedExact: j.GetMatchedExact(), Examined: j.GetExamined(), Outcomes: j.GetOutcomes(),
 		Cost: j.GetCost(), Problem: j.GetProblem(), By: shift{durationOf(j.GetByMicros())}, Spread: durationOf(j.GetSpreadMicros()),
 		Due: moment(j.GetDueMicros()), Force: j.GetForce(),
+	}
+	if b := j.GetBackfill(); b != nil {
+		v.Backfill = &backfillView{Cron: b.GetCron(), From: moment(b.GetFromMicros()), To: moment(b.GetToMicros())}
+		for _, at := range b.GetSampleMicros() {
+			v.Backfill.Sample = append(v.Backfill.Sample, moment(at))
+		}
 	}
 	for _, r := range j.GetRefused() {
 		v.Refused = append(v.Refused, jobRefusal{r.GetId(), r.GetText()})

@@ -150,6 +150,10 @@ func (f *fake) RunCron(_ context.Context, r *kinesinv1.RunCronRequest) (*kinesin
 	return reply[kinesinv1.RunCronResponse](f, r)
 }
 
+func (f *fake) BackfillCron(_ context.Context, r *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error) {
+	return reply[kinesinv1.BackfillCronResponse](f, r)
+}
+
 func (f *fake) DeleteCron(_ context.Context, r *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {
 	return reply[kinesinv1.DeleteCronResponse](f, r)
 }
@@ -493,6 +497,18 @@ var exchanges = []exchange{
 	{request: `POST /v1/crons/nightly/pause {}`, status: 400, body: `reason`},
 	{request: `POST /v1/crons/nightly/resume`, wire: `{"name":"nightly"}`, status: 200},
 	{request: `POST /v1/crons/nightly/run`, wire: `{"name":"nightly"}`, answer: &kinesinv1.RunCronResponse{Id: "k1"}, status: 201, body: `{"id":"k1"}`},
+	{
+		request: `POST /v1/crons/nightly/backfill {"from":"2027-01-31T09:00:00Z","to":"2027-01-31T10:00:00Z","pace":5,"all":true}`,
+		wire:    `{"name":"nightly","fromMicros":"1801386000000000","toMicros":"1801389600000000","pace":5,"all":true}`,
+		answer:  &kinesinv1.BackfillCronResponse{Job: &kinesinv1.Job{Id: "j1", Action: "backfill", State: "running", Backfill: &kinesinv1.Backfill{Cron: "nightly", FromMicros: 1801386000000000}}}, status: 201,
+		body: `"backfill":{"cron":"nightly","from":"2027-01-31T09:00:00.000000Z"}`,
+	},
+	{
+		request: `POST /v1/crons/nightly/backfill {"from":"2027-01-31T09:00:00Z","to":"2027-01-31T10:00:00Z","dry_run":true}`,
+		wire:    `{"name":"nightly","fromMicros":"1801386000000000","toMicros":"1801389600000000","dryRun":true}`,
+		answer:  &kinesinv1.BackfillCronResponse{Job: &kinesinv1.Job{State: "counted", Backfill: &kinesinv1.Backfill{SampleMicros: []int64{1801386000000000}}}}, status: 200,
+		body: `"sample":["2027-01-31T09:00:00.000000Z"]`,
+	},
 	{
 		request: `GET /v1/crons/nightly/history?limit=3&from=2027-01-31T09:00:00Z`, wire: `{"name":"nightly","fromMicros":"1801386000000000","limit":3}`,
 		answer: &kinesinv1.CronHistoryResponse{Occurrences: []*kinesinv1.CronOccurrence{{NominalMicros: 1801386000000000, Revision: 2, Outcome: "ran", Id: "k1", State: "success", LateMicros: 1500}}}, status: 200,

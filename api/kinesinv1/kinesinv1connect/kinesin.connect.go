@@ -106,6 +106,9 @@ const (
 	CronServiceResumeCronProcedure = "/kinesin.v1.CronService/ResumeCron"
 	// CronServiceRunCronProcedure is the fully-qualified name of the CronService's RunCron RPC.
 	CronServiceRunCronProcedure = "/kinesin.v1.CronService/RunCron"
+	// CronServiceBackfillCronProcedure is the fully-qualified name of the CronService's BackfillCron
+	// RPC.
+	CronServiceBackfillCronProcedure = "/kinesin.v1.CronService/BackfillCron"
 	// CronServiceDeleteCronProcedure is the fully-qualified name of the CronService's DeleteCron RPC.
 	CronServiceDeleteCronProcedure = "/kinesin.v1.CronService/DeleteCron"
 	// CronServiceCronHistoryProcedure is the fully-qualified name of the CronService's CronHistory RPC.
@@ -927,6 +930,8 @@ type CronServiceClient interface {
 	ResumeCron(context.Context, *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error)
 	// RunCron schedules a task as the cron would, now, besides its occurrences.
 	RunCron(context.Context, *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error)
+	// BackfillCron starts a job that schedules the occurrences of a past range, or, with dry_run, counts them.
+	BackfillCron(context.Context, *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error)
 	// DeleteCron deletes a cron. Occurrences that were dispatched go on.
 	DeleteCron(context.Context, *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error)
 	// CronHistory returns what became of nominal times, newest first.
@@ -982,6 +987,12 @@ func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(cronServiceMethods.ByName("RunCron")),
 			connect.WithClientOptions(opts...),
 		),
+		backfillCron: connect.NewClient[kinesinv1.BackfillCronRequest, kinesinv1.BackfillCronResponse](
+			httpClient,
+			baseURL+CronServiceBackfillCronProcedure,
+			connect.WithSchema(cronServiceMethods.ByName("BackfillCron")),
+			connect.WithClientOptions(opts...),
+		),
 		deleteCron: connect.NewClient[kinesinv1.DeleteCronRequest, kinesinv1.DeleteCronResponse](
 			httpClient,
 			baseURL+CronServiceDeleteCronProcedure,
@@ -1000,14 +1011,15 @@ func NewCronServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // cronServiceClient implements CronServiceClient.
 type cronServiceClient struct {
-	setCron     *connect.Client[kinesinv1.SetCronRequest, kinesinv1.SetCronResponse]
-	getCron     *connect.Client[kinesinv1.GetCronRequest, kinesinv1.GetCronResponse]
-	listCrons   *connect.Client[kinesinv1.ListCronsRequest, kinesinv1.ListCronsResponse]
-	pauseCron   *connect.Client[kinesinv1.PauseCronRequest, kinesinv1.PauseCronResponse]
-	resumeCron  *connect.Client[kinesinv1.ResumeCronRequest, kinesinv1.ResumeCronResponse]
-	runCron     *connect.Client[kinesinv1.RunCronRequest, kinesinv1.RunCronResponse]
-	deleteCron  *connect.Client[kinesinv1.DeleteCronRequest, kinesinv1.DeleteCronResponse]
-	cronHistory *connect.Client[kinesinv1.CronHistoryRequest, kinesinv1.CronHistoryResponse]
+	setCron      *connect.Client[kinesinv1.SetCronRequest, kinesinv1.SetCronResponse]
+	getCron      *connect.Client[kinesinv1.GetCronRequest, kinesinv1.GetCronResponse]
+	listCrons    *connect.Client[kinesinv1.ListCronsRequest, kinesinv1.ListCronsResponse]
+	pauseCron    *connect.Client[kinesinv1.PauseCronRequest, kinesinv1.PauseCronResponse]
+	resumeCron   *connect.Client[kinesinv1.ResumeCronRequest, kinesinv1.ResumeCronResponse]
+	runCron      *connect.Client[kinesinv1.RunCronRequest, kinesinv1.RunCronResponse]
+	backfillCron *connect.Client[kinesinv1.BackfillCronRequest, kinesinv1.BackfillCronResponse]
+	deleteCron   *connect.Client[kinesinv1.DeleteCronRequest, kinesinv1.DeleteCronResponse]
+	cronHistory  *connect.Client[kinesinv1.CronHistoryRequest, kinesinv1.CronHistoryResponse]
 }
 
 // SetCron calls kinesin.v1.CronService.SetCron.
@@ -1064,6 +1076,15 @@ func (c *cronServiceClient) RunCron(ctx context.Context, req *kinesinv1.RunCronR
 	return nil, err
 }
 
+// BackfillCron calls kinesin.v1.CronService.BackfillCron.
+func (c *cronServiceClient) BackfillCron(ctx context.Context, req *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error) {
+	response, err := c.backfillCron.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // DeleteCron calls kinesin.v1.CronService.DeleteCron.
 func (c *cronServiceClient) DeleteCron(ctx context.Context, req *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {
 	response, err := c.deleteCron.CallUnary(ctx, connect.NewRequest(req))
@@ -1095,6 +1116,8 @@ type CronServiceHandler interface {
 	ResumeCron(context.Context, *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error)
 	// RunCron schedules a task as the cron would, now, besides its occurrences.
 	RunCron(context.Context, *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error)
+	// BackfillCron starts a job that schedules the occurrences of a past range, or, with dry_run, counts them.
+	BackfillCron(context.Context, *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error)
 	// DeleteCron deletes a cron. Occurrences that were dispatched go on.
 	DeleteCron(context.Context, *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error)
 	// CronHistory returns what became of nominal times, newest first.
@@ -1146,6 +1169,12 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(cronServiceMethods.ByName("RunCron")),
 		connect.WithHandlerOptions(opts...),
 	)
+	cronServiceBackfillCronHandler := connect.NewUnaryHandlerSimple(
+		CronServiceBackfillCronProcedure,
+		svc.BackfillCron,
+		connect.WithSchema(cronServiceMethods.ByName("BackfillCron")),
+		connect.WithHandlerOptions(opts...),
+	)
 	cronServiceDeleteCronHandler := connect.NewUnaryHandlerSimple(
 		CronServiceDeleteCronProcedure,
 		svc.DeleteCron,
@@ -1173,6 +1202,8 @@ func NewCronServiceHandler(svc CronServiceHandler, opts ...connect.HandlerOption
 			cronServiceResumeCronHandler.ServeHTTP(w, r)
 		case CronServiceRunCronProcedure:
 			cronServiceRunCronHandler.ServeHTTP(w, r)
+		case CronServiceBackfillCronProcedure:
+			cronServiceBackfillCronHandler.ServeHTTP(w, r)
 		case CronServiceDeleteCronProcedure:
 			cronServiceDeleteCronHandler.ServeHTTP(w, r)
 		case CronServiceCronHistoryProcedure:
@@ -1208,6 +1239,10 @@ func (UnimplementedCronServiceHandler) ResumeCron(context.Context, *kinesinv1.Re
 
 func (UnimplementedCronServiceHandler) RunCron(context.Context, *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.RunCron is not implemented"))
+}
+
+func (UnimplementedCronServiceHandler) BackfillCron(context.Context, *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.BackfillCron is not implemented"))
 }
 
 func (UnimplementedCronServiceHandler) DeleteCron(context.Context, *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {

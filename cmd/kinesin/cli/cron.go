@@ -26,7 +26,7 @@ func (a *app) cronCommand() *cobra.Command {
 		Long: `A cron schedules a task of a lambda whenever its expression says. It has a name, and policies for clock changes, for occurrences that
 would overlap, and for those that were missed. preview tries out an expression without a server. docs/cron.md tells more.`,
 	}, a.cronCreateCommand(), a.cronUpdateCommand(), a.cronListCommand(), a.cronShowCommand(), a.cronPauseCommand(), a.cronResumeCommand(),
-		a.cronRunCommand(), a.cronDeleteCommand(), a.cronHistoryCommand(), a.cronPreviewCommand())
+		a.cronRunCommand(), a.cronBackfillCommand(), a.cronDeleteCommand(), a.cronHistoryCommand(), a.cronPreviewCommand())
 }
 
 type previewFlags struct {

@@ -32,7 +32,7 @@ type cronFlags struct {
 // cronSettings are the flags of cron update.
 var cronSettings = []string{ //nolint:gochecknoglobals // a table
 	"schedule", "zone", "start", "end", "jitter", "gap", "fold", "overlap", "catch-up", "catch-up-max", "catch-up-within", "failures-max",
-	"priority", "collection", "tag", "payload", "payload-file",
+	"priority", "collection", "tag", "payload", "payload-file", "managed-by",
 }
 
 func (s *cronFlags) add(f *pflag.FlagSet) {
@@ -53,6 +53,7 @@ func (s *cronFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&c.Priority, "priority", "", "`PRIORITY` of its tasks; the lambda's default when not set")
 	f.StringVar(&c.Collection, "collection", "", "`COLLECTION` of its tasks")
 	f.Var(tagsValue{&c.Tags}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated")
+	f.StringVar(&c.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
 	f.StringVar(&s.payload.text, "payload", "", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
 	f.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
 }
@@ -162,7 +163,8 @@ func (s *cronFlags) apply(isGiven func(flag string) bool, c *sdk.Cron) {
 		"gap": func() { c.Gap = given.Gap }, "fold": func() { c.Fold = given.Fold }, "overlap": func() { c.Overlap = given.Overlap },
 		"catch-up": func() { c.CatchUp = given.CatchUp }, "failures-max": func() { c.FailuresMax = given.FailuresMax },
 		"priority": func() { c.Priority = given.Priority }, "collection": func() { c.Collection = given.Collection },
-		"tag": func() { c.Tags = given.Tags }, "payload": func() { c.Payload = given.Payload }, "payload-file": func() { c.Payload = given.Payload },
+		"tag": func() { c.Tags = given.Tags }, "managed-by": func() { c.ManagedBy = given.ManagedBy },
+		"payload": func() { c.Payload = given.Payload }, "payload-file": func() { c.Payload = given.Payload },
 	} {
 		if isGiven(flag) {
 			set()

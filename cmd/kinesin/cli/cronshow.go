@@ -92,6 +92,7 @@ func (a *app) printCron(c *sdk.Cron) error {
 		{"priority", o.Priority},
 		{"collection", o.Collection},
 		{"tags", tagsText(o.Tags)},
+		{"managed by", o.ManagedBy},
 	}...)
 	if n := len(c.Payload); n > 0 {
 		facts = append(facts, [2]string{"payload", strconv.Itoa(n) + " bytes"})
@@ -127,7 +128,7 @@ forgotten, because its task ended longer ago than the lambda keeps ended tasks.`
 		objects := make([]occurrenceObject, len(all))
 		for i := range all {
 			o := &all[i]
-			objects[i] = occurrenceObject{Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State)}
+			objects[i] = occurrenceObject{Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State), Backfill: o.Backfill}
 			if o.Late > 0 {
 				late := float64(o.Late) / float64(time.Millisecond)
 				objects[i].LateMS = &late
@@ -145,7 +146,11 @@ forgotten, because its task ended longer ago than the lambda keeps ended tasks.`
 			if all[i].Late > 0 {
 				late = all[i].Late.String()
 			}
-			t.row(o.Nominal, o.Outcome, cmp.Or(o.State, "-"), late, cmp.Or(o.ID, "-"), strings.TrimSpace(o.Reason))
+			outcome := o.Outcome
+			if o.Backfill {
+				outcome += " (backfill)"
+			}
+			t.row(o.Nominal, outcome, cmp.Or(o.State, "-"), late, cmp.Or(o.ID, "-"), strings.TrimSpace(o.Reason))
 		}
 		return t.Flush()
 	})
@@ -170,6 +175,7 @@ type cronObject struct {
 	Priority      string            `json:"priority,omitempty"`
 	Collection    string            `json:"collection,omitempty"`
 	Tags          map[string]string `json:"tags,omitempty"`
+	ManagedBy     string            `json:"managed_by,omitempty"`
 	Payload       string            `json:"payload,omitempty"`
 	PayloadBase64 string            `json:"payload_base64,omitempty"`
 	Version       uint64            `json:"version"`
@@ -197,13 +203,14 @@ type occurrenceObject struct {
 	ID       string   `json:"id,omitempty"`
 	State    string   `json:"state,omitempty"`
 	LateMS   *float64 `json:"late_ms,omitempty"`
+	Backfill bool     `json:"backfill,omitempty"`
 }
 
 func cronObjectOf(c *sdk.Cron) cronObject {
 	o := cronObject{
 		Name: c.Name, Lambda: c.Lambda, Schedule: c.Schedule, Zone: c.Zone, Start: timeText(c.Start), End: timeText(c.End),
 		Gap: c.Gap, Fold: c.Fold, Overlap: c.Overlap, CatchUp: c.CatchUp, CatchUpMax: c.CatchUpMax, FailuresMax: c.FailuresMax,
-		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, Version: c.Version, Revision: c.Revision,
+		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, ManagedBy: c.ManagedBy, Version: c.Version, Revision: c.Revision,
 		Created: timeText(c.Created), CreatedBy: c.CreatedBy, Updated: timeText(c.Updated), UpdatedBy: c.UpdatedBy,
 	}
 	if c.Jitter > 0 {

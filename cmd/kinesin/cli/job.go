@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/spf13/cobra"
@@ -45,7 +46,7 @@ func (a *app) jobListCommand() *cobra.Command {
 		for i := range all {
 			j := &all[i]
 			o := jobObjectOf(j)
-			t.row(j.ID, actionText(&o), string(j.State), timeText(j.Created), outcomesText(j.Outcomes), j.Where)
+			t.row(j.ID, actionText(&o), string(j.State), timeText(j.Created), outcomesText(j.Outcomes), cmp.Or(j.Where, rangeText(o.Backfill)))
 		}
 		return t.Flush()
 	})

@@ -181,8 +181,7 @@ func wantLambda(ctx context.Context, k *sdk.Client, name string) error {
 	return err
 }
 
-// changeSet makes a job, waits for its end unless the flags say otherwise, and prints it. Its error is
-// errReported if the job could not change some tasks, or did not get to its end.
+// changeSet makes a job, waits for its end unless the flags say otherwise, and prints it.
 func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s *setFlags) error {
 	if s.dryRun {
 		j, err := k.DryRunJob(ctx, spec)
@@ -195,10 +194,16 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 	if err != nil {
 		return err
 	}
-	if spec.Pace == 0 && j.Pace > 0 {
+	return a.attend(ctx, k, j, spec.Pace, s.detach)
+}
+
+// attend waits for the end of a job that was asked for with a pace, unless it is detached, and prints it. Its
+// error is errReported if the job could not change some tasks, or did not get to its end.
+func (a *app) attend(ctx context.Context, k *sdk.Client, j sdk.Job, pace int, detach bool) (err error) {
+	if pace == 0 && j.Pace > 0 {
 		a.note("it changes %d tasks per second, the recovery quota of its lambda (kinesin quota get); --pace sets another pace", j.Pace)
 	}
-	if s.detach {
+	if detach {
 		return a.print(jobObjectOf(&j), "%s", j.ID)
 	}
 	a.note("job %s runs on the server; it goes on if this command ends (kinesin job show, pause, stop)", j.ID)
@@ -270,6 +275,7 @@ func (a *app) printJob(j *sdk.Job) error {
 		{"job", o.ID},
 		{"action", actionText(&o)},
 		{"filter", o.Where},
+		{"occurrences", rangeText(o.Backfill)},
 		{"state", string(o.State)},
 		{"created", o.Created},
 		{"ended", o.Ended},
@@ -320,6 +326,14 @@ func printJobTasks(w io.Writer, j *sdk.Job) error {
 			}
 		}
 	}
+	if b := j.Backfill; b != nil && len(b.Sample) > 0 {
+		fmt.Fprintln(w, "\nThe first nominal times:")
+		for _, at := range b.Sample {
+			if _, err := fmt.Fprintln(w, timeText(at)); err != nil {
+				return err
+			}
+		}
+	}
 	if len(j.Refused) > 0 {
 		fmt.Fprintln(w, "\nRefused:")
 		for _, r := range j.Refused {
@@ -354,6 +368,7 @@ type jobObject struct {
 	Sample    []taskObject     `json:"sample,omitempty"`
 	Cost      string           `json:"cost,omitempty"`
 	Problem   string           `json:"problem,omitempty"`
+	Backfill  *backfillObject  `json:"backfill,omitempty"`
 }
 
 type refusedObject struct {
@@ -365,7 +380,7 @@ func jobObjectOf(j *sdk.Job) jobObject {
 	o := jobObject{
 		ID: j.ID, Action: string(j.Action), Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, Due: timeText(j.Due), Force: j.Force,
 		Created: timeText(j.Created), Ended: timeText(j.Ended), CreatedBy: j.CreatedBy, Matched: j.Matched, Exact: j.Exact, Examined: j.Examined,
-		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem,
+		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem, Backfill: backfillObjectOf(j.Backfill),
 	}
 	if o.Outcomes == nil {
 		o.Outcomes = map[string]int64{}

@@ -1,0 +1,77 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// actionBackfill is that of a job that schedules the occurrences of a cron for a past range. It changes no
+// set of tasks: its place is the nominal time that it has come to.
+const actionBackfill = "backfill"
+
+// Fill schedules the next occurrences of a backfill, at most limit, after a nominal time; 0: the first ones.
+// What it did before it leaves alone. The caller in the context is who made the job.
+type Fill func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error)
+
+// CreateBackfill starts the job of a backfill of a cron of a lambda. Without a pace it has that of the
+// lambda's recovery quota.
+func (s *Service) CreateBackfill(ctx context.Context, b *crons.Backfill, lambda string, r *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
+	id, err := s.idOf(ctx, r.RequestId)
+	if err != nil {
+		return nil, err
+	}
+	c := access.From(ctx)
+	j := &job{
+		ID: id.String(), Action: actionBackfill, All: r.All, State: stateRunning, Pace: r.Pace, Created: s.Clock.Now(),
+		Identity: c.Name, Grants: c.Grants.Strings(), Backfill: b, Outcomes: map[string]int64{},
+	}
+	if j.Pace == 0 && s.Recovery != nil {
+		if j.Pace, err = s.Recovery("lambda=" + lambda); err != nil {
+			return nil, err
+		}
+	}
+	response, err := s.begin(ctx, j)
+	return response.GetJob(), err
+}
+
+// fill schedules the next occurrences of a backfill.
+func (s *Service) fill(ctx context.Context, j *job) (step, error) {
+	var after task.Instant
+	if len(j.Position) == 8 {
+		after = task.Instant(binary.BigEndian.Uint64(j.Position))
+	}
+	grants, err := access.ParseGrants(j.Grants)
+	if err != nil {
+		return step{}, err
+	}
+	ctx = access.With(ctx, access.Caller{Identity: access.Identity{Name: j.Identity, Grants: grants}})
+	filled, err := s.Fill(ctx, j.Backfill, after, j.batch())
+	if err != nil {
+		return step{}, refusal.Wire(err)
+	}
+	done := step{
+		changed: make([]inbound.Changed, len(filled.Outcomes)), matched: len(filled.Outcomes), examined: len(filled.Outcomes),
+		position: binary.BigEndian.AppendUint64(nil, uint64(filled.Last)), isLast: filled.IsLast,
+	}
+	for i, outcome := range filled.Outcomes {
+		done.changed[i].Outcome = outcome
+	}
+	return done, nil
+}
+
+// isSame reports whether two jobs were asked for by the same call.
+func (j *job) isSame(asked *job) bool {
+	if (j.Backfill == nil) != (asked.Backfill == nil) || j.Action != asked.Action || j.Where != asked.Where || j.Identity != asked.Identity {
+		return false
+	}
+	a, b := j.Backfill, asked.Backfill
+	return a == nil || a.Cron == b.Cron && a.Life == b.Life && a.From == b.From && a.To == b.To && bytes.Equal(a.Spec, b.Spec)
+}

@@ -1,0 +1,142 @@
+package jobs_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// filler has an occurrence in each second, and schedules each once.
+type filler struct {
+	mu    sync.Mutex
+	seen  map[task.Instant]int
+	who   map[string]bool
+	calls int
+}
+
+func (f *filler) fill(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (done crons.Filled, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls++
+	f.who[fmt.Sprint(access.From(ctx).Name, access.From(ctx).Grants.Strings())] = true
+	done.Last = max(after, b.From-1_000_000)
+	for done.Last+1_000_000 < b.To && len(done.Outcomes) < limit {
+		done.Last += 1_000_000
+		outcome := "scheduled"
+		if f.seen[done.Last]++; f.seen[done.Last] > 1 {
+			outcome = "backfilled"
+		}
+		done.Outcomes = append(done.Outcomes, outcome)
+	}
+	done.IsLast = len(done.Outcomes) < limit
+	return done, nil
+}
+
+func (f *filler) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.seen)
+}
+
+func newFiller() *filler { return &filler{seen: map[task.Instant]int{}, who: map[string]bool{}} }
+
+func (f *fixture) createBackfill(s *server, seconds int, r *kinesinv1.BackfillCronRequest) *kinesinv1.Job {
+	f.t.Helper()
+	j, err := s.CreateBackfill(f.ctx, &crons.Backfill{Cron: "tick", From: 1_000_000, To: task.Instant(1_000_000 * (seconds + 1))}, "mail", r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	synctest.Wait()
+	return j
+}
+
+func TestABackfillKeepsItsPace(t *testing.T) {
+	run(t, func(f *fixture) {
+		fills := newFiller()
+		f.as("schedule:mail", "operate:mail")
+		s := f.server(func(c *jobs.Config) { c.Fill = fills.fill })
+		j := f.createBackfill(s, 100, &kinesinv1.BackfillCronRequest{Pace: 10})
+		f.time.Advance(4 * time.Second)
+		if n := fills.count(); n < 40 || n > 45 {
+			t.Errorf("%d occurrences in 4 s at 10 a second", n)
+		}
+		f.control(s, j.Id, "pause")
+		f.time.Advance(2 * time.Second)
+		paused := fills.count()
+		f.time.Advance(time.Minute)
+		if n := fills.count(); n != paused {
+			t.Errorf("%d occurrences while it was paused", n-paused)
+		}
+		f.control(s, j.Id, "resume")
+		f.time.Advance(20 * time.Second)
+		f.wantJob(s, j.Id, "done 100 map[scheduled:100]")
+		if b := f.job(s, j.Id).Backfill; b.GetCron() != "tick" || b.GetFromMicros() != 1_000_000 || b.GetToMicros() != 101_000_000 {
+			t.Error(b)
+		}
+		if len(fills.who) != 1 || !fills.who["ops[schedule:mail operate:mail]"] {
+			t.Errorf("it acts as %v", fills.who)
+		}
+	})
+}
+
+func TestABackfillHasThePaceOfTheRecovery(t *testing.T) {
+	run(t, func(f *fixture) {
+		s := f.server(func(c *jobs.Config) {
+			c.Fill = newFiller().fill
+			c.Recovery = func(where string) (uint32, error) { return uint32(len(where)), nil }
+		})
+		if j := f.createBackfill(s, 1, &kinesinv1.BackfillCronRequest{}); j.Pace != uint32(len("lambda=mail")) {
+			t.Error(j)
+		}
+		if j := f.createBackfill(s, 1, &kinesinv1.BackfillCronRequest{Pace: 5}); j.Pace != 5 {
+			t.Error(j)
+		}
+	})
+}
+
+func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
+	run(t, func(f *fixture) {
+		fills := newFiller()
+		first := f.server(func(c *jobs.Config) { c.Fill, c.Store = fills.fill, &dying{Store: f.store, saves: 4} })
+		j := f.createBackfill(first, 10_500, &kinesinv1.BackfillCronRequest{})
+		f.time.Advance(5 * time.Second)
+		if n := fills.count(); n == 0 || n == 10_500 {
+			t.Fatalf("%d occurrences before the server died", n)
+		}
+		second := f.server(func(c *jobs.Config) { c.Fill = fills.fill })
+		f.time.Advance(25 * time.Second)
+		if n := fills.count(); n != 10_500 || f.job(second, j.Id).State != "done" {
+			t.Errorf("%d occurrences, %v", n, f.job(second, j.Id))
+		}
+		again := 0
+		for _, n := range fills.seen {
+			again += n - 1
+		}
+		if again > 2000 {
+			t.Errorf("%d occurrences were asked for again, want those of the two batches that were not noted", again)
+		}
+	})
+}
+
+func TestARepeatedBackfillCall(t *testing.T) {
+	run(t, func(f *fixture) {
+		s := f.server(func(c *jobs.Config) { c.Fill = newFiller().fill })
+		id := task.NewID(start, 1, 2)
+		one := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]})
+		if two := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]}); two.Id != one.Id {
+			t.Errorf("jobs %s and %s", one.Id, two.Id)
+		}
+		if _, err := s.CreateBackfill(f.ctx, &crons.Backfill{Cron: "tock"}, "mail", &kinesinv1.BackfillCronRequest{RequestId: id[:]}); err == nil {
+			t.Error("another backfill has the id of the first")
+		}
+	})
+}

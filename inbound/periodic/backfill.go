@@ -1,0 +1,400 @@
+package periodic
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// backfillMax is how many occurrences a backfill may schedule that does not say all, and backfillAllMax
+	// one that does. To count so many takes a minute at the most.
+	backfillMax    = 100_000
+	backfillAllMax = 20_000_000
+	// backfillLookMax is up to how many nominal times a dry run looks up what became of each.
+	backfillLookMax = 10_000
+	backfillSample  = 10
+	// backfillPaceMax is the highest pace, in tasks per second.
+	backfillPaceMax = 1_000_000
+	// countsMax is how many backfills a server counts at once, and countCheckEvery after how many nominal
+	// times it looks whether the caller is gone.
+	countsMax       = 2
+	countCheckEvery = 10_000
+	// forgottenMax is how many revisions a backfill tries that the cron does not remember.
+	forgottenMax = 16
+	// lookAtMost is how many nominal times are looked up at once.
+	lookAtMost = 1000
+)
+
+// What a backfill does with a nominal time, besides the outcomes of a history that it leaves alone.
+const (
+	scheduled  = "scheduled"  // by this backfill
+	backfilled = "backfilled" // by an earlier one
+	paused     = "paused"     // the cron is, and its catch-up decides when it is resumed
+)
+
+// BackfillCron starts a job that schedules the occurrences of a past range, or counts them.
+func (s *Service) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronRequest) (_ *kinesinv1.BackfillCronResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	now, from, to := s.Clock.Now(), task.Instant(r.FromMicros), task.Instant(r.ToMicros)
+	switch {
+	case from <= 0 || to <= 0:
+		return nil, refusal.Invalid("from or to is missing or before 1970: want the range of nominal times, from the first one on and before the other")
+	case from >= to:
+		return nil, refusal.Invalid("from %s is not before to %s: want an earlier one", utc(from), utc(to))
+	case to > now.Add(task.ClockBound):
+		return nil, refusal.Invalid("to %s is not past: want a time until now, %s; the cron itself schedules what is to come", utc(to), utc(now))
+	case r.Pace > backfillPaceMax:
+		return nil, refusal.Invalid("pace %d: want 1 to %d tasks per second, or 0 for no limit", r.Pace, backfillPaceMax)
+	}
+	c, err := s.find(ctx, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.lambdaOf(ctx, c); err != nil {
+		return nil, err
+	}
+	b, err := crons.NewBackfill(c, from, to)
+	if err != nil {
+		return nil, err
+	}
+	count, sample, err := s.count(ctx, c, b)
+	switch {
+	case err != nil:
+		return nil, err
+	case count > backfillAllMax:
+		return nil, refusal.Invalid("there are more than %d nominal times of cron %s from %s until %s: want a shorter range", backfillAllMax, c.Name, utc(from), utc(to))
+	case r.DryRun:
+		job, err := s.dryRun(ctx, c, b, count, sample)
+		return &kinesinv1.BackfillCronResponse{Job: job}, err
+	case count > backfillMax && !r.All:
+		return nil, refusal.Invalid("there are %d nominal times of cron %s from %s until %s, and a backfill of more than %d has to say so: set all (--all) if that is meant, or want a shorter range",
+			count, c.Name, utc(from), utc(to), backfillMax)
+	}
+	job, err := s.Jobs.CreateBackfill(ctx, b, c.Lambda, r)
+	return &kinesinv1.BackfillCronResponse{Job: job}, err
+}
+
+func utc(i task.Instant) string { return i.Time().UTC().Format(time.RFC3339) }
+
+// lambdaOf returns the lambda of a cron, unless it was deleted.
+func (s *Service) lambdaOf(ctx context.Context, c *crons.Cron) (*catalog.Entry, error) {
+	l, err := s.Lambdas.FindRef(ctx, c.Ref)
+	if err == nil && l == nil {
+		err = refusal.Invalid("lambda %s of cron %s was deleted: delete the cron, or create it for another lambda", c.Lambda, c.Name)
+	}
+	return l, err
+}
+
+// count returns how many nominal times a backfill has, or one more than backfillAllMax if they are more, and
+// the first ones.
+func (s *Service) count(ctx context.Context, c *crons.Cron, b *crons.Backfill) (n int64, sample []int64, err error) {
+	select {
+	case s.counting <- struct{}{}:
+		defer func() { <-s.counting }()
+	case <-ctx.Done():
+		return 0, nil, ctx.Err() //nolint:wrapcheck // the caller's own
+	}
+	schedule, err := c.Now().Spec.Parse(c.Name)
+	if err != nil {
+		return 0, nil, err
+	}
+	to := b.To.Time()
+	for at, ok := schedule.Next((b.From - 1).Time()); ok && at.Before(to) && n <= backfillAllMax; at, ok = schedule.Next(at) {
+		if n++; n <= backfillSample {
+			sample = append(sample, int64(task.InstantOf(at)))
+		}
+		if n%countCheckEvery == 0 && ctx.Err() != nil {
+			return 0, nil, ctx.Err() //nolint:wrapcheck // the caller's own
+		}
+	}
+	return n, sample, nil
+}
+
+// dryRun says what a backfill would do: with each nominal time if they are few, else how many there are.
+func (s *Service) dryRun(ctx context.Context, c *crons.Cron, b *crons.Backfill, count int64, sample []int64) (*kinesinv1.Job, error) {
+	job := &kinesinv1.Job{
+		Action: "backfill", State: "counted", Matched: count, MatchedExact: true, CreatedMicros: int64(s.Clock.Now()), CreatedBy: access.From(ctx).Name,
+		Backfill: &kinesinv1.Backfill{Cron: c.Name, FromMicros: int64(b.From), ToMicros: int64(b.To), SampleMicros: sample},
+		Outcomes: map[string]int64{},
+	}
+	if count > backfillLookMax {
+		job.Cost = fmt.Sprintf("schedules at most %d tasks; what became of more than %d nominal times is not looked up", count, backfillLookMax)
+		return job, nil
+	}
+	for after, more := b.From-1, true; more; {
+		nominals, filled, err := s.nextFill(ctx, c, b, after, lookAtMost)
+		if err != nil {
+			return nil, err
+		}
+		for _, outcome := range filled.Outcomes {
+			job.Outcomes[outcome]++
+		}
+		job.Examined += int64(len(nominals))
+		after, more = filled.Last, !filled.IsLast
+	}
+	job.Cost = fmt.Sprintf("schedules %d tasks", job.Outcomes[scheduled])
+	return job, nil
+}
+
+// Fill schedules the next occurrences of a backfill, at most limit, after a nominal time. What it did before
+// it leaves alone.
+func (s *Service) Fill(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
+	c, err := s.find(ctx, b.Cron)
+	if err != nil {
+		return crons.Filled{}, refusal.Wire(err)
+	}
+	if err := b.CheckSame(c); err != nil {
+		return crons.Filled{}, refusal.Wire(err)
+	}
+	if by := access.From(ctx); !by.Grants.Allow(access.Operate, c.Lambda) || !by.Grants.AllowIn(access.Schedule, c.Lambda, c.Now().Spec.Collection) {
+		return crons.Filled{}, api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "%s may not operate lambda %s and schedule tasks in the collection of cron %s any more", by.Name, c.Lambda, c.Name)
+	}
+	nominals, filled, err := s.nextFill(ctx, c, b, max(after, b.From-1), min(limit, lookAtMost))
+	if err != nil {
+		return crons.Filled{}, refusal.Wire(err)
+	}
+	var wanted []task.Instant
+	for i, outcome := range filled.Outcomes {
+		if outcome == scheduled {
+			wanted = append(wanted, nominals[i])
+		}
+	}
+	if len(wanted) > 0 {
+		err = s.Keeper.PutBackfill(ctx, c, wanted)
+	}
+	return filled, refusal.Wire(err)
+}
+
+// nextFill returns the next nominal times of a backfill, and what is to become of each.
+func (s *Service) nextFill(ctx context.Context, c *crons.Cron, b *crons.Backfill, after task.Instant, limit int) (nominals []task.Instant, filled crons.Filled, err error) {
+	l, err := s.lambdaOf(ctx, c)
+	if err != nil {
+		return nil, filled, err
+	}
+	schedule, err := c.Now().Spec.Parse(c.Name)
+	if err != nil {
+		return nil, filled, err
+	}
+	times := schedule.Between((after + 1).Time(), b.To.Time(), limit)
+	nominals = make([]task.Instant, len(times))
+	for i, at := range times {
+		nominals[i] = task.InstantOf(at)
+	}
+	filled = crons.Filled{Outcomes: make([]string, len(nominals)), Last: after, IsLast: len(nominals) < limit}
+	if len(nominals) == 0 {
+		return nil, filled, nil
+	}
+	filled.Last = nominals[len(nominals)-1]
+	return nominals, filled, s.plan(ctx, c, l, nominals, filled.Outcomes)
+}
+
+// plan says what is to become of nominal times: they are scheduled, unless their occurrence ran, runs, or may
+// run yet, or an earlier backfill made up for it.
+func (s *Service) plan(ctx context.Context, c *crons.Cron, l *catalog.Entry, nominals []task.Instant, outcomes []string) error {
+	byCron, err := s.byCron(ctx, c, l, nominals)
+	if err != nil {
+		return err
+	}
+	earlier, err := s.backfills(ctx, c, nominals)
+	if err != nil {
+		return err
+	}
+	ranBefore, err := s.ranUnremembered(ctx, c, nominals)
+	if err != nil {
+		return err
+	}
+	pause := c.Now().Pause
+	for i, at := range nominals {
+		switch {
+		case !earlier[i].ID.IsZero():
+			outcomes[i] = backfilled
+		case pause != nil && at > c.Now().From:
+			outcomes[i] = paused
+		case ranBefore[at]:
+			outcomes[i] = ran
+		case slices.Contains([]string{ran, runs, waits}, byCron[at]):
+			outcomes[i] = byCron[at]
+		default:
+			outcomes[i] = scheduled
+		}
+	}
+	return nil
+}
+
+// byCron returns what became of those of some nominal times for which a revision is in charge that the cron
+// remembers.
+func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, of []task.Instant) (map[task.Instant]string, error) {
+	now := s.Clock.Now()
+	first, last := of[0], of[len(of)-1]
+	wanted := make(map[task.Instant]bool, len(of))
+	for _, at := range of {
+		wanted[at] = true
+	}
+	var nominals []nominal // newest first
+	for _, in := range charges(c) {
+		schedule, err := in.revision.Spec.Parse(c.Name)
+		if err != nil {
+			return nil, err
+		}
+		from, through := max(first, in.after+1), min(last, in.through)
+		if from > through {
+			continue
+		}
+		// Those of another expression that are not wanted may be many. Each wanted one is asked for.
+		var found []nominal
+		for _, at := range of {
+			if at < from || at > through {
+				continue
+			}
+			if next, fires := schedule.Next((at - 1).Time()); fires && task.InstantOf(next) == at {
+				found = append(found, nominalAt(schedule, in.revision, next))
+			}
+		}
+		slices.Reverse(found)
+		nominals = append(nominals, found...)
+	}
+	if len(nominals) == 0 {
+		return map[task.Instant]string{}, nil
+	}
+	decided, err := s.decided(ctx, c, l, now)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.rows(ctx, c, l, nominals)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[task.Instant]string, len(nominals))
+	for i, o := range s.outcomes(nominals, rows, l, now) {
+		at := nominals[i].at
+		if all[at] = o.Outcome; rows[i].ID.IsZero() && o.Outcome != forgotten && at >= decided {
+			all[at] = waits
+		}
+	}
+	return all, nil
+}
+
+// decided returns a nominal time before which all were decided: the newest that has a row, of the next one to
+// come and, if a cron is behind, of the last lookAtMost ones; 0 if none of them has.
+func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, now task.Instant) (task.Instant, error) {
+	for _, limit := range []int{1, lookAtMost} {
+		last, err := lastOf(ctx, c, 0, now, limit)
+		if err != nil {
+			return 0, err
+		}
+		rows, err := s.rows(ctx, c, l, append(nextOf(c, now, 1), last...))
+		if err != nil {
+			return 0, err
+		}
+		for i := range rows {
+			if !rows[i].ID.IsZero() {
+				return rows[i].at, nil
+			}
+		}
+	}
+	return 0, nil
+}
+
+// backfills reads the tasks with which backfills made up for nominal times.
+func (s *Service) backfills(ctx context.Context, c *crons.Cron, of []task.Instant) ([]task.Task, error) {
+	ids := make([]task.ID, len(of))
+	for i, at := range of {
+		ids[i] = task.BackfillID(c.Ref, c.Name, c.Created, at)
+	}
+	return s.Store.Tasks(ctx, ids)
+}
+
+// ranUnremembered returns those of some nominal times whose occurrence ran under a revision that the cron does
+// not remember any more, of the last such revisions.
+func (s *Service) ranUnremembered(ctx context.Context, c *crons.Cron, of []task.Instant) (map[task.Instant]bool, error) {
+	all := map[task.Instant]bool{}
+	oldest := &c.Revisions[0]
+	var old []task.Instant
+	for _, at := range of {
+		if at > c.Created && at <= oldest.From {
+			old = append(old, at)
+		}
+	}
+	for n := oldest.Number - 1; len(old) > 0 && n > 0 && n+forgottenMax >= oldest.Number; n-- {
+		ids := make([]task.ID, len(old))
+		for i, at := range old {
+			ids[i] = task.OccurrenceID(c.Ref, c.Name, c.Created, task.Firing{Revision: n, Nominal: at})
+		}
+		rows, err := s.Store.Tasks(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			if t := &rows[i]; !t.ID.IsZero() && (!t.State.IsEnd() || t.Attempt > 0) {
+				all[old[i]] = true
+			}
+		}
+	}
+	return all, nil
+}
+
+// withBackfills notes in a history which nominal times a backfill made up for.
+func (s *Service) withBackfills(ctx context.Context, c *crons.Cron, history []*kinesinv1.CronOccurrence) error {
+	var at []int
+	var nominals []task.Instant
+	for i, o := range history {
+		if o.Outcome == skipped || o.Outcome == missed || o.Outcome == forgotten {
+			at, nominals = append(at, i), append(nominals, task.Instant(o.NominalMicros))
+		}
+	}
+	rows, err := s.backfills(ctx, c, nominals)
+	if err != nil {
+		return err
+	}
+	for k := range rows {
+		if !rows[k].ID.IsZero() {
+			history[at[k]] = s.backfill(&rows[k])
+		}
+	}
+	return nil
+}
+
+// backfill describes the task with which a backfill made up for a nominal time.
+func (s *Service) backfill(t *task.Task) *kinesinv1.CronOccurrence {
+	o := &kinesinv1.CronOccurrence{NominalMicros: int64(t.Occurrence.At.Nominal), Revision: t.Occurrence.At.Revision, Backfill: true}
+	s.describe(o, &row{Task: *t, nominal: nominal{at: t.Occurrence.At.Nominal, due: t.Due}})
+	return o
+}
+
+// before returns the nominal times before those that the cron remembers for which a backfill made up, newest
+// first, of the last historyMax ones.
+func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Instant, limit int) (all []*kinesinv1.CronOccurrence, err error) {
+	oldest := c.Revisions[0].From
+	if limit <= 0 || from > oldest {
+		return nil, nil
+	}
+	schedule, err := c.Now().Spec.Parse(c.Name)
+	if err != nil {
+		return nil, err
+	}
+	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), historyMax)
+	if err != nil {
+		return nil, err
+	}
+	nominals := make([]task.Instant, len(times))
+	for i, at := range times {
+		nominals[i] = task.InstantOf(at)
+	}
+	rows, err := s.backfills(ctx, c, nominals)
+	for i := range rows {
+		if !rows[i].ID.IsZero() && len(all) < limit {
+			all = append(all, s.backfill(&rows[i]))
+		}
+	}
+	return all, err
+}
