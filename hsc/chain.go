@@ -40,6 +40,9 @@ func (s *Service) readParent(ctx context.Context, t *task.Task) (*kinesinv1.Pare
 	p, err := chains.ParentOf(ctx, t, s.Store.Tasks)
 	if p != nil {
 		p.Id = s.Sealer.Seal(t.Chain.Parent.Token())
+		if l := s.Catalog.ByRef(t.Chain.Parent.Partition.Lambda); l != nil {
+			p.Lambda = l.Name
+		}
 	}
 	return p, err
 }

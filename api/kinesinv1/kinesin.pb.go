@@ -537,6 +537,8 @@ type Parent struct {
 	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`       // of its last attempt; only of a parent that did not succeed, or in finally
 	Attempts      []*Attempt             `protobuf:"bytes,5,rep,name=attempts,proto3" json:"attempts,omitempty"` // as error
 	Edge          string                 `protobuf:"bytes,6,opt,name=edge,proto3" json:"edge,omitempty"`         // "then", "else" or "finally": how the follow-up follows it
+	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -609,6 +611,20 @@ func (x *Parent) GetAttempts() []*Attempt {
 func (x *Parent) GetEdge() string {
 	if x != nil {
 		return x.Edge
+	}
+	return ""
+}
+
+func (x *Parent) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Parent) GetKey() string {
+	if x != nil {
+		return x.Key
 	}
 	return ""
 }
@@ -11402,14 +11418,16 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tFollowups\x12,\n" +
 	"\x04then\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
 	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x122\n" +
-	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"\xa1\x01\n" +
+	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"\xcb\x01\n" +
 	"\x06Parent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
 	"\x06result\x18\x03 \x01(\fR\x06result\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12/\n" +
 	"\battempts\x18\x05 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12\x12\n" +
-	"\x04edge\x18\x06 \x01(\tR\x04edge\"|\n" +
+	"\x04edge\x18\x06 \x01(\tR\x04edge\x12\x16\n" +
+	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x10\n" +
+	"\x03key\x18\b \x01(\tR\x03key\"|\n" +
 	"\x04Link\x12\x12\n" +
 	"\x04root\x18\x01 \x01(\tR\x04root\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +

@@ -212,7 +212,7 @@ func outcomeOf(ended *task.Task, e task.Edge) (outcome []byte, fromParent bool, 
 
 // fill sets what a follow-up gets of its parent's row.
 func fill(p *kinesinv1.Parent, ended *task.Task, e task.Edge) {
-	p.Result = ended.Result
+	p.Result, p.Key = ended.Result, ended.Key
 	if e == task.Then || len(ended.History) == 0 {
 		return
 	}

@@ -1227,8 +1227,9 @@ func (UnimplementedCronServiceHandler) CronHistory(context.Context, *kinesinv1.C
 
 // ChainServiceClient is a client for the kinesin.v1.ChainService service.
 type ChainServiceClient interface {
+	// GetChain returns a chain by any of its tasks.
 	GetChain(context.Context, *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error)
-	// Cancels, pauses, resumes or redrives a chain, or extends its expiry.
+	// ControlChain cancels, pauses, resumes or redrives a chain, or extends its expiry.
 	ControlChain(context.Context, *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error)
 }
 
@@ -1285,8 +1286,9 @@ func (c *chainServiceClient) ControlChain(ctx context.Context, req *kinesinv1.Co
 
 // ChainServiceHandler is an implementation of the kinesin.v1.ChainService service.
 type ChainServiceHandler interface {
+	// GetChain returns a chain by any of its tasks.
 	GetChain(context.Context, *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error)
-	// Cancels, pauses, resumes or redrives a chain, or extends its expiry.
+	// ControlChain cancels, pauses, resumes or redrives a chain, or extends its expiry.
 	ControlChain(context.Context, *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error)
 }
 
