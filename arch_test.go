@@ -89,6 +89,7 @@ var table = []row{
 	{name: "internal/mirror", may: []string{"store", "internal/clock"}},
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/mirror"}},
 	{name: "internal/crons", may: []string{"task", "partition", "store", "internal/clock", "internal/cron"}, tests: []string{"store/mem", "internal/zones"}},
+	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"store/mem"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/gates"}, tests: []string{"store/mem"}},
 	{name: "internal/quota", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/mirror"}, tests: []string{"store/mem"}},
 	{name: "internal/quota/quotas", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/quota", "internal/refusal"})},
@@ -117,7 +118,7 @@ var table = []row{
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},
 
-	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"internal/refusal"})},
+	{name: "inbound/intake", may: slices.Concat(seams, wire, []string{"internal/chains", "internal/refusal"})},
 	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
 	{name: "internal/where", may: []string{"task"}},
 	{
@@ -128,13 +129,14 @@ var table = []row{
 	{name: "inbound/deadletters", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
 	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal"}), tests: []string{"inbound/intake"}},
 	{name: "inbound/periodic", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/cron", "internal/crons", "internal/refusal"}), tests: []string{"store/mem"}},
+	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
 	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/quota"})},
 	{name: "dispatcher", may: seams},
-	{name: "hsc", may: slices.Concat(seams, wire)},
+	{name: "hsc", may: slices.Concat(seams, wire, []string{"internal/chains"})},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: []string{"internal/clock", "internal/controller"}, never: serverSide},
@@ -153,7 +155,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/crons", "internal/gates", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/gating", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

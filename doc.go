@@ -24,6 +24,8 @@
 //	inbound             schedules tasks, answers what became of them, lists and cancels them
 //	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
 //	                    tasks in by inbound/intake
+//	inbound/chaining    shows, cancels, pauses and redrives the chains of internal/chains, which creates
+//	                    what follows a task
 //	inbound/gating      sets, ends and shows the gates of internal/gates, which hold tasks back
 //	inbound/periodic    sets, pauses, runs and shows the crons of internal/crons, and tells what became
 //	                    of their nominal times

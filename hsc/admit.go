@@ -102,6 +102,14 @@ func (c *claimer) admitSuspect(ctx context.Context, cl *claim) error {
 // that gates hold are not needed.
 func (c *claimer) readPayloads(ctx context.Context) {
 	for cl := range c.in(claimOpen) {
+		if cl.row.Chain != nil {
+			var err error
+			if cl.parent, err = c.svc.readParent(ctx, cl.row); err != nil {
+				c.svc.Hooks.Failed("read a parent", err)
+				cl.state = claimPutBack
+				continue
+			}
+		}
 		if !cl.row.PayloadStoredApart() {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
@@ -43,7 +44,8 @@ type claim struct {
 	next           task.Task  // as claimed
 	payload        []byte     // if it is stored apart
 	payloadMissing bool
-	payloadUnread  bool // a gate held the task when the payloads were read
+	parent         *kinesinv1.Parent // of a task that follows another
+	payloadUnread  bool              // a gate held the task when the payloads were read
 	entry          *catalog.Entry
 	state          claimState
 	isSuspect      bool   // it is the reserved suspect of its process
@@ -376,7 +378,7 @@ func (c *claimer) deliveries(ctx context.Context) []delivery {
 			c.svc.Scheduler.Awake(cl.next)
 		}
 		row := cl.next
-		won = append(won, delivery{&assignment{row: &row}, c.svc.wireClaimed(&row, cl.entry, cl.payload)})
+		won = append(won, delivery{&assignment{row: &row}, c.svc.wireClaimed(&row, cl.entry, cl.payload, cl.parent)})
 	}
 	return won
 }

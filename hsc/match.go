@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -174,28 +175,37 @@ func (m *Slot) readBack() {
 
 // stored delivers the task to the worker.
 func (m *Slot) stored() {
-	if m.assignment.row.PayloadStoredApart() {
+	row := m.assignment.row
+	if row.PayloadStoredApart() || row.Chain != nil && row.Chain.FromParent {
 		m.stream.svc.inBackground(m.readPayload)
 		return
 	}
-	m.deliver(nil)
+	parent, err := m.stream.svc.readParent(m.stream.ctx, row) // which reads nothing
+	if err != nil {
+		m.stream.svc.Hooks.Failed("read a parent", err)
+	}
+	m.deliver(nil, parent)
 }
 
 // deliver hands the task to the worker; on a stream that is closed by now it goes back.
-func (m *Slot) deliver(payload []byte) {
+func (m *Slot) deliver(payload []byte, parent *kinesinv1.Parent) {
 	s, row := m.stream.svc, m.assignment.row
 	s.Hooks.Claimed(m.entry, row)
 	s.Hooks.Matched(m.entry, row)
-	m.stream.deliver(m.assignment.group, []delivery{{&m.assignment, s.wireClaimed(row, m.entry, payload)}})
+	m.stream.deliver(m.assignment.group, []delivery{{&m.assignment, s.wireClaimed(row, m.entry, payload, parent)}})
 }
 
 // readPayload delivers a task whose payload is stored apart.
 func (m *Slot) readPayload() {
 	s, row, ctx := m.stream.svc, m.assignment.row, context.WithoutCancel(m.stream.ctx)
-	payload, err := s.Store.Payload(ctx, row.PayloadID())
+	parent, err := s.readParent(ctx, row)
+	var payload []byte
+	if err == nil && row.PayloadStoredApart() {
+		payload, err = s.Store.Payload(ctx, row.PayloadID())
+	}
 	switch {
 	case err == nil:
-		m.deliver(payload)
+		m.deliver(payload, parent)
 	case errors.Is(err, store.ErrNotFound):
 		m.free()
 		s.failWithoutPayload(ctx, m.stream.sess, row)

@@ -20,8 +20,10 @@ const recordRoundsMax = 6
 type report struct {
 	attempt
 
-	event task.Event // Finish or Start; worker and attempt are filled in
-	row   *task.Task // as last seen; nil: to be read
+	event task.Event           // Finish or Start; worker and attempt are filled in
+	row   *task.Task           // as last seen; nil: to be read
+	add   *kinesinv1.Followups // what else is to follow the task, if it succeeds
+	chain *task.Chain          // with that
 
 	done    bool
 	problem *kinesinv1.Problem // of a report that is done; nil: it is stored
@@ -49,7 +51,7 @@ func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
 		return report{attempt: a}, invalidProblem(fmt.Sprintf("result of %d bytes: at most %d are kept with a task", n, task.ResultBytesMax))
 	}
 	delay := min(max(r.GetDelayMicros(), 0), snoozeMax.Microseconds())
-	return report{attempt: a, event: task.Event{
+	return report{attempt: a, add: r.GetAdd(), event: task.Event{
 		Kind: task.Finish, Outcome: outcome, Error: r.GetError(),
 		Started: task.Instant(max(r.GetStartedMicros(), 0)), Delay: task.Micros(delay), Result: r.GetResult(),
 	}}, nil
@@ -80,6 +82,7 @@ func (s *Service) recordBatch(ctx context.Context, sess *session, b *reportBatch
 			s.failOpen(ctx, reports, err)
 			break
 		}
+		s.extendChains(ctx, reports)
 		if b.ops = s.decideReports(sess.worker, reports, !b.awaited, b.ops[:0]); len(b.ops) == 0 {
 			break
 		}
@@ -138,6 +141,9 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 		if err != nil {
 			r.refuse(worker, err)
 			continue
+		}
+		if r.chain != nil && next.State == task.Success {
+			next.Chain = r.chain
 		}
 		r.next, r.effect, r.at = next, effect, len(ops)
 		move := s.movesWakeup(&r.next)

@@ -24,7 +24,7 @@ var outcomes = map[string]task.Outcome{
 
 // wireClaimed returns a claimed task as the worker gets it. HoldMicros is the instant until which to hold it,
 // until hold makes it the time that is left.
-func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *kinesinv1.Claimed {
+func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, parent *kinesinv1.Parent) *kinesinv1.Claimed {
 	if payload == nil {
 		payload = t.Payload
 	}
@@ -49,6 +49,9 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		Tags:          task.TagValues(t.Tags),
 		Prompt:        s.isLimited(t),
 		Occurrence:    api.WireOccurrence(t.Occurrence),
+	}
+	if t.Chain != nil {
+		c.Parent, c.Chain = parent, s.Sealer.Seal(t.RootLink().Token())
 	}
 	if p := int(t.Partition.Priority); p < len(l.Priorities) {
 		c.Priority = l.Priorities[p]

@@ -100,6 +100,12 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, quota *call
 	if err := identify(b, t, l, c.Item); err != nil {
 		return err
 	}
+	if err := b.Follow(ctx, c, l, t); err != nil {
+		return err
+	}
+	if t.Key != "" && t.Chain != nil {
+		t.Digest = digest(t, c.Item.Payload)
+	}
 	if err := quota.take(l); err != nil {
 		return err
 	}
@@ -167,8 +173,8 @@ func KeyedID(lambda uint32, key string) task.ID {
 	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
 }
 
-// digest tells whether a key is used again for the same task: same priority, collection, limit key and
-// payload. A blob counts by its contents, and is never the same as a payload in a row: no priority has the
+// digest tells whether a key is used again for the same task: same priority, collection, limit key,
+// payload and follow-ups. A blob counts by its contents, and is never the same as a payload in a row: no priority has the
 // number 255, which marks it, nor 254, which marks a limit key.
 func digest(t *task.Task, payload []byte) (d [16]byte) {
 	h := sha256.New()
@@ -179,6 +185,12 @@ func digest(t *task.Task, payload []byte) (d [16]byte) {
 	if t.LimitKey != "" {
 		h.Write([]byte{math.MaxUint8 - 1, byte(len(t.LimitKey) - 1)})
 		h.Write([]byte(t.LimitKey))
+	}
+	if t.HasFollowups() {
+		h.Write([]byte{math.MaxUint8 - 2})
+		h.Write(binary.BigEndian.AppendUint32(nil, t.Chain.FollowBytes))
+		h.Write(t.Chain.Follow)
+		h.Write(t.Chain.FollowID[:])
 	}
 	h.Write([]byte{t.Partition.Priority, byte(len(t.Collection))})
 	h.Write([]byte(t.Collection))

@@ -44,7 +44,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		}
 	}
 	for i := range t.History {
-		v.Attempts = append(v.Attempts, viewAttempt(&t.History[i]))
+		v.Attempts = append(v.Attempts, api.WireAttempt(&t.History[i]))
 	}
 	if v.WaitsFor == nil {
 		v.WaitsFor = in.keyWait(t, l, in.Clock.Now())
@@ -55,12 +55,26 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	if v.WaitsFor == nil {
 		v.WaitsFor = in.queueWait(t, in.Clock.Now())
 	}
+	v.Chain = in.chainOf(t)
 	if t.State.IsRunning() {
 		v.Attempts = append(v.Attempts, &kinesinv1.Attempt{
 			Number: t.Attempt, Worker: t.Worker, StartMicros: int64(t.Started),
 		})
 	}
 	return v
+}
+
+// chainOf returns where in a chain a task is; nil if it is in none.
+func (in *Inbound) chainOf(t *task.Task) *kinesinv1.Link {
+	c := t.Chain
+	if c == nil {
+		return nil
+	}
+	link := &kinesinv1.Link{Root: in.Sealer.Seal(t.RootLink().Token()), Edge: c.Edge.String(), Followups: c.FollowCount, Paused: c.Paused}
+	if !c.Parent.ID.IsZero() {
+		link.Parent = in.Sealer.Seal(c.Parent.Token())
+	}
+	return link
 }
 
 // What a task waits for, as callers see it.
@@ -111,13 +125,6 @@ func gateText(g *gates.Gate) string {
 		return fmt.Sprintf("%v, which resumes at %d tasks per second", g, g.Pace)
 	}
 	return g.String()
-}
-
-func viewAttempt(a *task.Attempt) *kinesinv1.Attempt {
-	return &kinesinv1.Attempt{
-		Number: a.Number, Worker: a.Worker, StartMicros: int64(a.Start), EndMicros: int64(a.End),
-		Outcome: a.Outcome.String(), Error: a.Error,
-	}
 }
 
 // workerOf returns the worker of a task's newest attempt, or the process that acquired it. The process that

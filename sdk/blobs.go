@@ -182,5 +182,12 @@ func (c *Client) readPayload(ctx context.Context, t *TaskInfo) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if t.followsAnother() && c.cfg.Decode != nil && len(payload) > 0 {
+		plain, err := c.cfg.Decode(ctx, t.Lambda, "", [16]byte{}, payload)
+		if err != nil {
+			return nil, fmt.Errorf("decode the payload of task %s: %w", t.ID, err)
+		}
+		return plain, nil
+	}
 	return c.decodeRead(ctx, t.Lambda, t.Key, t.ID, payload)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/task"
@@ -34,8 +35,20 @@ type Task[T any] struct {
 	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
 	Tags        map[string]string
 	Occurrence  *Occurrence // nil: no cron has scheduled the task
+	Parent      *Parent     // the task before it; nil: it follows no other
+	Chain       ID          // id of its chain; empty: it is in none
 
-	result *any // shared by all forms of the attempt
+	result *any    // shared by all forms of the attempt
+	then   *[]Step // shared by all forms of the attempt
+}
+
+// Then has more tasks follow, if the handler returns nil. The worker's identity needs the right to schedule them. Where
+// the server refuses one, such as of an unknown lambda, the task ends as fatal_failure.
+func (t *Task[T]) Then(steps ...Step) {
+	if t.then == nil {
+		t.then = new([]Step)
+	}
+	*t.then = append(*t.then, steps...)
 }
 
 // SetResult gives the task a value that is kept with it if the handler returns nil, for whoever reads the
@@ -82,8 +95,8 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 		ID: raw.ID, Lambda: raw.Lambda, Priority: raw.Priority, Collection: raw.Collection, Key: raw.Key, Payload: raw.Payload,
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
 		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent, Tags: raw.Tags,
-		Occurrence: raw.Occurrence,
-		result:     raw.result,
+		Occurrence: raw.Occurrence, Parent: raw.Parent, Chain: raw.Chain,
+		result: raw.result, then: raw.then,
 	}
 }
 
@@ -119,11 +132,31 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 		return outcomeOf(err)
 	}
 	t := taskOf(work)
-	t.Args, t.Payload, t.result = payload, payload, new(any)
+	t.Args, t.Payload, t.result, t.then = payload, payload, new(any), new([]Step)
+	if err := w.client.decodeParent(ctx, work, t.Parent); err != nil {
+		return outcomeOf(err)
+	}
 	if err := h(ctx, t); err != nil {
 		return outcomeOf(err)
 	}
-	return w.succeeded(ctx, work, *t.result)
+	o := w.succeeded(ctx, work, *t.result)
+	return w.followed(ctx, o, *t.then)
+}
+
+// followed returns the outcome with what is to follow the task.
+func (w *Worker) followed(ctx context.Context, o controller.Outcome, steps []Step) controller.Outcome {
+	if len(steps) == 0 || o.Kind != task.OutcomeSuccess {
+		return o
+	}
+	items, err := itemsOf(steps)
+	if err == nil {
+		items, err = w.client.encodeFollowups(context.WithoutCancel(ctx), items)
+	}
+	if err != nil {
+		return outcomeOf(err)
+	}
+	o.Add = &kinesinv1.Followups{Then: wireItems(items)}
+	return o
 }
 
 // succeeded returns the outcome of an attempt whose handler returned nil.
@@ -158,7 +191,7 @@ func taskOf(w *controller.Work) *Task[[]byte] {
 		Args: w.Payload, Payload: w.Payload,
 		Attempt: w.Attempt, Failures: w.Failures, MaxAttempts: w.MaxAttempts, WorkerLost: w.WorkerLost,
 		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent, Tags: w.Tags,
-		Occurrence: occurrenceOf(w.Occurrence),
+		Occurrence: occurrenceOf(w.Occurrence), Parent: parentOf(w.Parent), Chain: ID(w.Chain),
 	}
 }
 

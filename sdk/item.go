@@ -42,6 +42,10 @@ type Item struct {
 	Tags        map[string]string // what its users know it by; at most 16
 	Traceparent string            // W3C trace context, passed on to the handler or the consumer
 
+	// Then follows when the task has succeeded, Else when it has ended in any other way, Finally in either case. In of
+	// a follow-up counts from that end; it has no Key. See Chain.
+	Then, Else, Finally []Item
+
 	blob *task.Blob // instead of Payload
 }
 
@@ -134,6 +138,9 @@ func (i *Item) wire(requestID []byte) *kinesinv1.ScheduleItem {
 		MaxAttempts: uint32(min(max(i.MaxAttempts, 0), 1<<31)), TimeoutMicros: i.Timeout.Microseconds(),
 		BackoffMinMicros: i.BackoffMin.Microseconds(), BackoffMaxMicros: i.BackoffMax.Microseconds(),
 		Traceparent: i.Traceparent, Tags: i.Tags, Blob: api.WireBlob(i.blob),
+	}
+	if len(i.Then)+len(i.Else)+len(i.Finally) > 0 {
+		w.Then, w.Else, w.Finally = wireItems(i.Then), wireItems(i.Else), wireItems(i.Finally)
 	}
 	if !i.StartBefore.IsZero() {
 		w.StartBeforeMicros = max(i.StartBefore.UnixMicro(), 1)

@@ -32,7 +32,7 @@ type PayloadCodec interface {
 type PayloadContext struct {
 	Lambda string
 	Key    string   // the task's idempotency key
-	Task   [16]byte // the UUID in its id; zero if it has a key, because then its id is made by the server
+	Task   [16]byte // the UUID in its id; zero for the payload of one that has a key, or follows another: its id is made by the server
 	Result bool     // it is the task's result, which the codec encodes too, and not its payload
 }
 
@@ -101,6 +101,9 @@ func (c *Client) encode(ctx context.Context, items []Item, ids [][]byte, results
 			results[i].Err = fmt.Errorf("encode the payload of a %s task: %w", items[i].Lambda, err)
 		}
 		encoded[i].Payload = payload
+		if encoded[i], err = c.encodeWhatFollows(ctx, encoded[i]); err != nil {
+			results[i].Err = err
+		}
 	}
 	return encoded
 }
@@ -116,6 +119,9 @@ func (c *Client) encodeAgain(ctx context.Context, id ID, payload []byte) ([]byte
 		return nil, nil, err
 	}
 	known, err := task.PeekID(string(t.ID))
+	if err == nil && t.followsAnother() {
+		known = task.ID{}
+	}
 	if err == nil && c.cfg.Encode != nil {
 		payload, err = c.cfg.Encode(ctx, t.Lambda, t.Key, known, payload)
 	}
@@ -147,7 +153,11 @@ func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, er
 	if c.cfg.Decode == nil || err != nil {
 		return payload, err
 	}
-	plain, err := c.cfg.Decode(ctx, w.Lambda, w.Key, w.Task, payload)
+	id := w.Task
+	if w.Parent != nil {
+		id = task.ID{} // it was encoded before the task had one
+	}
+	plain, err := c.cfg.Decode(ctx, w.Lambda, w.Key, id, payload)
 	if err != nil {
 		return nil, fmt.Errorf("decode the payload: %w", err)
 	}

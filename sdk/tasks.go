@@ -42,6 +42,7 @@ type TaskInfo struct {
 	StartBefore     time.Time   // when it expires if it has not started; zero: never
 	Traceparent     string      // W3C trace context of the caller that scheduled it
 	Occurrence      *Occurrence // nil: no cron has scheduled it
+	Chain           *Link       // nil: it is in no chain
 	WaitsFor        WaitsFor    // what holds it back
 
 	Payload      []byte // only with WithPayload
@@ -350,10 +351,18 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros), WaitsFor: waitsForOf(w.WaitsFor),
 		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob, Occurrence: occurrenceOf(w.Occurrence),
 	}
+	t.Chain = linkOf(w.Chain)
 	for _, a := range w.Attempts {
-		t.Attempts = append(t.Attempts, AttemptInfo{
-			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.StartMicros), End: timeOf(a.EndMicros), Outcome: Outcome(a.Outcome), Error: a.Error,
-		})
+		t.Attempts = append(t.Attempts, attemptInfoOf(a))
 	}
 	return t
 }
+
+func attemptInfoOf(a *kinesinv1.Attempt) AttemptInfo {
+	return AttemptInfo{
+		Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.StartMicros), End: timeOf(a.EndMicros), Outcome: Outcome(a.Outcome), Error: a.Error,
+	}
+}
+
+// followsAnother reports whether the task was created with the end of another.
+func (t *TaskInfo) followsAnother() bool { return t.Chain != nil && t.Chain.Parent != "" }

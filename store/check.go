@@ -55,17 +55,29 @@ func (s *Store) checkOp(op *Op) error {
 	return fmt.Errorf("%w op: kind %d", ErrMalformed, op.Kind)
 }
 
-// checkFollows checks that op i of the list follows a write of a row of the same task.
+// checkFollows checks that op i of the list follows a write of a row of the same task. Between the end of a
+// task and the deletion of its wake-up row there may be first rows of other tasks: of its follow-ups.
 func checkFollows(ops []Op, i int) error {
 	if i == 0 {
 		return fmt.Errorf("%w op: it follows, but is the first", ErrMalformed)
 	}
 	before, op := &ops[i-1], &ops[i]
+	if op.isFollowup() && (before.isFollowup() || before.ofTask() && before.Task.State.IsEnd()) {
+		return nil
+	}
+	for n := i - 1; n > 0 && before.isFollowup() && before.Follows; n-- {
+		before = &ops[n-1]
+	}
 	if !before.ofTask() || !op.ofTask() || before.Task.ID != op.Task.ID || before.Task.Partition != op.Task.Partition {
 		return fmt.Errorf("%w op: kind %d of task %s follows kind %d of task %s; want rows of one task in one partition",
 			ErrMalformed, op.Kind, op.Task.ID, before.Kind, before.Task.ID)
 	}
 	return nil
+}
+
+// isFollowup reports whether the op puts the first row of a task that follows another.
+func (op *Op) isFollowup() bool {
+	return op.Kind == PutWakeup && op.Task.State == task.Scheduled && op.Task.Chain != nil && op.Task.Chain.Depth > 0
 }
 
 // ofTask reports whether the op writes a wake-up row or a task row.

@@ -78,6 +78,35 @@ const (
 	fieldOccurrence
 )
 
+// fieldChain is the place of a task in a chain.
+const fieldChain protowire.Number = 50
+
+// The fields of a chain.
+const (
+	chainRoot protowire.Number = iota + 1
+	chainParent
+	chainOnEdge
+	chainIndex
+	chainDepth
+	chainRound
+	chainPaused
+	chainPausedDue
+	chainFollow
+	chainFollowID
+	chainFollowBytes
+	chainFollowCount
+	chainOutcome
+	chainFromParent
+)
+
+// The fields of a link.
+const (
+	linkID protowire.Number = iota + 1
+	linkPartition
+	linkDue
+	linkLife
+)
+
 // The fields of a tag.
 const (
 	tagName protowire.Number = iota + 1
@@ -285,6 +314,9 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	}
 	if t.Occurrence != nil {
 		dst = appendOccurrence(dst, t.Occurrence)
+	}
+	if t.Chain != nil {
+		dst = appendChain(dst, t.Chain)
 	}
 	dst = appendVarint(dst, fieldStartBefore, uint64(t.StartBefore))
 	for i := range t.Tags {

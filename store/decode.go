@@ -112,6 +112,8 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.LimitKey = string(f.bytes)
 	case fieldOccurrence:
 		return setOccurrence(t, f.bytes)
+	case fieldChain:
+		return setChain(t, f.bytes)
 	case fieldDigest:
 		return setArray(&t.Digest, f)
 	case fieldPayload:

@@ -185,7 +185,8 @@ type Op struct {
 	From uint64
 	// Follows makes the write depend on the op before it in the list: it is applied only if that one was, or,
 	// after a PutWakeup, if there was a row with the same seq or a higher one. Otherwise its result is
-	// ErrSkipped. Ops that follow each other are the writes of one task in one partition.
+	// ErrSkipped. Ops that follow each other are the writes of one task in one partition, and the first rows of
+	// what follows its end.
 	Follows bool
 }
 

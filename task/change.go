@@ -47,6 +47,7 @@ func (t Task) redrive(e Event) (Task, Effect, error) {
 	t.CancelRequested = false
 	t.Enqueued, t.ClaimedAt, t.Started, t.FirstStarted = 0, 0, 0, 0
 	t.Ended, t.ExpireAt, t.StartBefore, t.Result = 0, 0, 0, nil
+	t.Chain = t.Chain.inNextRound()
 	return t.waitFor(e.Due), None, nil
 }
 

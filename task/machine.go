@@ -444,6 +444,11 @@ func (t Task) end(s State, now Instant, p Policy) Task {
 	switch {
 	case s == Dead:
 		keep = max(keep, DeadRetention)
+	case t.Chain != nil:
+		keep = max(keep, ChainRetention)
+		if t.Key != "" && s == Success {
+			keep = max(keep, p.KeyRetention)
+		}
 	case t.Key != "" && (s == Success || s == Delivered):
 		keep = max(keep, p.KeyRetention) // the row holds the key
 	}

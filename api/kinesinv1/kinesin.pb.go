@@ -273,8 +273,14 @@ type ScheduleItem struct {
 	StartBeforeMicros int64  `protobuf:"varint,16,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
 	Blob              *Blob  `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload; needs a key
 	LimitKey          string `protobuf:"bytes,23,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key; at most 256 bytes; empty: nobody's
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// What follows when the task has ended: with success, in any other way, and in any way. A follow-up has no key,
+	// request_id, on_conflict and blob; its delay counts from the end of the task before it.
+	Then          []*ScheduleItem `protobuf:"bytes,40,rep,name=then,proto3" json:"then,omitempty"`
+	Else          []*ScheduleItem `protobuf:"bytes,41,rep,name=else,proto3" json:"else,omitempty"`
+	Finally       []*ScheduleItem `protobuf:"bytes,42,rep,name=finally,proto3" json:"finally,omitempty"`
+	LambdaRef     uint32          `protobuf:"varint,43,opt,name=lambda_ref,json=lambdaRef,proto3" json:"lambda_ref,omitempty"` // set by the server
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ScheduleItem) Reset() {
@@ -433,6 +439,273 @@ func (x *ScheduleItem) GetLimitKey() string {
 	return ""
 }
 
+func (x *ScheduleItem) GetThen() []*ScheduleItem {
+	if x != nil {
+		return x.Then
+	}
+	return nil
+}
+
+func (x *ScheduleItem) GetElse() []*ScheduleItem {
+	if x != nil {
+		return x.Else
+	}
+	return nil
+}
+
+func (x *ScheduleItem) GetFinally() []*ScheduleItem {
+	if x != nil {
+		return x.Finally
+	}
+	return nil
+}
+
+func (x *ScheduleItem) GetLambdaRef() uint32 {
+	if x != nil {
+		return x.LambdaRef
+	}
+	return 0
+}
+
+// Followups is what follows a task.
+type Followups struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Then          []*ScheduleItem        `protobuf:"bytes,1,rep,name=then,proto3" json:"then,omitempty"`
+	Else          []*ScheduleItem        `protobuf:"bytes,2,rep,name=else,proto3" json:"else,omitempty"`
+	Finally       []*ScheduleItem        `protobuf:"bytes,3,rep,name=finally,proto3" json:"finally,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Followups) Reset() {
+	*x = Followups{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Followups) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Followups) ProtoMessage() {}
+
+func (x *Followups) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Followups.ProtoReflect.Descriptor instead.
+func (*Followups) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Followups) GetThen() []*ScheduleItem {
+	if x != nil {
+		return x.Then
+	}
+	return nil
+}
+
+func (x *Followups) GetElse() []*ScheduleItem {
+	if x != nil {
+		return x.Else
+	}
+	return nil
+}
+
+func (x *Followups) GetFinally() []*ScheduleItem {
+	if x != nil {
+		return x.Finally
+	}
+	return nil
+}
+
+// Parent is the task before a follow-up, as it ended.
+type Parent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Result        []byte                 `protobuf:"bytes,3,opt,name=result,proto3" json:"result,omitempty"`     // of a success
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`       // of its last attempt; only of a parent that did not succeed, or in finally
+	Attempts      []*Attempt             `protobuf:"bytes,5,rep,name=attempts,proto3" json:"attempts,omitempty"` // as error
+	Edge          string                 `protobuf:"bytes,6,opt,name=edge,proto3" json:"edge,omitempty"`         // "then", "else" or "finally": how the follow-up follows it
+	Lambda        string                 `protobuf:"bytes,7,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Key           string                 `protobuf:"bytes,8,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Parent) Reset() {
+	*x = Parent{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Parent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Parent) ProtoMessage() {}
+
+func (x *Parent) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Parent.ProtoReflect.Descriptor instead.
+func (*Parent) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Parent) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Parent) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Parent) GetResult() []byte {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *Parent) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Parent) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *Parent) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *Parent) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Parent) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// Link says where in a chain a task is.
+type Link struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Root          string                 `protobuf:"bytes,1,opt,name=root,proto3" json:"root,omitempty"`            // the id of the chain: its first task
+	Parent        string                 `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`        // the task before it; empty: it is the first
+	Edge          string                 `protobuf:"bytes,3,opt,name=edge,proto3" json:"edge,omitempty"`            // "then", "else" or "finally"; empty: it is the first
+	Followups     uint32                 `protobuf:"varint,4,opt,name=followups,proto3" json:"followups,omitempty"` // how many follow-ups the task itself names
+	Paused        bool                   `protobuf:"varint,5,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Link) Reset() {
+	*x = Link{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Link) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Link) ProtoMessage() {}
+
+func (x *Link) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Link.ProtoReflect.Descriptor instead.
+func (*Link) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Link) GetRoot() string {
+	if x != nil {
+		return x.Root
+	}
+	return ""
+}
+
+func (x *Link) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *Link) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *Link) GetFollowups() uint32 {
+	if x != nil {
+		return x.Followups
+	}
+	return 0
+}
+
+func (x *Link) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
 type ScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Items []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
@@ -444,7 +717,7 @@ type ScheduleRequest struct {
 
 func (x *ScheduleRequest) Reset() {
 	*x = ScheduleRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +729,7 @@ func (x *ScheduleRequest) String() string {
 func (*ScheduleRequest) ProtoMessage() {}
 
 func (x *ScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[3]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +742,7 @@ func (x *ScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{3}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ScheduleRequest) GetItems() []*ScheduleItem {
@@ -500,7 +773,7 @@ type ScheduleResult struct {
 
 func (x *ScheduleResult) Reset() {
 	*x = ScheduleResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -512,7 +785,7 @@ func (x *ScheduleResult) String() string {
 func (*ScheduleResult) ProtoMessage() {}
 
 func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[4]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -525,7 +798,7 @@ func (x *ScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResult.ProtoReflect.Descriptor instead.
 func (*ScheduleResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{4}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ScheduleResult) GetId() string {
@@ -579,7 +852,7 @@ type ScheduleResponse struct {
 
 func (x *ScheduleResponse) Reset() {
 	*x = ScheduleResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -591,7 +864,7 @@ func (x *ScheduleResponse) String() string {
 func (*ScheduleResponse) ProtoMessage() {}
 
 func (x *ScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[5]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -604,7 +877,7 @@ func (x *ScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{5}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ScheduleResponse) GetResults() []*ScheduleResult {
@@ -628,7 +901,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +913,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[6]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +926,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{6}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -732,13 +1005,14 @@ type Task struct {
 	WaitsFor          *WaitsFor              `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why a task that is due has not started; absent: nothing that is known here
 	LimitKey          string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	Occurrence        *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
+	Chain             *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`           // absent: it is in no chain
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +1024,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[7]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +1037,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{7}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Task) GetId() string {
@@ -990,6 +1264,13 @@ func (x *Task) GetOccurrence() *Occurrence {
 	return nil
 }
 
+func (x *Task) GetChain() *Link {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
 // Occurrence says which occurrence of a cron a task is.
 type Occurrence struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1004,7 +1285,7 @@ type Occurrence struct {
 
 func (x *Occurrence) Reset() {
 	*x = Occurrence{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1297,7 @@ func (x *Occurrence) String() string {
 func (*Occurrence) ProtoMessage() {}
 
 func (x *Occurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[8]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,7 +1310,7 @@ func (x *Occurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Occurrence.ProtoReflect.Descriptor instead.
 func (*Occurrence) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{8}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Occurrence) GetCron() string {
@@ -1080,7 +1361,7 @@ type WaitsFor struct {
 
 func (x *WaitsFor) Reset() {
 	*x = WaitsFor{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1373,7 @@ func (x *WaitsFor) String() string {
 func (*WaitsFor) ProtoMessage() {}
 
 func (x *WaitsFor) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[9]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1386,7 @@ func (x *WaitsFor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitsFor.ProtoReflect.Descriptor instead.
 func (*WaitsFor) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{9}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitsFor) GetReason() string {
@@ -1147,7 +1428,7 @@ type TaskKey struct {
 
 func (x *TaskKey) Reset() {
 	*x = TaskKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1440,7 @@ func (x *TaskKey) String() string {
 func (*TaskKey) ProtoMessage() {}
 
 func (x *TaskKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[10]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1453,7 @@ func (x *TaskKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskKey.ProtoReflect.Descriptor instead.
 func (*TaskKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{10}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TaskKey) GetLambda() string {
@@ -1189,6 +1470,397 @@ func (x *TaskKey) GetKey() string {
 	return ""
 }
 
+// ChainTask is a task of a chain, or one that may come.
+type ChainTask struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // empty: it is not there (yet)
+	Lambda string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	// The state of the task; or "planned": the task before it has not ended; "skipped": that ended in another way;
+	// "missing": it is not kept any more, or its lambda was deleted.
+	State         string       `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Edge          string       `protobuf:"bytes,4,opt,name=edge,proto3" json:"edge,omitempty"` // "then", "else" or "finally"; empty: it is the first
+	Collection    string       `protobuf:"bytes,5,opt,name=collection,proto3" json:"collection,omitempty"`
+	DueMicros     int64        `protobuf:"varint,6,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`       // 0: not known yet
+	DelayMicros   int64        `protobuf:"varint,7,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"` // of one that is planned
+	StartedMicros int64        `protobuf:"varint,8,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"`
+	EndedMicros   int64        `protobuf:"varint,9,opt,name=ended_micros,json=endedMicros,proto3" json:"ended_micros,omitempty"`
+	Attempt       uint32       `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Error         string       `protobuf:"bytes,11,opt,name=error,proto3" json:"error,omitempty"`                       // of its last attempt, if it did not succeed
+	WaitsFor      string       `protobuf:"bytes,12,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what a task waits for that has not started
+	Paused        bool         `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
+	Followups     []*ChainTask `protobuf:"bytes,14,rep,name=followups,proto3" json:"followups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChainTask) Reset() {
+	*x = ChainTask{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChainTask) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChainTask) ProtoMessage() {}
+
+func (x *ChainTask) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChainTask.ProtoReflect.Descriptor instead.
+func (*ChainTask) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ChainTask) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ChainTask) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *ChainTask) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ChainTask) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *ChainTask) GetCollection() string {
+	if x != nil {
+		return x.Collection
+	}
+	return ""
+}
+
+func (x *ChainTask) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+func (x *ChainTask) GetDelayMicros() int64 {
+	if x != nil {
+		return x.DelayMicros
+	}
+	return 0
+}
+
+func (x *ChainTask) GetStartedMicros() int64 {
+	if x != nil {
+		return x.StartedMicros
+	}
+	return 0
+}
+
+func (x *ChainTask) GetEndedMicros() int64 {
+	if x != nil {
+		return x.EndedMicros
+	}
+	return 0
+}
+
+func (x *ChainTask) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ChainTask) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *ChainTask) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *ChainTask) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *ChainTask) GetFollowups() []*ChainTask {
+	if x != nil {
+		return x.Followups
+	}
+	return nil
+}
+
+type GetChainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetChainRequest) Reset() {
+	*x = GetChainRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetChainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetChainRequest) ProtoMessage() {}
+
+func (x *GetChainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetChainRequest.ProtoReflect.Descriptor instead.
+func (*GetChainRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GetChainRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GetChainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // "live", "paused" or "ended"
+	Root          *ChainTask             `protobuf:"bytes,3,opt,name=root,proto3" json:"root,omitempty"`
+	Tasks         uint32                 `protobuf:"varint,4,opt,name=tasks,proto3" json:"tasks,omitempty"` // how many of its tasks are there, as far as shown
+	More          bool                   `protobuf:"varint,5,opt,name=more,proto3" json:"more,omitempty"`   // it has more tasks than are shown
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetChainResponse) Reset() {
+	*x = GetChainResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetChainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetChainResponse) ProtoMessage() {}
+
+func (x *GetChainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetChainResponse.ProtoReflect.Descriptor instead.
+func (*GetChainResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *GetChainResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GetChainResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *GetChainResponse) GetRoot() *ChainTask {
+	if x != nil {
+		return x.Root
+	}
+	return nil
+}
+
+func (x *GetChainResponse) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *GetChainResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type ControlChainRequest struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                                           // of any task of the chain
+	Action            string                 `protobuf:"bytes,2,opt,name=action,proto3" json:"action,omitempty"`                                                   // "cancel", "pause", "resume", "redrive" or "extend"
+	StartBeforeMicros int64                  `protobuf:"varint,3,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"` // of extend
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ControlChainRequest) Reset() {
+	*x = ControlChainRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlChainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlChainRequest) ProtoMessage() {}
+
+func (x *ControlChainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlChainRequest.ProtoReflect.Descriptor instead.
+func (*ControlChainRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ControlChainRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ControlChainRequest) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ControlChainRequest) GetStartBeforeMicros() int64 {
+	if x != nil {
+		return x.StartBeforeMicros
+	}
+	return 0
+}
+
+type ControlChainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Changed       uint32                 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"` // tasks
+	Told          uint32                 `protobuf:"varint,3,opt,name=told,proto3" json:"told,omitempty"`       // of cancel: tasks that run, and were told to stop
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ControlChainResponse) Reset() {
+	*x = ControlChainResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ControlChainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ControlChainResponse) ProtoMessage() {}
+
+func (x *ControlChainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ControlChainResponse.ProtoReflect.Descriptor instead.
+func (*ControlChainResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ControlChainResponse) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ControlChainResponse) GetChanged() uint32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *ControlChainResponse) GetTold() uint32 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
+}
+
 type GetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
@@ -1200,7 +1872,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1884,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[11]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1897,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{11}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetRequest) GetIds() []string {
@@ -1259,7 +1931,7 @@ type GetResult struct {
 
 func (x *GetResult) Reset() {
 	*x = GetResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1943,7 @@ func (x *GetResult) String() string {
 func (*GetResult) ProtoMessage() {}
 
 func (x *GetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[12]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1956,7 @@ func (x *GetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResult.ProtoReflect.Descriptor instead.
 func (*GetResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{12}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetResult) GetTask() *Task {
@@ -1310,7 +1982,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +1994,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[13]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +2007,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{13}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetResponse) GetResults() []*GetResult {
@@ -1359,7 +2031,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +2043,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[14]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +2056,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{14}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListRequest) GetLambda() string {
@@ -1439,7 +2111,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +2123,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[15]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1464,7 +2136,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{15}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1492,7 +2164,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +2176,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[16]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1517,7 +2189,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{16}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelRequest) GetIds() []string {
@@ -1554,7 +2226,7 @@ type CancelResult struct {
 
 func (x *CancelResult) Reset() {
 	*x = CancelResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +2238,7 @@ func (x *CancelResult) String() string {
 func (*CancelResult) ProtoMessage() {}
 
 func (x *CancelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[17]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +2251,7 @@ func (x *CancelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResult.ProtoReflect.Descriptor instead.
 func (*CancelResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{17}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelResult) GetOutcome() string {
@@ -1619,7 +2291,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +2303,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[18]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +2316,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{18}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CancelResponse) GetResults() []*CancelResult {
@@ -1665,7 +2337,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +2349,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[19]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +2362,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{19}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1728,7 +2400,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1740,7 +2412,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[20]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1753,7 +2425,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{20}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RescheduleRequest) GetIds() []string {
@@ -1810,7 +2482,7 @@ type TaskUpdate struct {
 
 func (x *TaskUpdate) Reset() {
 	*x = TaskUpdate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1822,7 +2494,7 @@ func (x *TaskUpdate) String() string {
 func (*TaskUpdate) ProtoMessage() {}
 
 func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[21]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1835,7 +2507,7 @@ func (x *TaskUpdate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskUpdate.ProtoReflect.Descriptor instead.
 func (*TaskUpdate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{21}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TaskUpdate) GetId() string {
@@ -1917,7 +2589,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2601,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[22]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2614,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{22}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *UpdateRequest) GetUpdates() []*TaskUpdate {
@@ -1967,7 +2639,7 @@ type RedriveRequest struct {
 
 func (x *RedriveRequest) Reset() {
 	*x = RedriveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1979,7 +2651,7 @@ func (x *RedriveRequest) String() string {
 func (*RedriveRequest) ProtoMessage() {}
 
 func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[23]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1992,7 +2664,7 @@ func (x *RedriveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RedriveRequest.ProtoReflect.Descriptor instead.
 func (*RedriveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{23}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RedriveRequest) GetIds() []string {
@@ -2057,7 +2729,7 @@ type ChangeResult struct {
 
 func (x *ChangeResult) Reset() {
 	*x = ChangeResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2741,7 @@ func (x *ChangeResult) String() string {
 func (*ChangeResult) ProtoMessage() {}
 
 func (x *ChangeResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[24]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2754,7 @@ func (x *ChangeResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResult.ProtoReflect.Descriptor instead.
 func (*ChangeResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{24}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ChangeResult) GetId() string {
@@ -2129,7 +2801,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2813,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[25]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2826,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{25}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChangeResponse) GetResults() []*ChangeResult {
@@ -2174,7 +2846,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2186,7 +2858,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[26]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2199,7 +2871,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{26}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CountRequest) GetWhere() string {
@@ -2227,7 +2899,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2239,7 +2911,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[27]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2252,7 +2924,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{27}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CountResponse) GetCount() int64 {
@@ -2285,7 +2957,7 @@ type StatsRequest struct {
 
 func (x *StatsRequest) Reset() {
 	*x = StatsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2297,7 +2969,7 @@ func (x *StatsRequest) String() string {
 func (*StatsRequest) ProtoMessage() {}
 
 func (x *StatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[28]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2310,7 +2982,7 @@ func (x *StatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsRequest.ProtoReflect.Descriptor instead.
 func (*StatsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{28}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StatsRequest) GetLambda() string {
@@ -2344,7 +3016,7 @@ type LambdaStats struct {
 
 func (x *LambdaStats) Reset() {
 	*x = LambdaStats{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +3028,7 @@ func (x *LambdaStats) String() string {
 func (*LambdaStats) ProtoMessage() {}
 
 func (x *LambdaStats) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[29]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +3041,7 @@ func (x *LambdaStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LambdaStats.ProtoReflect.Descriptor instead.
 func (*LambdaStats) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{29}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *LambdaStats) GetLambda() string {
@@ -2496,7 +3168,7 @@ type HeldBy struct {
 
 func (x *HeldBy) Reset() {
 	*x = HeldBy{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +3180,7 @@ func (x *HeldBy) String() string {
 func (*HeldBy) ProtoMessage() {}
 
 func (x *HeldBy) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[30]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +3193,7 @@ func (x *HeldBy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldBy.ProtoReflect.Descriptor instead.
 func (*HeldBy) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{30}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HeldBy) GetReason() string {
@@ -2608,7 +3280,7 @@ type PriorityStats struct {
 
 func (x *PriorityStats) Reset() {
 	*x = PriorityStats{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2620,7 +3292,7 @@ func (x *PriorityStats) String() string {
 func (*PriorityStats) ProtoMessage() {}
 
 func (x *PriorityStats) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[31]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2633,7 +3305,7 @@ func (x *PriorityStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriorityStats.ProtoReflect.Descriptor instead.
 func (*PriorityStats) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{31}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PriorityStats) GetPriority() string {
@@ -2680,7 +3352,7 @@ type StatsResponse struct {
 
 func (x *StatsResponse) Reset() {
 	*x = StatsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2692,7 +3364,7 @@ func (x *StatsResponse) String() string {
 func (*StatsResponse) ProtoMessage() {}
 
 func (x *StatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[32]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2705,7 +3377,7 @@ func (x *StatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsResponse.ProtoReflect.Descriptor instead.
 func (*StatsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{32}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StatsResponse) GetLambdas() []*LambdaStats {
@@ -2746,7 +3418,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3430,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[33]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3443,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{33}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Job) GetId() string {
@@ -2941,7 +3613,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2953,7 +3625,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[34]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3638,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{34}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Backfill) GetCron() string {
@@ -3007,7 +3679,7 @@ type JobRefusal struct {
 
 func (x *JobRefusal) Reset() {
 	*x = JobRefusal{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3691,7 @@ func (x *JobRefusal) String() string {
 func (*JobRefusal) ProtoMessage() {}
 
 func (x *JobRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[35]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3704,7 @@ func (x *JobRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRefusal.ProtoReflect.Descriptor instead.
 func (*JobRefusal) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{35}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobRefusal) GetId() string {
@@ -3067,7 +3739,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3751,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[36]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3764,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{36}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CreateJobRequest) GetAction() string {
@@ -3174,7 +3846,7 @@ type CreateJobResponse struct {
 
 func (x *CreateJobResponse) Reset() {
 	*x = CreateJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3858,7 @@ func (x *CreateJobResponse) String() string {
 func (*CreateJobResponse) ProtoMessage() {}
 
 func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[37]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3871,7 @@ func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
 func (*CreateJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{37}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CreateJobResponse) GetJob() *Job {
@@ -3218,7 +3890,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3902,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[38]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3915,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{38}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -3262,7 +3934,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3274,7 +3946,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[39]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3287,7 +3959,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{39}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -3305,7 +3977,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3989,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[40]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3330,7 +4002,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{40}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 type ListJobsResponse struct {
@@ -3342,7 +4014,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3354,7 +4026,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3367,7 +4039,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -3387,7 +4059,7 @@ type ControlJobRequest struct {
 
 func (x *ControlJobRequest) Reset() {
 	*x = ControlJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3399,7 +4071,7 @@ func (x *ControlJobRequest) String() string {
 func (*ControlJobRequest) ProtoMessage() {}
 
 func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3412,7 +4084,7 @@ func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ControlJobRequest) GetId() string {
@@ -3438,7 +4110,7 @@ type ControlJobResponse struct {
 
 func (x *ControlJobResponse) Reset() {
 	*x = ControlJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +4122,7 @@ func (x *ControlJobResponse) String() string {
 func (*ControlJobResponse) ProtoMessage() {}
 
 func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +4135,7 @@ func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ControlJobResponse) GetJob() *Job {
@@ -3498,7 +4170,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +4182,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +4195,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Gate) GetId() string {
@@ -3650,7 +4322,7 @@ type GateCounts struct {
 
 func (x *GateCounts) Reset() {
 	*x = GateCounts{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +4334,7 @@ func (x *GateCounts) String() string {
 func (*GateCounts) ProtoMessage() {}
 
 func (x *GateCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +4347,7 @@ func (x *GateCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCounts.ProtoReflect.Descriptor instead.
 func (*GateCounts) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GateCounts) GetNow() int64 {
@@ -3717,7 +4389,7 @@ type SetGateRequest struct {
 
 func (x *SetGateRequest) Reset() {
 	*x = SetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3729,7 +4401,7 @@ func (x *SetGateRequest) String() string {
 func (*SetGateRequest) ProtoMessage() {}
 
 func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3742,7 +4414,7 @@ func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateRequest.ProtoReflect.Descriptor instead.
 func (*SetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetGateRequest) GetGate() *Gate {
@@ -3775,7 +4447,7 @@ type SetGateResponse struct {
 
 func (x *SetGateResponse) Reset() {
 	*x = SetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +4459,7 @@ func (x *SetGateResponse) String() string {
 func (*SetGateResponse) ProtoMessage() {}
 
 func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +4472,7 @@ func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateResponse.ProtoReflect.Descriptor instead.
 func (*SetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetGateResponse) GetGate() *Gate {
@@ -3820,7 +4492,7 @@ type ResumeGateRequest struct {
 
 func (x *ResumeGateRequest) Reset() {
 	*x = ResumeGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +4504,7 @@ func (x *ResumeGateRequest) String() string {
 func (*ResumeGateRequest) ProtoMessage() {}
 
 func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +4517,7 @@ func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateRequest.ProtoReflect.Descriptor instead.
 func (*ResumeGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ResumeGateRequest) GetId() string {
@@ -3871,7 +4543,7 @@ type ResumeGateResponse struct {
 
 func (x *ResumeGateResponse) Reset() {
 	*x = ResumeGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +4555,7 @@ func (x *ResumeGateResponse) String() string {
 func (*ResumeGateResponse) ProtoMessage() {}
 
 func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +4568,7 @@ func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResumeGateResponse) GetGate() *Gate {
@@ -3915,7 +4587,7 @@ type GetGateRequest struct {
 
 func (x *GetGateRequest) Reset() {
 	*x = GetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3927,7 +4599,7 @@ func (x *GetGateRequest) String() string {
 func (*GetGateRequest) ProtoMessage() {}
 
 func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4612,7 @@ func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateRequest.ProtoReflect.Descriptor instead.
 func (*GetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetGateRequest) GetId() string {
@@ -3959,7 +4631,7 @@ type GetGateResponse struct {
 
 func (x *GetGateResponse) Reset() {
 	*x = GetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4643,7 @@ func (x *GetGateResponse) String() string {
 func (*GetGateResponse) ProtoMessage() {}
 
 func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4656,7 @@ func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateResponse.ProtoReflect.Descriptor instead.
 func (*GetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetGateResponse) GetGate() *Gate {
@@ -4004,7 +4676,7 @@ type ListGatesRequest struct {
 
 func (x *ListGatesRequest) Reset() {
 	*x = ListGatesRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4016,7 +4688,7 @@ func (x *ListGatesRequest) String() string {
 func (*ListGatesRequest) ProtoMessage() {}
 
 func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4029,7 +4701,7 @@ func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesRequest.ProtoReflect.Descriptor instead.
 func (*ListGatesRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListGatesRequest) GetLambda() string {
@@ -4055,7 +4727,7 @@ type ListGatesResponse struct {
 
 func (x *ListGatesResponse) Reset() {
 	*x = ListGatesResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4067,7 +4739,7 @@ func (x *ListGatesResponse) String() string {
 func (*ListGatesResponse) ProtoMessage() {}
 
 func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4752,7 @@ func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesResponse.ProtoReflect.Descriptor instead.
 func (*ListGatesResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListGatesResponse) GetGates() []*Gate {
@@ -4109,7 +4781,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4121,7 +4793,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4134,7 +4806,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Quota) GetLambda() string {
@@ -4224,7 +4896,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4908,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4921,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SetQuotaRequest) GetLambda() string {
@@ -4317,7 +4989,7 @@ type SetQuotaResponse struct {
 
 func (x *SetQuotaResponse) Reset() {
 	*x = SetQuotaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4329,7 +5001,7 @@ func (x *SetQuotaResponse) String() string {
 func (*SetQuotaResponse) ProtoMessage() {}
 
 func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4342,7 +5014,7 @@ func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*SetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SetQuotaResponse) GetQuota() *Quota {
@@ -4361,7 +5033,7 @@ type GetQuotasRequest struct {
 
 func (x *GetQuotasRequest) Reset() {
 	*x = GetQuotasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4373,7 +5045,7 @@ func (x *GetQuotasRequest) String() string {
 func (*GetQuotasRequest) ProtoMessage() {}
 
 func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4386,7 +5058,7 @@ func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *GetQuotasRequest) GetLambda() string {
@@ -4405,7 +5077,7 @@ type GetQuotasResponse struct {
 
 func (x *GetQuotasResponse) Reset() {
 	*x = GetQuotasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +5089,7 @@ func (x *GetQuotasResponse) String() string {
 func (*GetQuotasResponse) ProtoMessage() {}
 
 func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +5102,7 @@ func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetQuotasResponse) GetQuotas() []*Quota {
@@ -4457,7 +5129,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +5141,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +5154,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -4556,7 +5228,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4568,7 +5240,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4581,7 +5253,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DeadLetterQueue) GetPriority() string {
@@ -4640,7 +5312,7 @@ type DeadLetterMove struct {
 
 func (x *DeadLetterMove) Reset() {
 	*x = DeadLetterMove{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4652,7 +5324,7 @@ func (x *DeadLetterMove) String() string {
 func (*DeadLetterMove) ProtoMessage() {}
 
 func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4665,7 +5337,7 @@ func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
 func (*DeadLetterMove) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeadLetterMove) GetState() string {
@@ -4715,7 +5387,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4727,7 +5399,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4740,7 +5412,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListDeadLettersRequest) GetLambda() string {
@@ -4781,7 +5453,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4793,7 +5465,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4806,7 +5478,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
@@ -4833,7 +5505,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4845,7 +5517,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4858,7 +5530,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CountDeadLettersRequest) GetLambda() string {
@@ -4885,7 +5557,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4897,7 +5569,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4910,7 +5582,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -4941,7 +5613,7 @@ type ChangeDeadLettersRequest struct {
 
 func (x *ChangeDeadLettersRequest) Reset() {
 	*x = ChangeDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4953,7 +5625,7 @@ func (x *ChangeDeadLettersRequest) String() string {
 func (*ChangeDeadLettersRequest) ProtoMessage() {}
 
 func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4966,7 +5638,7 @@ func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ChangeDeadLettersRequest) GetAction() string {
@@ -5023,7 +5695,7 @@ type ChangeDeadLettersResponse struct {
 
 func (x *ChangeDeadLettersResponse) Reset() {
 	*x = ChangeDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5707,7 @@ func (x *ChangeDeadLettersResponse) String() string {
 func (*ChangeDeadLettersResponse) ProtoMessage() {}
 
 func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5720,7 @@ func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
@@ -5119,7 +5791,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5803,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5816,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Lambda) GetName() string {
@@ -5333,7 +6005,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5345,7 +6017,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5358,7 +6030,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Breaker) GetFailures() float64 {
@@ -5384,7 +6056,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +6068,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +6081,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -5429,7 +6101,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5441,7 +6113,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5454,7 +6126,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -5482,7 +6154,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5494,7 +6166,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5507,7 +6179,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -5540,7 +6212,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5552,7 +6224,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +6237,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -5583,7 +6255,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5595,7 +6267,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5608,7 +6280,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 type ListLambdasResponse struct {
@@ -5620,7 +6292,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5632,7 +6304,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5645,7 +6317,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -5664,7 +6336,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5676,7 +6348,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5689,7 +6361,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -5708,7 +6380,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5720,7 +6392,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5733,7 +6405,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -5754,7 +6426,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +6438,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +6451,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -5813,7 +6485,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5825,7 +6497,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5838,7 +6510,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -5866,7 +6538,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5878,7 +6550,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5891,7 +6563,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -5920,7 +6592,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5932,7 +6604,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5945,7 +6617,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -5988,7 +6660,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6000,7 +6672,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6013,7 +6685,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -6050,7 +6722,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6062,7 +6734,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6075,7 +6747,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -6124,7 +6796,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6136,7 +6808,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6149,7 +6821,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Held) GetTask() []byte {
@@ -6178,7 +6850,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6190,7 +6862,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6203,7 +6875,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Hello) GetWorker() string {
@@ -6246,7 +6918,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6258,7 +6930,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6271,7 +6943,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -6304,13 +6976,14 @@ type Result struct {
 	StartedMicros int64                  `protobuf:"varint,5,opt,name=started_micros,json=startedMicros,proto3" json:"started_micros,omitempty"` // on the worker's clock, corrected by the offset it learned; 0: never started
 	DelayMicros   int64                  `protobuf:"varint,6,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"`       // of a snooze
 	Result        []byte                 `protobuf:"bytes,7,opt,name=result,proto3" json:"result,omitempty"`                                     // of a success: a value that is kept with the task; at most 32 KiB
+	Add           *Followups             `protobuf:"bytes,40,opt,name=add,proto3" json:"add,omitempty"`                                          // what else follows the task
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6322,7 +6995,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6335,7 +7008,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Result) GetTask() []byte {
@@ -6387,6 +7060,13 @@ func (x *Result) GetResult() []byte {
 	return nil
 }
 
+func (x *Result) GetAdd() *Followups {
+	if x != nil {
+		return x.Add
+	}
+	return nil
+}
+
 type Started struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -6398,7 +7078,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6410,7 +7090,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6423,7 +7103,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Started) GetTask() []byte {
@@ -6459,7 +7139,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6471,7 +7151,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6484,7 +7164,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -6540,13 +7220,15 @@ type Claimed struct {
 	// The worker sends the result without waiting for others: a task of the lambda may wait for its end.
 	Prompt        bool        `protobuf:"varint,20,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	Occurrence    *Occurrence `protobuf:"bytes,21,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
+	Parent        *Parent     `protobuf:"bytes,40,opt,name=parent,proto3" json:"parent,omitempty"`         // absent: the task follows no other
+	Chain         string      `protobuf:"bytes,41,opt,name=chain,proto3" json:"chain,omitempty"`           // id of the chain; empty: it is in none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +7240,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +7253,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -6714,6 +7396,20 @@ func (x *Claimed) GetOccurrence() *Occurrence {
 	return nil
 }
 
+func (x *Claimed) GetParent() *Parent {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+func (x *Claimed) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
 type ResultAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          []byte                 `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -6725,7 +7421,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6737,7 +7433,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6750,7 +7446,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -6789,7 +7485,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6801,7 +7497,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6814,7 +7510,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -6864,7 +7560,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6876,7 +7572,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6889,7 +7585,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -6929,7 +7625,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6941,7 +7637,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6954,7 +7650,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -6974,7 +7670,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6986,7 +7682,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6999,7 +7695,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -7025,7 +7721,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7037,7 +7733,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7050,7 +7746,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -7070,7 +7766,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7082,7 +7778,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7095,7 +7791,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -7123,7 +7819,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7135,7 +7831,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7148,7 +7844,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -7181,7 +7877,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7193,7 +7889,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7206,7 +7902,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -7224,7 +7920,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7236,7 +7932,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7249,7 +7945,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -7264,7 +7960,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7276,7 +7972,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7289,7 +7985,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -7325,7 +8021,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +8033,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +8046,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -7394,7 +8090,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7406,7 +8102,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7419,7 +8115,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Rejected) GetName() string {
@@ -7509,7 +8205,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7521,7 +8217,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7534,7 +8230,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -7561,7 +8257,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7573,7 +8269,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7586,7 +8282,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -7612,7 +8308,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7624,7 +8320,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7637,7 +8333,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -7656,7 +8352,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7668,7 +8364,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7681,7 +8377,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -7700,7 +8396,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7712,7 +8408,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7725,7 +8421,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -7745,7 +8441,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7757,7 +8453,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7770,7 +8466,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -7796,7 +8492,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7808,7 +8504,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7821,7 +8517,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -7840,7 +8536,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7852,7 +8548,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7865,7 +8561,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -7884,7 +8580,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7896,7 +8592,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7909,7 +8605,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -7928,7 +8624,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7940,7 +8636,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7953,7 +8649,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -7971,7 +8667,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7983,7 +8679,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7996,7 +8692,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 type KeyResponse struct {
@@ -8008,7 +8704,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8020,7 +8716,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8033,7 +8729,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -8055,7 +8751,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8067,7 +8763,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8080,7 +8776,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *BackupFile) GetName() string {
@@ -8113,7 +8809,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8125,7 +8821,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8138,7 +8834,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -8158,7 +8854,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8170,7 +8866,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8183,7 +8879,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -8213,7 +8909,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8225,7 +8921,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8238,7 +8934,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -8291,7 +8987,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8303,7 +8999,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8316,7 +9012,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Token) GetName() string {
@@ -8372,7 +9068,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8384,7 +9080,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8397,7 +9093,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -8431,7 +9127,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8443,7 +9139,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8456,7 +9152,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -8481,7 +9177,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8493,7 +9189,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8506,7 +9202,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
 }
 
 type ListTokensResponse struct {
@@ -8518,7 +9214,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8530,7 +9226,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8543,7 +9239,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -8562,7 +9258,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8574,7 +9270,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8587,7 +9283,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -8606,7 +9302,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8618,7 +9314,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8631,7 +9327,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -8661,7 +9357,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8673,7 +9369,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8686,7 +9382,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -8778,7 +9474,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8790,7 +9486,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8803,7 +9499,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -8844,7 +9540,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8856,7 +9552,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8869,7 +9565,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -8894,7 +9590,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8906,7 +9602,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8919,7 +9615,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
 }
 
 type VerifyAuditResponse struct {
@@ -8935,7 +9631,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8947,7 +9643,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8960,7 +9656,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -9014,7 +9710,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9722,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9735,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -9099,7 +9795,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9111,7 +9807,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9124,7 +9820,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
 }
 
 type RotateKeysResponse struct {
@@ -9137,7 +9833,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9149,7 +9845,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9162,7 +9858,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -9187,7 +9883,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9199,7 +9895,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9212,7 +9908,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
 }
 
 type ListKeysResponse struct {
@@ -9224,7 +9920,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9236,7 +9932,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9249,7 +9945,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -9271,7 +9967,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9283,7 +9979,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9296,7 +9992,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *InboundSender) GetName() string {
@@ -9337,7 +10033,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9349,7 +10045,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9362,7 +10058,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -9389,7 +10085,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9401,7 +10097,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9414,7 +10110,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -9439,7 +10135,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9451,7 +10147,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9464,7 +10160,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
 }
 
 type ListSendersResponse struct {
@@ -9476,7 +10172,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9488,7 +10184,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9501,7 +10197,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -9520,7 +10216,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9532,7 +10228,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9545,7 +10241,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -9564,7 +10260,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9576,7 +10272,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9589,7 +10285,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -9636,7 +10332,7 @@ type Cron struct {
 
 func (x *Cron) Reset() {
 	*x = Cron{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9648,7 +10344,7 @@ func (x *Cron) String() string {
 func (*Cron) ProtoMessage() {}
 
 func (x *Cron) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9661,7 +10357,7 @@ func (x *Cron) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cron.ProtoReflect.Descriptor instead.
 func (*Cron) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *Cron) GetName() string {
@@ -9865,7 +10561,7 @@ type CronPause struct {
 
 func (x *CronPause) Reset() {
 	*x = CronPause{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9877,7 +10573,7 @@ func (x *CronPause) String() string {
 func (*CronPause) ProtoMessage() {}
 
 func (x *CronPause) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9890,7 +10586,7 @@ func (x *CronPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronPause.ProtoReflect.Descriptor instead.
 func (*CronPause) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *CronPause) GetReason() string {
@@ -9930,7 +10626,7 @@ type SetCronRequest struct {
 
 func (x *SetCronRequest) Reset() {
 	*x = SetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9942,7 +10638,7 @@ func (x *SetCronRequest) String() string {
 func (*SetCronRequest) ProtoMessage() {}
 
 func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9955,7 +10651,7 @@ func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronRequest.ProtoReflect.Descriptor instead.
 func (*SetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *SetCronRequest) GetCron() *Cron {
@@ -9975,7 +10671,7 @@ type SetCronResponse struct {
 
 func (x *SetCronResponse) Reset() {
 	*x = SetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9987,7 +10683,7 @@ func (x *SetCronResponse) String() string {
 func (*SetCronResponse) ProtoMessage() {}
 
 func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10000,7 +10696,7 @@ func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronResponse.ProtoReflect.Descriptor instead.
 func (*SetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *SetCronResponse) GetCron() *Cron {
@@ -10026,7 +10722,7 @@ type GetCronRequest struct {
 
 func (x *GetCronRequest) Reset() {
 	*x = GetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10038,7 +10734,7 @@ func (x *GetCronRequest) String() string {
 func (*GetCronRequest) ProtoMessage() {}
 
 func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10051,7 +10747,7 @@ func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
 func (*GetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *GetCronRequest) GetName() string {
@@ -10070,7 +10766,7 @@ type GetCronResponse struct {
 
 func (x *GetCronResponse) Reset() {
 	*x = GetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10082,7 +10778,7 @@ func (x *GetCronResponse) String() string {
 func (*GetCronResponse) ProtoMessage() {}
 
 func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10095,7 +10791,7 @@ func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
 func (*GetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *GetCronResponse) GetCron() *Cron {
@@ -10114,7 +10810,7 @@ type ListCronsRequest struct {
 
 func (x *ListCronsRequest) Reset() {
 	*x = ListCronsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10126,7 +10822,7 @@ func (x *ListCronsRequest) String() string {
 func (*ListCronsRequest) ProtoMessage() {}
 
 func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10139,7 +10835,7 @@ func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ListCronsRequest) GetLambda() string {
@@ -10158,7 +10854,7 @@ type ListCronsResponse struct {
 
 func (x *ListCronsResponse) Reset() {
 	*x = ListCronsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10170,7 +10866,7 @@ func (x *ListCronsResponse) String() string {
 func (*ListCronsResponse) ProtoMessage() {}
 
 func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10183,7 +10879,7 @@ func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ListCronsResponse) GetCrons() []*Cron {
@@ -10204,7 +10900,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10216,7 +10912,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10229,7 +10925,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *PauseCronRequest) GetName() string {
@@ -10262,7 +10958,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10274,7 +10970,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10287,7 +10983,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *PauseCronResponse) GetCron() *Cron {
@@ -10306,7 +11002,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10318,7 +11014,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10331,7 +11027,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ResumeCronRequest) GetName() string {
@@ -10350,7 +11046,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10362,7 +11058,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10375,7 +11071,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *ResumeCronResponse) GetCron() *Cron {
@@ -10395,7 +11091,7 @@ type RunCronRequest struct {
 
 func (x *RunCronRequest) Reset() {
 	*x = RunCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10407,7 +11103,7 @@ func (x *RunCronRequest) String() string {
 func (*RunCronRequest) ProtoMessage() {}
 
 func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10420,7 +11116,7 @@ func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronRequest.ProtoReflect.Descriptor instead.
 func (*RunCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *RunCronRequest) GetName() string {
@@ -10446,7 +11142,7 @@ type RunCronResponse struct {
 
 func (x *RunCronResponse) Reset() {
 	*x = RunCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10458,7 +11154,7 @@ func (x *RunCronResponse) String() string {
 func (*RunCronResponse) ProtoMessage() {}
 
 func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10471,7 +11167,7 @@ func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronResponse.ProtoReflect.Descriptor instead.
 func (*RunCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *RunCronResponse) GetId() string {
@@ -10496,7 +11192,7 @@ type BackfillCronRequest struct {
 
 func (x *BackfillCronRequest) Reset() {
 	*x = BackfillCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10508,7 +11204,7 @@ func (x *BackfillCronRequest) String() string {
 func (*BackfillCronRequest) ProtoMessage() {}
 
 func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10521,7 +11217,7 @@ func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronRequest.ProtoReflect.Descriptor instead.
 func (*BackfillCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *BackfillCronRequest) GetName() string {
@@ -10582,7 +11278,7 @@ type BackfillCronResponse struct {
 
 func (x *BackfillCronResponse) Reset() {
 	*x = BackfillCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10594,7 +11290,7 @@ func (x *BackfillCronResponse) String() string {
 func (*BackfillCronResponse) ProtoMessage() {}
 
 func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10607,7 +11303,7 @@ func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronResponse.ProtoReflect.Descriptor instead.
 func (*BackfillCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *BackfillCronResponse) GetJob() *Job {
@@ -10626,7 +11322,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10638,7 +11334,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10651,7 +11347,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *DeleteCronRequest) GetName() string {
@@ -10669,7 +11365,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10681,7 +11377,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10694,7 +11390,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{169}
 }
 
 type CronHistoryRequest struct {
@@ -10709,7 +11405,7 @@ type CronHistoryRequest struct {
 
 func (x *CronHistoryRequest) Reset() {
 	*x = CronHistoryRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10721,7 +11417,7 @@ func (x *CronHistoryRequest) String() string {
 func (*CronHistoryRequest) ProtoMessage() {}
 
 func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10734,7 +11430,7 @@ func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryRequest.ProtoReflect.Descriptor instead.
 func (*CronHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *CronHistoryRequest) GetName() string {
@@ -10774,7 +11470,7 @@ type CronHistoryResponse struct {
 
 func (x *CronHistoryResponse) Reset() {
 	*x = CronHistoryResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10786,7 +11482,7 @@ func (x *CronHistoryResponse) String() string {
 func (*CronHistoryResponse) ProtoMessage() {}
 
 func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10799,7 +11495,7 @@ func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryResponse.ProtoReflect.Descriptor instead.
 func (*CronHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
@@ -10825,7 +11521,7 @@ type CronOccurrence struct {
 
 func (x *CronOccurrence) Reset() {
 	*x = CronOccurrence{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10837,7 +11533,7 @@ func (x *CronOccurrence) String() string {
 func (*CronOccurrence) ProtoMessage() {}
 
 func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10850,7 +11546,7 @@ func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronOccurrence.ProtoReflect.Descriptor instead.
 func (*CronOccurrence) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *CronOccurrence) GetNominalMicros() int64 {
@@ -10922,7 +11618,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04Blob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x16\n" +
-	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\xbc\x05\n" +
+	"\x06sha256\x18\x03 \x01(\fR\x06sha256\"\xeb\x06\n" +
 	"\fScheduleItem\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1d\n" +
 	"\n" +
@@ -10947,10 +11643,34 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04tags\x18\x0f \x03(\v2\".kinesin.v1.ScheduleItem.TagsEntryR\x04tags\x12.\n" +
 	"\x13start_before_micros\x18\x10 \x01(\x03R\x11startBeforeMicros\x12$\n" +
 	"\x04blob\x18\x11 \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1b\n" +
-	"\tlimit_key\x18\x17 \x01(\tR\blimitKey\x1a7\n" +
+	"\tlimit_key\x18\x17 \x01(\tR\blimitKey\x12,\n" +
+	"\x04then\x18( \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
+	"\x04else\x18) \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x122\n" +
+	"\afinally\x18* \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\x12\x1d\n" +
+	"\n" +
+	"lambda_ref\x18+ \x01(\rR\tlambdaRef\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"W\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9b\x01\n" +
+	"\tFollowups\x12,\n" +
+	"\x04then\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
+	"\x04else\x18\x02 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x122\n" +
+	"\afinally\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"\xcb\x01\n" +
+	"\x06Parent\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06result\x18\x03 \x01(\fR\x06result\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12/\n" +
+	"\battempts\x18\x05 \x03(\v2\x13.kinesin.v1.AttemptR\battempts\x12\x12\n" +
+	"\x04edge\x18\x06 \x01(\tR\x04edge\x12\x16\n" +
+	"\x06lambda\x18\a \x01(\tR\x06lambda\x12\x10\n" +
+	"\x03key\x18\b \x01(\tR\x03key\"|\n" +
+	"\x04Link\x12\x12\n" +
+	"\x04root\x18\x01 \x01(\tR\x04root\x12\x16\n" +
+	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
+	"\x04edge\x18\x03 \x01(\tR\x04edge\x12\x1c\n" +
+	"\tfollowups\x18\x04 \x01(\rR\tfollowups\x12\x16\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"W\n" +
 	"\x0fScheduleRequest\x12.\n" +
 	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\"\xbe\x01\n" +
@@ -10971,7 +11691,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xe9\b\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\x91\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -11012,7 +11732,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tlimit_key\x18\x1f \x01(\tR\blimitKey\x126\n" +
 	"\n" +
 	"occurrence\x18  \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
-	"occurrence\x1a7\n" +
+	"occurrence\x12&\n" +
+	"\x05chain\x18( \x01(\v2\x10.kinesin.v1.LinkR\x05chain\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x01\n" +
@@ -11030,7 +11751,42 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"3\n" +
 	"\aTaskKey\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"j\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xa3\x03\n" +
+	"\tChainTask\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
+	"\x04edge\x18\x04 \x01(\tR\x04edge\x12\x1e\n" +
+	"\n" +
+	"collection\x18\x05 \x01(\tR\n" +
+	"collection\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\x06 \x01(\x03R\tdueMicros\x12!\n" +
+	"\fdelay_micros\x18\a \x01(\x03R\vdelayMicros\x12%\n" +
+	"\x0estarted_micros\x18\b \x01(\x03R\rstartedMicros\x12!\n" +
+	"\fended_micros\x18\t \x01(\x03R\vendedMicros\x12\x18\n" +
+	"\aattempt\x18\n" +
+	" \x01(\rR\aattempt\x12\x14\n" +
+	"\x05error\x18\v \x01(\tR\x05error\x12\x1b\n" +
+	"\twaits_for\x18\f \x01(\tR\bwaitsFor\x12\x16\n" +
+	"\x06paused\x18\r \x01(\bR\x06paused\x123\n" +
+	"\tfollowups\x18\x0e \x03(\v2\x15.kinesin.v1.ChainTaskR\tfollowups\"!\n" +
+	"\x0fGetChainRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x8d\x01\n" +
+	"\x10GetChainResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12)\n" +
+	"\x04root\x18\x03 \x01(\v2\x15.kinesin.v1.ChainTaskR\x04root\x12\x14\n" +
+	"\x05tasks\x18\x04 \x01(\rR\x05tasks\x12\x12\n" +
+	"\x04more\x18\x05 \x01(\bR\x04more\"m\n" +
+	"\x13ControlChainRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06action\x18\x02 \x01(\tR\x06action\x12.\n" +
+	"\x13start_before_micros\x18\x03 \x01(\x03R\x11startBeforeMicros\"T\n" +
+	"\x14ControlChainResponse\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\achanged\x18\x02 \x01(\rR\achanged\x12\x12\n" +
+	"\x04told\x18\x03 \x01(\rR\x04told\"j\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12!\n" +
@@ -11464,7 +12220,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\aProcess\x12\x14\n" +
 	"\x05place\x18\x01 \x01(\fR\x05place\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12#\n" +
-	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xc8\x01\n" +
+	"\rstarted_ticks\x18\x03 \x01(\x04R\fstartedTicks\"\xf1\x01\n" +
 	"\x06Result\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x18\n" +
@@ -11472,7 +12228,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12%\n" +
 	"\x0estarted_micros\x18\x05 \x01(\x03R\rstartedMicros\x12!\n" +
 	"\fdelay_micros\x18\x06 \x01(\x03R\vdelayMicros\x12\x16\n" +
-	"\x06result\x18\a \x01(\fR\x06result\"^\n" +
+	"\x06result\x18\a \x01(\fR\x06result\x12'\n" +
+	"\x03add\x18( \x01(\v2\x15.kinesin.v1.FollowupsR\x03add\"^\n" +
 	"\aStarted\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12%\n" +
@@ -11481,7 +12238,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xb9\x05\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xfb\x05\n" +
 	"\aClaimed\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -11510,7 +12267,9 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06prompt\x18\x14 \x01(\bR\x06prompt\x126\n" +
 	"\n" +
 	"occurrence\x18\x15 \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
-	"occurrence\x1a7\n" +
+	"occurrence\x12*\n" +
+	"\x06parent\x18( \x01(\v2\x12.kinesin.v1.ParentR\x06parent\x12\x14\n" +
+	"\x05chain\x18) \x01(\tR\x05chain\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
@@ -11863,7 +12622,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\fBackfillCron\x12\x1f.kinesin.v1.BackfillCronRequest\x1a .kinesin.v1.BackfillCronResponse\x12K\n" +
 	"\n" +
 	"DeleteCron\x12\x1d.kinesin.v1.DeleteCronRequest\x1a\x1e.kinesin.v1.DeleteCronResponse\x12S\n" +
-	"\vCronHistory\x12\x1e.kinesin.v1.CronHistoryRequest\x1a\x1f.kinesin.v1.CronHistoryResponse\"\x03\x90\x02\x012\xa4\x01\n" +
+	"\vCronHistory\x12\x1e.kinesin.v1.CronHistoryRequest\x1a\x1f.kinesin.v1.CronHistoryResponse\"\x03\x90\x02\x012\xad\x01\n" +
+	"\fChainService\x12J\n" +
+	"\bGetChain\x12\x1b.kinesin.v1.GetChainRequest\x1a\x1c.kinesin.v1.GetChainResponse\"\x03\x90\x02\x01\x12Q\n" +
+	"\fControlChain\x12\x1f.kinesin.v1.ControlChainRequest\x1a .kinesin.v1.ControlChainResponse2\xa4\x01\n" +
 	"\fQuotaService\x12E\n" +
 	"\bSetQuota\x12\x1b.kinesin.v1.SetQuotaRequest\x1a\x1c.kinesin.v1.SetQuotaResponse\x12M\n" +
 	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\xb5\x02\n" +
@@ -11921,424 +12683,448 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 173)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 181)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
 	(*Blob)(nil),                      // 2: kinesin.v1.Blob
 	(*ScheduleItem)(nil),              // 3: kinesin.v1.ScheduleItem
-	(*ScheduleRequest)(nil),           // 4: kinesin.v1.ScheduleRequest
-	(*ScheduleResult)(nil),            // 5: kinesin.v1.ScheduleResult
-	(*ScheduleResponse)(nil),          // 6: kinesin.v1.ScheduleResponse
-	(*Attempt)(nil),                   // 7: kinesin.v1.Attempt
-	(*Task)(nil),                      // 8: kinesin.v1.Task
-	(*Occurrence)(nil),                // 9: kinesin.v1.Occurrence
-	(*WaitsFor)(nil),                  // 10: kinesin.v1.WaitsFor
-	(*TaskKey)(nil),                   // 11: kinesin.v1.TaskKey
-	(*GetRequest)(nil),                // 12: kinesin.v1.GetRequest
-	(*GetResult)(nil),                 // 13: kinesin.v1.GetResult
-	(*GetResponse)(nil),               // 14: kinesin.v1.GetResponse
-	(*ListRequest)(nil),               // 15: kinesin.v1.ListRequest
-	(*ListResponse)(nil),              // 16: kinesin.v1.ListResponse
-	(*CancelRequest)(nil),             // 17: kinesin.v1.CancelRequest
-	(*CancelResult)(nil),              // 18: kinesin.v1.CancelResult
-	(*CancelResponse)(nil),            // 19: kinesin.v1.CancelResponse
-	(*WaitRequest)(nil),               // 20: kinesin.v1.WaitRequest
-	(*RescheduleRequest)(nil),         // 21: kinesin.v1.RescheduleRequest
-	(*TaskUpdate)(nil),                // 22: kinesin.v1.TaskUpdate
-	(*UpdateRequest)(nil),             // 23: kinesin.v1.UpdateRequest
-	(*RedriveRequest)(nil),            // 24: kinesin.v1.RedriveRequest
-	(*ChangeResult)(nil),              // 25: kinesin.v1.ChangeResult
-	(*ChangeResponse)(nil),            // 26: kinesin.v1.ChangeResponse
-	(*CountRequest)(nil),              // 27: kinesin.v1.CountRequest
-	(*CountResponse)(nil),             // 28: kinesin.v1.CountResponse
-	(*StatsRequest)(nil),              // 29: kinesin.v1.StatsRequest
-	(*LambdaStats)(nil),               // 30: kinesin.v1.LambdaStats
-	(*HeldBy)(nil),                    // 31: kinesin.v1.HeldBy
-	(*PriorityStats)(nil),             // 32: kinesin.v1.PriorityStats
-	(*StatsResponse)(nil),             // 33: kinesin.v1.StatsResponse
-	(*Job)(nil),                       // 34: kinesin.v1.Job
-	(*Backfill)(nil),                  // 35: kinesin.v1.Backfill
-	(*JobRefusal)(nil),                // 36: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),          // 37: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),         // 38: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),             // 39: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 40: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 41: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 42: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),         // 43: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),        // 44: kinesin.v1.ControlJobResponse
-	(*Gate)(nil),                      // 45: kinesin.v1.Gate
-	(*GateCounts)(nil),                // 46: kinesin.v1.GateCounts
-	(*SetGateRequest)(nil),            // 47: kinesin.v1.SetGateRequest
-	(*SetGateResponse)(nil),           // 48: kinesin.v1.SetGateResponse
-	(*ResumeGateRequest)(nil),         // 49: kinesin.v1.ResumeGateRequest
-	(*ResumeGateResponse)(nil),        // 50: kinesin.v1.ResumeGateResponse
-	(*GetGateRequest)(nil),            // 51: kinesin.v1.GetGateRequest
-	(*GetGateResponse)(nil),           // 52: kinesin.v1.GetGateResponse
-	(*ListGatesRequest)(nil),          // 53: kinesin.v1.ListGatesRequest
-	(*ListGatesResponse)(nil),         // 54: kinesin.v1.ListGatesResponse
-	(*Quota)(nil),                     // 55: kinesin.v1.Quota
-	(*SetQuotaRequest)(nil),           // 56: kinesin.v1.SetQuotaRequest
-	(*SetQuotaResponse)(nil),          // 57: kinesin.v1.SetQuotaResponse
-	(*GetQuotasRequest)(nil),          // 58: kinesin.v1.GetQuotasRequest
-	(*GetQuotasResponse)(nil),         // 59: kinesin.v1.GetQuotasResponse
-	(*DeadLetter)(nil),                // 60: kinesin.v1.DeadLetter
-	(*DeadLetterQueue)(nil),           // 61: kinesin.v1.DeadLetterQueue
-	(*DeadLetterMove)(nil),            // 62: kinesin.v1.DeadLetterMove
-	(*ListDeadLettersRequest)(nil),    // 63: kinesin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),   // 64: kinesin.v1.ListDeadLettersResponse
-	(*CountDeadLettersRequest)(nil),   // 65: kinesin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),  // 66: kinesin.v1.CountDeadLettersResponse
-	(*ChangeDeadLettersRequest)(nil),  // 67: kinesin.v1.ChangeDeadLettersRequest
-	(*ChangeDeadLettersResponse)(nil), // 68: kinesin.v1.ChangeDeadLettersResponse
-	(*Lambda)(nil),                    // 69: kinesin.v1.Lambda
-	(*Breaker)(nil),                   // 70: kinesin.v1.Breaker
-	(*CreateLambdaRequest)(nil),       // 71: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),      // 72: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),          // 73: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),         // 74: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),        // 75: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),       // 76: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),       // 77: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),      // 78: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),       // 79: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),      // 80: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),                 // 81: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),           // 82: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),             // 83: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),          // 84: kinesin.v1.RegisterResponse
-	(*Held)(nil),                      // 85: kinesin.v1.Held
-	(*Hello)(nil),                     // 86: kinesin.v1.Hello
-	(*Process)(nil),                   // 87: kinesin.v1.Process
-	(*Result)(nil),                    // 88: kinesin.v1.Result
-	(*Started)(nil),                   // 89: kinesin.v1.Started
-	(*WorkRequest)(nil),               // 90: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                   // 91: kinesin.v1.Claimed
-	(*ResultAck)(nil),                 // 92: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),              // 93: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),              // 94: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),             // 95: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),         // 96: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),        // 97: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),          // 98: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),         // 99: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),              // 100: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),             // 101: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),              // 102: kinesin.v1.BufferedTask
-	(*Envelope)(nil),                  // 103: kinesin.v1.Envelope
-	(*Rejected)(nil),                  // 104: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),       // 105: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),      // 106: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),        // 107: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),       // 108: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),      // 109: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),       // 110: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),     // 111: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),     // 112: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),      // 113: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil),    // 114: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),                // 115: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),               // 116: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),                // 117: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),             // 118: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),               // 119: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),            // 120: kinesin.v1.BackupResponse
-	(*Token)(nil),                     // 121: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),        // 122: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 123: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),         // 124: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),        // 125: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),        // 126: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),       // 127: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),               // 128: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),          // 129: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),         // 130: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),        // 131: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),       // 132: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),                // 133: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),         // 134: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),        // 135: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),           // 136: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),          // 137: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),             // 138: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),          // 139: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),         // 140: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),        // 141: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),       // 142: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),       // 143: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),      // 144: kinesin.v1.RevokeSenderResponse
-	(*Cron)(nil),                      // 145: kinesin.v1.Cron
-	(*CronPause)(nil),                 // 146: kinesin.v1.CronPause
-	(*SetCronRequest)(nil),            // 147: kinesin.v1.SetCronRequest
-	(*SetCronResponse)(nil),           // 148: kinesin.v1.SetCronResponse
-	(*GetCronRequest)(nil),            // 149: kinesin.v1.GetCronRequest
-	(*GetCronResponse)(nil),           // 150: kinesin.v1.GetCronResponse
-	(*ListCronsRequest)(nil),          // 151: kinesin.v1.ListCronsRequest
-	(*ListCronsResponse)(nil),         // 152: kinesin.v1.ListCronsResponse
-	(*PauseCronRequest)(nil),          // 153: kinesin.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),         // 154: kinesin.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),         // 155: kinesin.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),        // 156: kinesin.v1.ResumeCronResponse
-	(*RunCronRequest)(nil),            // 157: kinesin.v1.RunCronRequest
-	(*RunCronResponse)(nil),           // 158: kinesin.v1.RunCronResponse
-	(*BackfillCronRequest)(nil),       // 159: kinesin.v1.BackfillCronRequest
-	(*BackfillCronResponse)(nil),      // 160: kinesin.v1.BackfillCronResponse
-	(*DeleteCronRequest)(nil),         // 161: kinesin.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),        // 162: kinesin.v1.DeleteCronResponse
-	(*CronHistoryRequest)(nil),        // 163: kinesin.v1.CronHistoryRequest
-	(*CronHistoryResponse)(nil),       // 164: kinesin.v1.CronHistoryResponse
-	(*CronOccurrence)(nil),            // 165: kinesin.v1.CronOccurrence
-	nil,                               // 166: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 167: kinesin.v1.Task.TagsEntry
-	nil,                               // 168: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 169: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 170: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 171: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 172: kinesin.v1.Claimed.TagsEntry
-	nil,                               // 173: kinesin.v1.Cron.TagsEntry
+	(*Followups)(nil),                 // 4: kinesin.v1.Followups
+	(*Parent)(nil),                    // 5: kinesin.v1.Parent
+	(*Link)(nil),                      // 6: kinesin.v1.Link
+	(*ScheduleRequest)(nil),           // 7: kinesin.v1.ScheduleRequest
+	(*ScheduleResult)(nil),            // 8: kinesin.v1.ScheduleResult
+	(*ScheduleResponse)(nil),          // 9: kinesin.v1.ScheduleResponse
+	(*Attempt)(nil),                   // 10: kinesin.v1.Attempt
+	(*Task)(nil),                      // 11: kinesin.v1.Task
+	(*Occurrence)(nil),                // 12: kinesin.v1.Occurrence
+	(*WaitsFor)(nil),                  // 13: kinesin.v1.WaitsFor
+	(*TaskKey)(nil),                   // 14: kinesin.v1.TaskKey
+	(*ChainTask)(nil),                 // 15: kinesin.v1.ChainTask
+	(*GetChainRequest)(nil),           // 16: kinesin.v1.GetChainRequest
+	(*GetChainResponse)(nil),          // 17: kinesin.v1.GetChainResponse
+	(*ControlChainRequest)(nil),       // 18: kinesin.v1.ControlChainRequest
+	(*ControlChainResponse)(nil),      // 19: kinesin.v1.ControlChainResponse
+	(*GetRequest)(nil),                // 20: kinesin.v1.GetRequest
+	(*GetResult)(nil),                 // 21: kinesin.v1.GetResult
+	(*GetResponse)(nil),               // 22: kinesin.v1.GetResponse
+	(*ListRequest)(nil),               // 23: kinesin.v1.ListRequest
+	(*ListResponse)(nil),              // 24: kinesin.v1.ListResponse
+	(*CancelRequest)(nil),             // 25: kinesin.v1.CancelRequest
+	(*CancelResult)(nil),              // 26: kinesin.v1.CancelResult
+	(*CancelResponse)(nil),            // 27: kinesin.v1.CancelResponse
+	(*WaitRequest)(nil),               // 28: kinesin.v1.WaitRequest
+	(*RescheduleRequest)(nil),         // 29: kinesin.v1.RescheduleRequest
+	(*TaskUpdate)(nil),                // 30: kinesin.v1.TaskUpdate
+	(*UpdateRequest)(nil),             // 31: kinesin.v1.UpdateRequest
+	(*RedriveRequest)(nil),            // 32: kinesin.v1.RedriveRequest
+	(*ChangeResult)(nil),              // 33: kinesin.v1.ChangeResult
+	(*ChangeResponse)(nil),            // 34: kinesin.v1.ChangeResponse
+	(*CountRequest)(nil),              // 35: kinesin.v1.CountRequest
+	(*CountResponse)(nil),             // 36: kinesin.v1.CountResponse
+	(*StatsRequest)(nil),              // 37: kinesin.v1.StatsRequest
+	(*LambdaStats)(nil),               // 38: kinesin.v1.LambdaStats
+	(*HeldBy)(nil),                    // 39: kinesin.v1.HeldBy
+	(*PriorityStats)(nil),             // 40: kinesin.v1.PriorityStats
+	(*StatsResponse)(nil),             // 41: kinesin.v1.StatsResponse
+	(*Job)(nil),                       // 42: kinesin.v1.Job
+	(*Backfill)(nil),                  // 43: kinesin.v1.Backfill
+	(*JobRefusal)(nil),                // 44: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),          // 45: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),         // 46: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),             // 47: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 48: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 49: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 50: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),         // 51: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),        // 52: kinesin.v1.ControlJobResponse
+	(*Gate)(nil),                      // 53: kinesin.v1.Gate
+	(*GateCounts)(nil),                // 54: kinesin.v1.GateCounts
+	(*SetGateRequest)(nil),            // 55: kinesin.v1.SetGateRequest
+	(*SetGateResponse)(nil),           // 56: kinesin.v1.SetGateResponse
+	(*ResumeGateRequest)(nil),         // 57: kinesin.v1.ResumeGateRequest
+	(*ResumeGateResponse)(nil),        // 58: kinesin.v1.ResumeGateResponse
+	(*GetGateRequest)(nil),            // 59: kinesin.v1.GetGateRequest
+	(*GetGateResponse)(nil),           // 60: kinesin.v1.GetGateResponse
+	(*ListGatesRequest)(nil),          // 61: kinesin.v1.ListGatesRequest
+	(*ListGatesResponse)(nil),         // 62: kinesin.v1.ListGatesResponse
+	(*Quota)(nil),                     // 63: kinesin.v1.Quota
+	(*SetQuotaRequest)(nil),           // 64: kinesin.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),          // 65: kinesin.v1.SetQuotaResponse
+	(*GetQuotasRequest)(nil),          // 66: kinesin.v1.GetQuotasRequest
+	(*GetQuotasResponse)(nil),         // 67: kinesin.v1.GetQuotasResponse
+	(*DeadLetter)(nil),                // 68: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 69: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 70: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 71: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 72: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 73: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 74: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 75: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 76: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 77: kinesin.v1.Lambda
+	(*Breaker)(nil),                   // 78: kinesin.v1.Breaker
+	(*CreateLambdaRequest)(nil),       // 79: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 80: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 81: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 82: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 83: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 84: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 85: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 86: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 87: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 88: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 89: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 90: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 91: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 92: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 93: kinesin.v1.Held
+	(*Hello)(nil),                     // 94: kinesin.v1.Hello
+	(*Process)(nil),                   // 95: kinesin.v1.Process
+	(*Result)(nil),                    // 96: kinesin.v1.Result
+	(*Started)(nil),                   // 97: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 98: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 99: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 100: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 101: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 102: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 103: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 104: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 105: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 106: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 107: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 108: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 109: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 110: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 111: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 112: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 113: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 114: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 115: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 116: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 117: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 118: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 119: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 120: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 121: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 122: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 123: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 124: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 125: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 126: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 127: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 128: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 129: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 130: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 131: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 132: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 133: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 134: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 135: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 136: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 137: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 138: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 139: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 140: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 141: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 142: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 143: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 144: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 145: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 146: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 147: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 148: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 149: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 150: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 151: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 152: kinesin.v1.RevokeSenderResponse
+	(*Cron)(nil),                      // 153: kinesin.v1.Cron
+	(*CronPause)(nil),                 // 154: kinesin.v1.CronPause
+	(*SetCronRequest)(nil),            // 155: kinesin.v1.SetCronRequest
+	(*SetCronResponse)(nil),           // 156: kinesin.v1.SetCronResponse
+	(*GetCronRequest)(nil),            // 157: kinesin.v1.GetCronRequest
+	(*GetCronResponse)(nil),           // 158: kinesin.v1.GetCronResponse
+	(*ListCronsRequest)(nil),          // 159: kinesin.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),         // 160: kinesin.v1.ListCronsResponse
+	(*PauseCronRequest)(nil),          // 161: kinesin.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),         // 162: kinesin.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),         // 163: kinesin.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),        // 164: kinesin.v1.ResumeCronResponse
+	(*RunCronRequest)(nil),            // 165: kinesin.v1.RunCronRequest
+	(*RunCronResponse)(nil),           // 166: kinesin.v1.RunCronResponse
+	(*BackfillCronRequest)(nil),       // 167: kinesin.v1.BackfillCronRequest
+	(*BackfillCronResponse)(nil),      // 168: kinesin.v1.BackfillCronResponse
+	(*DeleteCronRequest)(nil),         // 169: kinesin.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),        // 170: kinesin.v1.DeleteCronResponse
+	(*CronHistoryRequest)(nil),        // 171: kinesin.v1.CronHistoryRequest
+	(*CronHistoryResponse)(nil),       // 172: kinesin.v1.CronHistoryResponse
+	(*CronOccurrence)(nil),            // 173: kinesin.v1.CronOccurrence
+	nil,                               // 174: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 175: kinesin.v1.Task.TagsEntry
+	nil,                               // 176: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 177: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 178: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 179: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 180: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 181: kinesin.v1.Cron.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	166, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	174, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
-	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
-	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
-	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
-	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	167, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
-	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
-	10,  // 9: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
-	9,   // 10: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
-	11,  // 11: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
-	8,   // 12: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
-	1,   // 13: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
-	13,  // 14: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
-	8,   // 15: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
-	11,  // 16: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
-	1,   // 17: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
-	18,  // 18: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
-	11,  // 19: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
-	11,  // 20: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
-	11,  // 21: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
-	2,   // 22: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
-	22,  // 23: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
-	11,  // 24: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
-	2,   // 25: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
-	1,   // 26: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
-	25,  // 27: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	168, // 28: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
-	31,  // 29: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
-	32,  // 30: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
-	30,  // 31: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	169, // 32: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
-	36,  // 33: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
-	8,   // 34: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
-	35,  // 35: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
-	34,  // 36: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
-	34,  // 37: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
-	34,  // 38: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
-	34,  // 39: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	46,  // 40: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
-	45,  // 41: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
-	45,  // 42: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
-	45,  // 43: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
-	45,  // 44: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
-	45,  // 45: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
-	55,  // 46: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
-	55,  // 47: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	62,  // 48: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
-	60,  // 49: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
-	61,  // 50: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	170, // 51: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	61,  // 52: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	171, // 53: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	30,  // 54: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
-	70,  // 55: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
-	69,  // 56: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	69,  // 57: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	69,  // 58: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	69,  // 59: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	69,  // 60: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	69,  // 61: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	81,  // 62: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	83,  // 63: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	88,  // 64: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	92,  // 65: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	81,  // 66: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	85,  // 67: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	87,  // 68: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	86,  // 69: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	88,  // 70: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	89,  // 71: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	172, // 72: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 73: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	9,   // 74: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
-	1,   // 75: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	91,  // 76: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	92,  // 77: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	85,  // 78: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	91,  // 79: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	88,  // 80: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	92,  // 81: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	85,  // 82: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	85,  // 83: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	85,  // 84: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 85: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	102, // 86: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 87: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	104, // 88: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	104, // 89: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 90: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	110, // 91: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 92: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	113, // 93: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	117, // 94: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	117, // 95: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	119, // 96: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	117, // 97: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	121, // 98: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	121, // 99: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	121, // 100: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	128, // 101: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	133, // 102: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	133, // 103: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	138, // 104: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	138, // 105: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	138, // 106: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	173, // 107: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
-	146, // 108: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
-	145, // 109: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
-	145, // 110: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
-	145, // 111: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
-	145, // 112: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
-	145, // 113: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
-	145, // 114: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
-	34,  // 115: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
-	165, // 116: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
-	4,   // 117: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	12,  // 118: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	15,  // 119: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	17,  // 120: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	20,  // 121: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	21,  // 122: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	23,  // 123: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	24,  // 124: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	27,  // 125: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	29,  // 126: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	37,  // 127: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	39,  // 128: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	41,  // 129: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	43,  // 130: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	47,  // 131: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	49,  // 132: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	51,  // 133: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	53,  // 134: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	147, // 135: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
-	149, // 136: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
-	151, // 137: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
-	153, // 138: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
-	155, // 139: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
-	157, // 140: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
-	159, // 141: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
-	161, // 142: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
-	163, // 143: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
-	56,  // 144: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	58,  // 145: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	63,  // 146: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	65,  // 147: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	67,  // 148: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	71,  // 149: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	73,  // 150: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	75,  // 151: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	77,  // 152: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	79,  // 153: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	82,  // 154: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	90,  // 155: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	94,  // 156: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	96,  // 157: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	98,  // 158: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	100, // 159: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	105, // 160: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	107, // 161: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	109, // 162: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	112, // 163: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	115, // 164: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	118, // 165: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	122, // 166: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	124, // 167: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	126, // 168: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	129, // 169: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	131, // 170: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	134, // 171: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	136, // 172: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	139, // 173: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	141, // 174: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	143, // 175: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	6,   // 176: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	14,  // 177: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	16,  // 178: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	19,  // 179: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	14,  // 180: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	26,  // 181: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	26,  // 182: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	26,  // 183: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	28,  // 184: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	33,  // 185: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	38,  // 186: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	40,  // 187: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	42,  // 188: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	44,  // 189: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	48,  // 190: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	50,  // 191: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	52,  // 192: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	54,  // 193: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	148, // 194: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
-	150, // 195: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
-	152, // 196: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
-	154, // 197: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
-	156, // 198: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
-	158, // 199: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
-	160, // 200: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
-	162, // 201: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
-	164, // 202: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
-	57,  // 203: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	59,  // 204: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	64,  // 205: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	66,  // 206: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	68,  // 207: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	72,  // 208: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	74,  // 209: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	76,  // 210: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	78,  // 211: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	80,  // 212: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	84,  // 213: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	93,  // 214: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	95,  // 215: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	97,  // 216: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	99,  // 217: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	101, // 218: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	106, // 219: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	108, // 220: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	111, // 221: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	114, // 222: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	116, // 223: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	120, // 224: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	123, // 225: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	125, // 226: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	127, // 227: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	130, // 228: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	132, // 229: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	135, // 230: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	137, // 231: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	140, // 232: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	142, // 233: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	144, // 234: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	176, // [176:235] is the sub-list for method output_type
-	117, // [117:176] is the sub-list for method input_type
-	117, // [117:117] is the sub-list for extension type_name
-	117, // [117:117] is the sub-list for extension extendee
-	0,   // [0:117] is the sub-list for field type_name
+	3,   // 3: kinesin.v1.ScheduleItem.then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 4: kinesin.v1.ScheduleItem.else:type_name -> kinesin.v1.ScheduleItem
+	3,   // 5: kinesin.v1.ScheduleItem.finally:type_name -> kinesin.v1.ScheduleItem
+	3,   // 6: kinesin.v1.Followups.then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 7: kinesin.v1.Followups.else:type_name -> kinesin.v1.ScheduleItem
+	3,   // 8: kinesin.v1.Followups.finally:type_name -> kinesin.v1.ScheduleItem
+	10,  // 9: kinesin.v1.Parent.attempts:type_name -> kinesin.v1.Attempt
+	3,   // 10: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
+	1,   // 11: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
+	8,   // 12: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
+	10,  // 13: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
+	175, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	2,   // 15: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
+	13,  // 16: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
+	12,  // 17: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
+	6,   // 18: kinesin.v1.Task.chain:type_name -> kinesin.v1.Link
+	15,  // 19: kinesin.v1.ChainTask.followups:type_name -> kinesin.v1.ChainTask
+	15,  // 20: kinesin.v1.GetChainResponse.root:type_name -> kinesin.v1.ChainTask
+	14,  // 21: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
+	11,  // 22: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
+	1,   // 23: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
+	21,  // 24: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
+	11,  // 25: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
+	14,  // 26: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
+	1,   // 27: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
+	26,  // 28: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
+	14,  // 29: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
+	14,  // 30: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
+	14,  // 31: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
+	2,   // 32: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
+	30,  // 33: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
+	14,  // 34: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
+	2,   // 35: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
+	1,   // 36: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
+	33,  // 37: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
+	176, // 38: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	39,  // 39: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
+	40,  // 40: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
+	38,  // 41: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
+	177, // 42: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	44,  // 43: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	11,  // 44: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
+	43,  // 45: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
+	42,  // 46: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	42,  // 47: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	42,  // 48: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	42,  // 49: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	54,  // 50: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
+	53,  // 51: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
+	53,  // 52: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
+	53,  // 53: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
+	53,  // 54: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
+	53,  // 55: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
+	63,  // 56: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
+	63,  // 57: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
+	70,  // 58: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	68,  // 59: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	69,  // 60: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	178, // 61: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	69,  // 62: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	179, // 63: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	38,  // 64: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	78,  // 65: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	77,  // 66: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 67: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 68: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 69: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	77,  // 70: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 71: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	89,  // 72: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	91,  // 73: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	96,  // 74: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	100, // 75: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	89,  // 76: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	93,  // 77: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	95,  // 78: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	4,   // 79: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
+	94,  // 80: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	96,  // 81: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	97,  // 82: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	180, // 83: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 84: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	12,  // 85: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	5,   // 86: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
+	1,   // 87: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	99,  // 88: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	100, // 89: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	93,  // 90: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	99,  // 91: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	96,  // 92: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	100, // 93: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	93,  // 94: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	93,  // 95: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	93,  // 96: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 97: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	110, // 98: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 99: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	112, // 100: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	112, // 101: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 102: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	118, // 103: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 104: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	121, // 105: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	125, // 106: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	125, // 107: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	127, // 108: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	125, // 109: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	129, // 110: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	129, // 111: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	129, // 112: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	136, // 113: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	141, // 114: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	141, // 115: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	146, // 116: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	146, // 117: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	146, // 118: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	181, // 119: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	154, // 120: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
+	153, // 121: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
+	153, // 122: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 123: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 124: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
+	153, // 125: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 126: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
+	42,  // 127: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
+	173, // 128: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
+	7,   // 129: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	20,  // 130: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	23,  // 131: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	25,  // 132: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	28,  // 133: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	29,  // 134: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	31,  // 135: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	32,  // 136: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	35,  // 137: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	37,  // 138: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	45,  // 139: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	47,  // 140: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	49,  // 141: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	51,  // 142: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	55,  // 143: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	57,  // 144: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	59,  // 145: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	61,  // 146: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	155, // 147: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	157, // 148: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	159, // 149: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	161, // 150: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	163, // 151: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	165, // 152: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	167, // 153: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
+	169, // 154: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	171, // 155: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	16,  // 156: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
+	18,  // 157: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
+	64,  // 158: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	66,  // 159: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	71,  // 160: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	73,  // 161: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	75,  // 162: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	79,  // 163: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	81,  // 164: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	83,  // 165: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	85,  // 166: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	87,  // 167: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	90,  // 168: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	98,  // 169: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	102, // 170: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	104, // 171: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	106, // 172: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	108, // 173: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	113, // 174: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	115, // 175: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	117, // 176: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	120, // 177: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	123, // 178: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	126, // 179: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	130, // 180: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	132, // 181: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	134, // 182: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	137, // 183: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	139, // 184: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	142, // 185: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	144, // 186: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	147, // 187: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	149, // 188: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	151, // 189: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	9,   // 190: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	22,  // 191: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	24,  // 192: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	27,  // 193: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	22,  // 194: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	34,  // 195: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	34,  // 196: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	34,  // 197: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	36,  // 198: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	41,  // 199: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	46,  // 200: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	48,  // 201: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	50,  // 202: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	52,  // 203: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	56,  // 204: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	58,  // 205: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	60,  // 206: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	62,  // 207: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	156, // 208: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	158, // 209: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	160, // 210: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	162, // 211: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	164, // 212: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	166, // 213: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	168, // 214: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
+	170, // 215: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	172, // 216: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	17,  // 217: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
+	19,  // 218: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
+	65,  // 219: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	67,  // 220: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	72,  // 221: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	74,  // 222: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	76,  // 223: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	80,  // 224: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	82,  // 225: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	84,  // 226: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	86,  // 227: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	88,  // 228: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	92,  // 229: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	101, // 230: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	103, // 231: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	105, // 232: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	107, // 233: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	109, // 234: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	114, // 235: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	116, // 236: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	119, // 237: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	122, // 238: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	124, // 239: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	128, // 240: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	131, // 241: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	133, // 242: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	135, // 243: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	138, // 244: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	140, // 245: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	143, // 246: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	145, // 247: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	148, // 248: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	150, // 249: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	152, // 250: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	190, // [190:251] is the sub-list for method output_type
+	129, // [129:190] is the sub-list for method input_type
+	129, // [129:129] is the sub-list for extension type_name
+	129, // [129:129] is the sub-list for extension extendee
+	0,   // [0:129] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -12346,21 +13132,21 @@ func file_kinesin_v1_kinesin_proto_init() {
 	if File_kinesin_v1_kinesin_proto != nil {
 		return
 	}
-	file_kinesin_v1_kinesin_proto_msgTypes[21].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[23].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[29].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[30].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[31].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[55].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[37].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[38].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[39].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[63].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   173,
+			NumMessages:   181,
 			NumExtensions: 0,
-			NumServices:   12,
+			NumServices:   13,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

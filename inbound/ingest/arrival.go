@@ -122,6 +122,8 @@ func checkID(b *intake.Batch, token task.Token, l *catalog.Entry, item *kinesinv
 		return &notOursError{"its id is of lambda " + l.Name + ", and it asks for another"}
 	case item.Key != "":
 		return refusal.Invalid("a task with a key cannot come through the buffer: schedule it through the API")
+	case len(item.Then)+len(item.Else)+len(item.Finally) > 0:
+		return refusal.Invalid("a task that others follow cannot come through the buffer: schedule it through the API")
 	case item.LimitKey != "" && token.Partition != intake.PartitionOf(l, token.Partition.Priority, token.ID, item.LimitKey):
 		return refusal.Invalid("a task with a limit key cannot come through the buffer under an id of its client: schedule it through the API")
 	case token.ID.IsDerived() || token.ID[6]>>4 != 7:

@@ -55,6 +55,7 @@ type Incoming struct {
 	direct    bool         // it goes to the queue of its deliver lambda, and gets a row only if that fails
 	slot      Slot         // reserved for it until it is written
 	ended     *task.Task   // that had its key before, and whose row it replaces
+	follow    []byte       // what follows it, if that does not fit its row
 }
 
 // IsNew reports whether a task is neither refused so far nor known to exist.

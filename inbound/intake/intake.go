@@ -104,6 +104,8 @@ type Config struct {
 	// quotas, which the scheduler keeps. All of its tasks then go through the schedule, however soon they are
 	// due. nil: there is no such lambda.
 	SchedulerOnly func(lambda uint32) bool
+	// Complete creates what follows a task that has ended, before its row is replaced. nil: nothing does.
+	Complete func(ctx context.Context, ended *task.Task) error
 	// Shared says that other processes may use the same store: what they do to lambdas is known here a while
 	// later.
 	Shared bool

@@ -18,6 +18,7 @@ func (b *Batch) Write(ctx context.Context) {
 	defer b.releaseSlots()
 	b.useExistingKeys(ctx)
 	existing := b.storePayloads(ctx, b.Select(b.isStoredApart))
+	follows := b.storeFollows(ctx, b.Select((*Incoming).hasFollowApart))
 	open := b.Select((*Incoming).IsOpen)
 	if len(open) == 0 {
 		return
@@ -36,6 +37,7 @@ func (b *Batch) Write(ctx context.Context) {
 	// An existing payload may have belonged to an ended task and been deleted with it just before the row was
 	// written.
 	b.storePayloads(ctx, slices.DeleteFunc(existing, func(c *Incoming) bool { return !c.IsOpen() }))
+	b.storeFollows(ctx, slices.DeleteFunc(follows, func(c *Incoming) bool { return !c.IsOpen() }))
 	b.checkStillValid(ctx)
 }
 
@@ -61,6 +63,8 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			c.Task, c.Exists = row, true
 		case b.MaySchedule != nil && row.Collection != c.Task.Collection && !b.MaySchedule(c.Lambda, row.Collection):
 			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
+		case b.Complete != nil && b.Complete(ctx, row) != nil:
+			c.Err = ErrKeyMoves // what follows the earlier task is not created yet
 		default:
 			c.ended, c.rows = row, store.AsNext(c.rows, row)
 			b.passKeyed(c.Task.Seq)

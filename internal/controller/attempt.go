@@ -71,7 +71,7 @@ func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
 			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
 			Timeout: task.Micros(c.TimeoutMicros), Payload: c.Payload,
-			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob, Occurrence: c.Occurrence,
+			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob, Occurrence: c.Occurrence, Parent: c.Parent, Chain: c.Chain,
 		},
 	}
 }
@@ -85,7 +85,7 @@ func (a *attempt) end(o Outcome) {
 	a.result = &kinesinv1.Result{
 		Task: a.key.task[:], Attempt: a.key.attempt, Outcome: o.Kind.String(),
 		Error: strings.ToValidUTF8(o.Error[:min(len(o.Error), task.ErrorBytesMax)], ""), StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
-		Result: o.Result,
+		Result: o.Result, Add: o.Add,
 	}
 }
 

@@ -151,6 +151,8 @@ type Work struct {
 	Traceparent string          // W3C trace context of who scheduled it, empty for none
 	Tags        map[string]string
 	Occurrence  *kinesinv1.Occurrence // nil: no cron has scheduled it
+	Parent      *kinesinv1.Parent     // nil: it follows no other task
+	Chain       string                // id of its chain; empty: it is in none
 }
 
 // Outcome is how an attempt ended.
@@ -161,6 +163,8 @@ type Outcome struct {
 	// Result is kept with a task that ends in success; nil for none. With more than task.ResultBytesMax bytes
 	// the attempt is a retriable failure that says so.
 	Result []byte
+	// Add is what else follows a task that ends in success; nil for nothing.
+	Add *kinesinv1.Followups
 }
 
 // Controller runs the tasks of one process.

@@ -51,9 +51,31 @@ func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kin
 		}
 	}
 	for _, item := range r.GetItems() {
+		if err := s.ScheduleAll(ctx, item.GetThen(), item.GetElse(), item.GetFinally()); err != nil {
+			return nil, err
+		}
 		item.RequestId = ownRequestID(c.Name, item)
 	}
 	return s.next.Schedule(ctx, r)
+}
+
+// ScheduleAll needs schedule on the collection of each follow-up, and of those that follow it.
+func (g *Guard) ScheduleAll(ctx context.Context, lists ...[]*kinesinv1.ScheduleItem) error {
+	c := access.From(ctx)
+	if c.Grants.AllowAll(access.Schedule) {
+		return nil
+	}
+	for _, items := range lists {
+		for _, item := range items {
+			if lambda, collection := item.GetLambda(), item.GetCollection(); !c.Grants.AllowIn(access.Schedule, lambda, collection) {
+				return g.deny(c, actSchedule, access.Schedule, nameIn(c, access.Schedule, lambda, collection))
+			}
+			if err := g.ScheduleAll(ctx, item.GetThen(), item.GetElse(), item.GetFinally()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ownRequestID returns the request id of an item as it counts for an identity. One that is no UUID stays as

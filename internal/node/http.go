@@ -32,6 +32,8 @@ func (n *Node) Handler() http.Handler {
 		plain.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
 		mux.Handle(kinesinv1connect.NewTaskServiceHandler(plain.Tasks, options...))
 		mux.Handle(kinesinv1connect.NewGateServiceHandler(plain.Gates, options...))
+		plain.Chains = n.guard.Chains(n.chaining)
+		mux.Handle(kinesinv1connect.NewChainServiceHandler(plain.Chains, options...))
 		plain.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)
 		mux.Handle(kinesinv1connect.NewCronServiceHandler(plain.Crons, options...))
 		mux.Handle(kinesinv1connect.NewJobServiceHandler(plain.Jobs, options...))
@@ -61,7 +63,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
+			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withPlain(rest.New(plain, api.Hooks{Internal: n.internalError}), mux)

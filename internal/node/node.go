@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/inbound/chaining"
 	"github.com/kinesin-io/kinesin/inbound/gating"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
@@ -30,6 +31,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
+	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/gates"
@@ -55,6 +57,7 @@ type Node struct {
 	steps   *clock.Steps // of that clock; nil if it moves in jumps
 	metrics *Metrics
 	store   *store.Store
+	chains  *chains.Keeper // the store, for who may end tasks
 	queue   *queue.Queue
 	buffer  buffer.Buffer // nil: none
 
@@ -74,6 +77,7 @@ type Node struct {
 	jobs       *jobs.Service      // nil without inbound's role
 	gating     *gating.Service    // nil without inbound's role
 	firing     *crons.Firing
+	chaining   *chaining.Service // nil without inbound's role
 	periodic   *periodic.Service // nil without inbound's role
 	hsc        *hsc.Service      // nil without the role
 	noWorker   *noWorker
@@ -149,11 +153,12 @@ func (n *Node) compose(c Config) {
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
 	var inboundHints intake.Scheduler = noScheduler{}
+	n.chains = n.newChains(&c, func(t *task.Task) { inboundHints.Added(t) })
 	n.firing = n.newFiring(&c, func(t *task.Task) { inboundHints.Added(t) })
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c)
 		n.dispatcher = dispatcher.New(dispatcher.Config{
-			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
+			Store: n.chains, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
 			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
 			Occurrences: n.firing.Decide,
 		})
@@ -173,9 +178,9 @@ func (n *Node) compose(c Config) {
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
-			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
+			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
-			Caller: callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(),
+			Caller: callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain,
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
@@ -186,13 +191,14 @@ func (n *Node) compose(c Config) {
 // composeInbound makes what serves users: inbound, ingest and the lambdas' service.
 func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
 	in := intake.New(intake.Config{
-		Store: n.store, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
+		Complete: n.chains.Complete,
+		Store:    n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
 		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), SchedulerOnly: n.schedulerOnly, Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
-		Intake: in, Store: n.store, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
+		Intake: in, Store: n.chains, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
 		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, NoWorker: n.noWorker.is,
 		HeldBack: n.heldBack(), CountWorkers: n.countWorkers,
 		Admission: n.quotas.admission, StartQuota: n.quotas.ofStarts, QueueFull: n.queueFull, KeyWait: n.keyWait,
@@ -211,6 +217,9 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	n.gating = gating.New(gating.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,
 		Recovery: n.quotas.book.Recovery,
+	})
+	n.chaining = chaining.New(chaining.Config{
+		Store: n.store, Keeper: n.chains, Tasks: n.inbound, Sealer: seal, Clock: c.Clock,
 	})
 	n.periodic = periodic.New(periodic.Config{
 		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
@@ -305,6 +314,7 @@ func (n *Node) Run(ctx context.Context) error {
 		gating = startPart(groupCtx, group, n.gating.Run)
 	}
 	group.Go(func() error { return n.firing.Run(groupCtx) })
+	group.Go(func() error { return n.chains.Run(groupCtx) })
 	if n.hsc != nil || n.scheduler != nil {
 		group.Go(func() error { return n.breakers.Run(groupCtx) })
 	}

@@ -145,6 +145,10 @@ func own() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},
 		reflect.TypeFor[anyJSON]():  {},
 		reflect.TypeFor[binary]():   {Type: "string", ContentEncoding: "base64"},
+		reflect.TypeFor[followups](): {Type: "array", Items: &jsonschema.Schema{
+			Type: "object", Description: "a task, as in the request that schedules one, with its lambda; key and on_conflict do not apply",
+			Required: []string{"lambda"}, Properties: map[string]*jsonschema.Schema{"lambda": {Type: "string"}},
+		}},
 	}
 }
 
@@ -192,7 +196,7 @@ func structsIn(t reflect.Type) (found []reflect.Type) {
 		for inside.Kind() == reflect.Slice || inside.Kind() == reflect.Pointer {
 			inside = inside.Elem()
 		}
-		if !field.Anonymous && inside.Kind() == reflect.Struct && inside != reflect.TypeFor[shift]() {
+		if !field.Anonymous && inside.Kind() == reflect.Struct && inside != reflect.TypeFor[shift]() && inside != reflect.TypeFor[followup]() {
 			found = append(found, inside)
 		}
 	}

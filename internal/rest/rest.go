@@ -20,6 +20,7 @@ type Services struct {
 	Jobs    kinesinv1connect.JobServiceHandler
 	Gates   kinesinv1connect.GateServiceHandler
 	Crons   kinesinv1connect.CronServiceHandler
+	Chains  kinesinv1connect.ChainServiceHandler
 	Lambdas kinesinv1connect.LambdaServiceHandler
 	// DeadLetters are those of deliver lambdas.
 	DeadLetters kinesinv1connect.DeadLetterServiceHandler
@@ -40,6 +41,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.Crons == nil {
 		s.Crons = kinesinv1connect.UnimplementedCronServiceHandler{}
+	}
+	if s.Chains == nil {
+		s.Chains = kinesinv1connect.UnimplementedChainServiceHandler{}
 	}
 	if s.Lambdas == nil {
 		s.Lambdas = kinesinv1connect.UnimplementedLambdaServiceHandler{}

@@ -41,6 +41,7 @@ type taskView struct {
 	Traceparent     string            `json:"traceparent,omitempty"`
 	Seq             uint64            `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
 	WaitsFor        *waitsForView     `json:"waits_for,omitempty" jsonschema:"what holds it back"`
+	Chain           *chainLink        `json:"chain,omitempty" jsonschema:"where in a chain it is"`
 
 	payload
 	Blob *blobView `json:"blob,omitempty" jsonschema:"instead of a payload, with payload=true: it is in the blob store of the task's clients"`
@@ -90,6 +91,7 @@ func taskViewOf(t *kinesinv1.Task) taskView {
 		Suspect: t.GetSuspect(), CancelRequested: t.GetCancelRequested(), Worker: t.GetWorker(),
 		PayloadBytes: t.GetPayloadBytes(), ResultBytes: t.GetResultBytes(), Traceparent: t.GetTraceparent(), Seq: t.GetSeq(),
 	}
+	v.Chain = chainLinkOf(t.GetChain())
 	if w := t.GetWaitsFor(); w != nil {
 		v.WaitsFor = &waitsForView{w.GetReason(), w.GetText(), w.GetGate(), moment(w.GetUntilMicros())}
 	}
@@ -240,6 +242,8 @@ type scheduleRequest struct {
 	when
 	overrides
 
+	chainedRequest
+
 	Key         string            `json:"key,omitempty" jsonschema:"makes scheduling idempotent: same lambda and key, same task"`
 	LimitKey    string            `json:"limit_key,omitempty" jsonschema:"whose task it is, for the lambda's limits by key; at most 256 bytes"`
 	OnConflict  string            `json:"on_conflict,omitempty" jsonschema:"when the key is held: keep (also when not set), replace or reject"`
@@ -251,6 +255,11 @@ type scheduleRequest struct {
 
 // item returns the item of a Schedule call.
 func (r *scheduleRequest) item(lambda string) (*kinesinv1.ScheduleItem, error) {
+	return r.itemAt(lambda, 0)
+}
+
+// itemAt returns the item of a task that so many come before.
+func (r *scheduleRequest) itemAt(lambda string, depth int) (*kinesinv1.ScheduleItem, error) {
 	data, err := r.bytes()
 	if err != nil {
 		return nil, invalid("%v", err)
@@ -259,12 +268,13 @@ func (r *scheduleRequest) item(lambda string) (*kinesinv1.ScheduleItem, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kinesinv1.ScheduleItem{
+	item := &kinesinv1.ScheduleItem{
 		Lambda: lambda, Payload: data, DueMicros: due, DelayMicros: delay,
 		Key: r.Key, LimitKey: r.LimitKey, OnConflict: r.OnConflict, Priority: r.Priority, Collection: r.Collection, Tags: r.Tags, Traceparent: r.Traceparent,
 		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
 		StartBeforeMicros: int64(r.StartBefore),
-	}, nil
+	}
+	return item, r.into(item, depth)
 }
 
 type scheduled struct {

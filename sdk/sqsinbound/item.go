@@ -31,6 +31,10 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
 			"limit key %q: the task's id has to say which shard has the key, so schedule a task with a limit key through an sdk.Client", item.LimitKey)
 	}
+	if len(item.Then)+len(item.Else)+len(item.Finally) > 0 {
+		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+			"then, else and finally: a task that others follow cannot come through the inbound queue, so schedule it through an sdk.Client")
+	}
 	due, err := dueOf(item, now)
 	if err != nil {
 		return nil, 0, err

@@ -53,7 +53,7 @@ func payloadNeeded(op *store.Op) (until task.Instant, ok bool) {
 	case store.DeleteWakeup, store.PutPayload, store.DeletePayload, store.PutControl, store.DeleteControl:
 		return 0, false
 	}
-	if !t.PayloadStoredApart() {
+	if !t.PayloadStoredApart() && !t.Chain.FollowApart() {
 		return 0, false
 	}
 	sure := max(t.Due, t.Created).Add(payloadKeep)
@@ -87,7 +87,13 @@ func (c *client) extendPayloads(ctx context.Context, ops []store.Op) (errs []err
 		}
 		t := &ops[i].Task
 		group.Go(func() error {
-			errs[i] = c.extendPayload(ctx, taskKey(t.PayloadID()), max(until, t.Due.Add(payloadKeep)))
+			until := max(until, t.Due.Add(payloadKeep))
+			if t.PayloadStoredApart() {
+				errs[i] = c.extendPayload(ctx, taskKey(t.PayloadID()), until)
+			}
+			if t.Chain.FollowApart() {
+				errs[i] = errors.Join(errs[i], c.extendPayload(ctx, taskKey(t.Chain.FollowID), until))
+			}
 			return nil
 		})
 	}

@@ -312,6 +312,9 @@ func (d *Driver) Sweep(ctx context.Context, now task.Instant, limit int) (int, e
 		t := &expired[i]
 		d.dropTask(t)
 		delete(d.payloads, t.PayloadID())
+		if t.Chain.FollowApart() {
+			delete(d.payloads, t.Chain.FollowID)
+		}
 		if row, ok := d.wakeups[store.KeyOf(t)]; ok && row.WakeRow.Seq == t.WakeRow.Seq {
 			d.dropWakeup(&row)
 		}

@@ -323,11 +323,13 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	d.headers.drop(taskHead(w.id))
 	d.touched.add(fingerprint(payload, payloadSpace))
 	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
-	return errors.Join(
-		g.batch.Delete(d.scratchKey, nil),
-		g.batch.Delete(r.key(w), nil),
-		d.dropEnded(g, w.id, &old),
-	)
+	err := g.batch.Delete(d.scratchKey, nil)
+	if t.Chain.FollowApart() {
+		d.touched.add(fingerprint(t.Chain.FollowID, payloadSpace))
+		d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, t.Chain.FollowID)
+		err = errors.Join(err, g.batch.Delete(d.scratchKey, nil))
+	}
+	return errors.Join(err, g.batch.Delete(r.key(w), nil), d.dropEnded(g, w.id, &old))
 }
 
 // dropWakeup deletes the wake-up row that an ended row names, if its seq is still the same.

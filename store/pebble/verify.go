@@ -207,6 +207,12 @@ func (v *verifier) payload(t *task.Task) {
 	if v.key = appendIDKey(v.key[:0], payloadSpace, t.PayloadID()); t.PayloadStoredApart() && !v.has(v.key) {
 		v.problem("task %s is %s and its payload of %d bytes is missing", t.ID, t.State, t.PayloadSize)
 	}
+	if !t.Chain.FollowApart() {
+		return
+	}
+	if v.key = appendIDKey(v.key[:0], payloadSpace, t.Chain.FollowID); !v.has(v.key) {
+		v.problem("task %s is %s and what follows it, %d bytes, is missing", t.ID, t.State, t.Chain.FollowBytes)
+	}
 }
 
 func (v *verifier) wakeup(key, value []byte) {

@@ -32,6 +32,8 @@ const (
 	GateServiceName = "kinesin.v1.GateService"
 	// CronServiceName is the fully-qualified name of the CronService service.
 	CronServiceName = "kinesin.v1.CronService"
+	// ChainServiceName is the fully-qualified name of the ChainService service.
+	ChainServiceName = "kinesin.v1.ChainService"
 	// QuotaServiceName is the fully-qualified name of the QuotaService service.
 	QuotaServiceName = "kinesin.v1.QuotaService"
 	// DeadLetterServiceName is the fully-qualified name of the DeadLetterService service.
@@ -113,6 +115,11 @@ const (
 	CronServiceDeleteCronProcedure = "/kinesin.v1.CronService/DeleteCron"
 	// CronServiceCronHistoryProcedure is the fully-qualified name of the CronService's CronHistory RPC.
 	CronServiceCronHistoryProcedure = "/kinesin.v1.CronService/CronHistory"
+	// ChainServiceGetChainProcedure is the fully-qualified name of the ChainService's GetChain RPC.
+	ChainServiceGetChainProcedure = "/kinesin.v1.ChainService/GetChain"
+	// ChainServiceControlChainProcedure is the fully-qualified name of the ChainService's ControlChain
+	// RPC.
+	ChainServiceControlChainProcedure = "/kinesin.v1.ChainService/ControlChain"
 	// QuotaServiceSetQuotaProcedure is the fully-qualified name of the QuotaService's SetQuota RPC.
 	QuotaServiceSetQuotaProcedure = "/kinesin.v1.QuotaService/SetQuota"
 	// QuotaServiceGetQuotasProcedure is the fully-qualified name of the QuotaService's GetQuotas RPC.
@@ -1251,6 +1258,116 @@ func (UnimplementedCronServiceHandler) DeleteCron(context.Context, *kinesinv1.De
 
 func (UnimplementedCronServiceHandler) CronHistory(context.Context, *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.CronService.CronHistory is not implemented"))
+}
+
+// ChainServiceClient is a client for the kinesin.v1.ChainService service.
+type ChainServiceClient interface {
+	// GetChain returns a chain by any of its tasks.
+	GetChain(context.Context, *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error)
+	// ControlChain cancels, pauses, resumes or redrives a chain, or extends its expiry.
+	ControlChain(context.Context, *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error)
+}
+
+// NewChainServiceClient constructs a client for the kinesin.v1.ChainService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewChainServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ChainServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	chainServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("ChainService").Methods()
+	return &chainServiceClient{
+		getChain: connect.NewClient[kinesinv1.GetChainRequest, kinesinv1.GetChainResponse](
+			httpClient,
+			baseURL+ChainServiceGetChainProcedure,
+			connect.WithSchema(chainServiceMethods.ByName("GetChain")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		controlChain: connect.NewClient[kinesinv1.ControlChainRequest, kinesinv1.ControlChainResponse](
+			httpClient,
+			baseURL+ChainServiceControlChainProcedure,
+			connect.WithSchema(chainServiceMethods.ByName("ControlChain")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// chainServiceClient implements ChainServiceClient.
+type chainServiceClient struct {
+	getChain     *connect.Client[kinesinv1.GetChainRequest, kinesinv1.GetChainResponse]
+	controlChain *connect.Client[kinesinv1.ControlChainRequest, kinesinv1.ControlChainResponse]
+}
+
+// GetChain calls kinesin.v1.ChainService.GetChain.
+func (c *chainServiceClient) GetChain(ctx context.Context, req *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
+	response, err := c.getChain.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ControlChain calls kinesin.v1.ChainService.ControlChain.
+func (c *chainServiceClient) ControlChain(ctx context.Context, req *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error) {
+	response, err := c.controlChain.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ChainServiceHandler is an implementation of the kinesin.v1.ChainService service.
+type ChainServiceHandler interface {
+	// GetChain returns a chain by any of its tasks.
+	GetChain(context.Context, *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error)
+	// ControlChain cancels, pauses, resumes or redrives a chain, or extends its expiry.
+	ControlChain(context.Context, *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error)
+}
+
+// NewChainServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewChainServiceHandler(svc ChainServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	chainServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("ChainService").Methods()
+	chainServiceGetChainHandler := connect.NewUnaryHandlerSimple(
+		ChainServiceGetChainProcedure,
+		svc.GetChain,
+		connect.WithSchema(chainServiceMethods.ByName("GetChain")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	chainServiceControlChainHandler := connect.NewUnaryHandlerSimple(
+		ChainServiceControlChainProcedure,
+		svc.ControlChain,
+		connect.WithSchema(chainServiceMethods.ByName("ControlChain")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.ChainService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case ChainServiceGetChainProcedure:
+			chainServiceGetChainHandler.ServeHTTP(w, r)
+		case ChainServiceControlChainProcedure:
+			chainServiceControlChainHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedChainServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedChainServiceHandler struct{}
+
+func (UnimplementedChainServiceHandler) GetChain(context.Context, *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.ChainService.GetChain is not implemented"))
+}
+
+func (UnimplementedChainServiceHandler) ControlChain(context.Context, *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.ChainService.ControlChain is not implemented"))
 }
 
 // QuotaServiceClient is a client for the kinesin.v1.QuotaService service.

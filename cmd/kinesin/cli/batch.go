@@ -33,7 +33,7 @@ const (
 // scheduleBatch reads, schedules and prints concurrently, and prints in order.
 func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, args []string) error {
 	for _, name := range []string{
-		"in", "at", "start-before", "priority", "collection", "key", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file",
+		"in", "at", "start-before", "priority", "collection", "key", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file", "then",
 	} {
 		if f.Changed(name) {
 			return usagef("--%s does not go with --batch: set it in the lines", name)

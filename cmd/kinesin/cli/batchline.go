@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const batchFields = "lambda, in, at, start_before, priority, collection, key, limit_key, tags, max_attempts, timeout, backoff, traceparent, payload"
+const batchFields = "lambda, in, at, start_before, priority, collection, key, limit_key, tags, max_attempts, timeout, backoff, traceparent, payload, then, else, finally"
 
 // batchLine is a line of a batch.
 type batchLine struct {
@@ -34,6 +34,8 @@ type batchLine struct {
 	Timeout     string            `json:"timeout"`
 	Backoff     string            `json:"backoff"`
 	Tags        map[string]string `json:"tags"`
+
+	followLines
 }
 
 // parseLine reads a line. Its errors do not contain the number of the line.
@@ -51,6 +53,11 @@ func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 			return sdk.Item{}, invalid(err)
 		}
 	}
+	return l.item(lambda)
+}
+
+// item returns the task of a line.
+func (l *batchLine) item(lambda string) (sdk.Item, error) {
 	item := sdk.Item{Lambda: l.Lambda, Priority: l.Priority, Collection: l.Collection, Key: l.Key, LimitKey: l.LimitKey, Traceparent: l.Traceparent}
 	if item.Lambda == "" {
 		item.Lambda = lambda
@@ -69,6 +76,9 @@ func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 		return item, invalid(err)
 	}
 	item.Payload = payload
+	if err := l.follow(&item, 0); err != nil {
+		return item, invalid(err)
+	}
 	return item, nil
 }
 

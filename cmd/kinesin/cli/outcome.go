@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
 	// resultBytesMax bounds the result that a command may give.
 	resultBytesMax = task.ResultBytesMax
-	// outcomeBytesMax bounds an outcome file: a result of the largest size, and what is around it.
-	outcomeBytesMax = resultBytesMax + 4<<10
+	// outcomeBytesMax bounds an outcome file: a result of the largest size, and what is to follow the task.
+	outcomeBytesMax = resultBytesMax + 1<<20
 	// snoozeMax bounds the delay of a snooze; servers shorten a longer one.
 	snoozeMax = 3650 * day
 	// outcomesDir begins the name of a worker's directory of outcome files.
@@ -62,7 +63,7 @@ func removeOutcomes(dir string) error {
 
 // takeOutcome reads and removes an outcome file. It returns nil for one that does not exist, and an error
 // that says what is wrong with the file.
-func takeOutcome(path string) (*controller.Outcome, error) {
+func takeOutcome(path string) (*outcomeSaid, error) {
 	defer func() { _ = os.RemoveAll(path) }() // what cannot be removed goes with its directory
 	info, err := os.Lstat(path)
 	switch {
@@ -86,12 +87,41 @@ func takeOutcome(path string) (*controller.Outcome, error) {
 	return o, nil
 }
 
+// outcomeSaid is what a command wrote into its outcome file.
+type outcomeSaid struct {
+	controller.Outcome
+
+	then []sdk.Step
+}
+
+func said(o controller.Outcome) (*outcomeSaid, error) { return &outcomeSaid{Outcome: o}, nil }
+
+// stepsOf returns the tasks that are to follow a success.
+func stepsOf(list json.RawMessage) ([]sdk.Step, error) {
+	if list == nil {
+		return nil, nil
+	}
+	var item sdk.Item
+	if err := parseFollow(list, &item); err != nil {
+		return nil, fmt.Errorf("then: %w", err)
+	}
+	if len(item.Else)+len(item.Finally) > 0 {
+		return nil, errors.New("then: want a list of tasks")
+	}
+	steps := make([]sdk.Step, len(item.Then))
+	for i := range item.Then {
+		steps[i] = item.Then[i].Step()
+	}
+	return steps, nil
+}
+
 // outcomeObject is the content of an outcome file.
 type outcomeObject struct {
 	Outcome string          `json:"outcome"`
 	Delay   *string         `json:"delay"`
 	Error   *string         `json:"error"`
 	Result  json.RawMessage `json:"result"`
+	Then    json.RawMessage `json:"then"`
 }
 
 // outcomeWords are the outcomes as get shows them and as results have them, each with the word of the file.
@@ -100,7 +130,7 @@ var outcomeWords = map[string]string{ //nolint:gochecknoglobals // a table
 }
 
 // parseOutcome reads the content of an outcome file.
-func parseOutcome(data []byte) (*controller.Outcome, error) {
+func parseOutcome(data []byte) (*outcomeSaid, error) {
 	var o outcomeObject
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -108,7 +138,7 @@ func parseOutcome(data []byte) (*controller.Outcome, error) {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("it is empty: want a JSON object")
 	case err != nil:
-		return nil, fmt.Errorf("want a JSON object with outcome, delay, error or result: %w", err)
+		return nil, fmt.Errorf("want a JSON object with outcome, delay, error, result or then: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something follows the JSON object")
@@ -127,17 +157,18 @@ func parseOutcome(data []byte) (*controller.Outcome, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &controller.Outcome{Kind: task.OutcomeSnoozed, Delay: delay, Error: fmt.Sprintf("snoozed for %v", delay)}, nil
+		return said(controller.Outcome{Kind: task.OutcomeSnoozed, Delay: delay, Error: fmt.Sprintf("snoozed for %v", delay)})
 	case "release":
-		return &controller.Outcome{Kind: task.OutcomeReleased, Error: "released by its command"}, nil
+		return said(controller.Outcome{Kind: task.OutcomeReleased, Error: "released by its command"})
 	case "fatal":
 		text := "failed for good, says its command"
 		if o.Error != nil && *o.Error != "" {
 			text = *o.Error
 		}
-		return &controller.Outcome{Kind: task.OutcomeFatal, Error: text}, nil
+		return said(controller.Outcome{Kind: task.OutcomeFatal, Error: text})
 	case "success":
-		return &controller.Outcome{Kind: task.OutcomeSuccess, Result: o.Result}, nil
+		steps, err := stepsOf(o.Then)
+		return &outcomeSaid{controller.Outcome{Kind: task.OutcomeSuccess, Result: o.Result}, steps}, err
 	}
 	return nil, fmt.Errorf("outcome %q: want snooze, release, fatal or success", shortened(o.Outcome))
 }
@@ -148,7 +179,7 @@ func (o *outcomeObject) checkFields() error {
 		name, outcome string
 		given         bool
 	}{
-		{"delay", "snooze", o.Delay != nil}, {"error", "fatal", o.Error != nil}, {"result", "success", o.Result != nil},
+		{"delay", "snooze", o.Delay != nil}, {"error", "fatal", o.Error != nil}, {"result", "success", o.Result != nil}, {"then", "success", o.Then != nil},
 	} {
 		if f.given && o.Outcome != f.outcome {
 			return fmt.Errorf("%s does not go with outcome %q, only with %q", f.name, shortened(o.Outcome), f.outcome)

@@ -27,6 +27,7 @@ type scheduleFlags struct {
 	traceparent               string
 	batch                     string
 	onConflict, limitKey      string
+	then                      string
 
 	startBefore string
 	maxAttempts int
@@ -54,13 +55,18 @@ func (a *app) scheduleCommand() *cobra.Command {
 
 Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake.
 
+--then names a file with the tasks that follow it: a JSON list of tasks, each with "lambda" and the other fields of a line of --batch,
+which start when it has succeeded ("in" counts from then); or an object with such lists as "then", "else" (after any other end) and
+"finally". Each of them may have "then", "else" and "finally" of its own. See docs/chains.md.
+
 --batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key", "limit_key", "tags"
 (an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used unchanged, any other value as its
-JSON text). LAMBDA is the default for lines without "lambda". It prints a result for each line, in order: the id, or "error: line N:
+JSON text), and "then", "else" and "finally". LAMBDA is the default for lines without "lambda". It prints a result for each line, in order: the id, or "error: line N:
 …". Exit 1 when any line failed; the others are scheduled.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
+  echo '[{"lambda":"ship","in":"1h","payload":"42"}]' | kinesin schedule charge --payload 42 --then -
   echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeOneLambda,
 	}
@@ -93,6 +99,7 @@ func (s *scheduleFlags) add(f *pflag.FlagSet) {
 	f.Var(rangeValue{&s.backoffMin, &s.backoffMax}, "backoff", "shortest and longest pause before a retry; that of the lambda when not set")
 	f.Var(tagsValue{&s.tags}, "tag", fmt.Sprintf("a tag of the task, `NAME=VALUE`; may be repeated, at most %d", task.TagsMax))
 	f.StringVar(&s.traceparent, "traceparent", "", "W3C trace context of the caller, passed on to the handler or the consumer")
+	f.StringVar(&s.then, "then", "", "read what follows the task from a `FILE` of JSON, - for stdin")
 	f.StringVar(&s.batch, "batch", "", "schedule the tasks in a `FILE` of JSON lines, - for stdin")
 }
 
@@ -106,6 +113,14 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 	}
 	if f.Changed("payload-file") {
 		if item.Payload, err = a.readPayload(s.payloadFile); err != nil {
+			return err
+		}
+	}
+	if f.Changed("then") {
+		if s.then == "-" && s.payloadFile == "-" {
+			return usagef("--then and --payload-file cannot both read stdin")
+		}
+		if err := a.readFollow(s.then, &item); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
-	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -76,6 +75,9 @@ CMD gets the payload on stdin and these variables:
   KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
   KINESIN_CRON, KINESIN_NOMINAL  the cron that has scheduled the task, and its nominal time, RFC 3339; KINESIN_PREVIOUS_SUCCESS that of
                      the newest occurrence before it that succeeded, if one is known
+  KINESIN_PARENT, KINESIN_PARENT_LAMBDA, KINESIN_PARENT_STATE  the id of the task that this one follows, its lambda, and how it ended;
+                     KINESIN_PARENT_RESULT its result, KINESIN_PARENT_ERROR its last error, KINESIN_EDGE then, else or finally. A result
+                     that is no text without NUL is in KINESIN_PARENT_RESULT_BASE64 instead. KINESIN_CHAIN is the id of the chain
   KINESIN_TAGS       the task's tags as a JSON object, if it has any
   KINESIN_WORKER     the id of this worker's lease
   KINESIN_OUTCOME_FILE  a file that CMD may write, see below
@@ -92,6 +94,7 @@ CMD may say more by writing one of these into the file that KINESIN_OUTCOME_FILE
   {"outcome":"release"}                    give the task back to its queue; this is no failure
   {"outcome":"fatal","error":"no such user"}  no retry can mend it
   {"outcome":"success","result":{"n":42}}  with exit code 0
+  {"outcome":"success","then":[{"lambda":"ship","payload":"42"}]}  these tasks follow, as with schedule --then
 
 When CMD exits, the rest of its process group is killed. On a timeout or a cancel the group gets SIGTERM, and SIGKILL 2 s later; when
 the lease is lost, SIGKILL at once. A guard process makes sure that no command outlives this worker, or its lease if it is stopped.
@@ -274,6 +277,10 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	if o := t.Occurrence; o != nil {
 		facts.Cron, facts.Nominal, facts.PreviousSuccess = o.Cron, o.Nominal, o.PreviousSuccess
 	}
+	facts.Chain = string(t.Chain)
+	if p := t.Parent; p != nil {
+		facts.Parent = executor.Parent{ID: string(p.ID), Lambda: p.Lambda, State: string(p.State), Edge: p.Edge, Error: p.Error, Result: p.Result}
+	}
 	facts.Deadline, _ = ctx.Deadline()
 	if worker := c.worker.Load(); worker != nil {
 		facts.Worker = *worker
@@ -288,12 +295,15 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	if said != nil && said.Kind == task.OutcomeSuccess && len(said.Result) > 0 {
 		t.SetResult(json.RawMessage(said.Result)) // counts if the handler returns nil
 	}
+	if said != nil && said.Kind == task.OutcomeSuccess {
+		t.Then(said.then...)
+	}
 	return concluded(err, said, wrong)
 }
 
 // concluded returns the handler's error for how a command ended, for what it wrote into its outcome file, nil
 // for nothing, and for what is wrong with that file.
-func concluded(err error, said *controller.Outcome, wrong error) error {
+func concluded(err error, said *outcomeSaid, wrong error) error {
 	exit, exited := errors.AsType[*executor.ExitError](err)
 	exited = err == nil || exited && exit.Signal == 0
 	switch {
@@ -302,7 +312,7 @@ func concluded(err error, said *controller.Outcome, wrong error) error {
 	case exited && wrong != nil:
 		return wrong
 	case exited && said != nil && said.Kind != task.OutcomeSuccess:
-		return &sdkconfig.OutcomeError{Outcome: *said}
+		return &sdkconfig.OutcomeError{Outcome: said.Outcome}
 	case err != nil && exited && exit.Code == exitFatal:
 		return sdk.Fatal(err)
 	}

@@ -5,12 +5,16 @@
 package executor
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -31,6 +35,8 @@ type Task struct {
 	Tags                                          map[string]string
 	Cron                                          string // empty: no cron has scheduled it
 	Nominal, PreviousSuccess                      time.Time
+	Chain                                         string // its id; empty: the task is in none
+	Parent                                        Parent // an empty ID: it follows no other task
 	OutcomeFile                                   string // into which the command may write; empty: none
 }
 
@@ -72,6 +78,33 @@ type Config struct {
 // ErrGuard says that the guard is gone, so that commands would not die with this process.
 var ErrGuard = errors.New("the guard process of the worker is gone")
 
+// Parent is the task that another one follows.
+type Parent struct {
+	ID, Lambda, State, Edge, Error string
+	Result                         []byte
+}
+
+// env returns the variables that describe a parent.
+func (p *Parent) env(add func(name, value string)) {
+	if p.ID == "" {
+		return
+	}
+	add("PARENT", p.ID)
+	add("PARENT_LAMBDA", p.Lambda)
+	add("PARENT_STATE", p.State)
+	add("EDGE", p.Edge)
+	if p.Error != "" {
+		add("PARENT_ERROR", strings.ReplaceAll(p.Error, "\x00", ""))
+	}
+	switch {
+	case len(p.Result) == 0:
+	case utf8.Valid(p.Result) && !bytes.Contains(p.Result, []byte{0}):
+		add("PARENT_RESULT", string(p.Result))
+	default:
+		add("PARENT_RESULT_BASE64", base64.StdEncoding.EncodeToString(p.Result))
+	}
+}
+
 // env returns the variables that describe the task.
 func (t *Task) env() []string {
 	env := make([]string, 0, 15)
@@ -102,6 +135,10 @@ func (t *Task) env() []string {
 		tags, _ := json.Marshal(t.Tags) // strings never fail
 		add("TAGS", string(tags))
 	}
+	if t.Chain != "" {
+		add("CHAIN", t.Chain)
+	}
+	t.Parent.env(add)
 	if t.OutcomeFile != "" {
 		add("OUTCOME_FILE", t.OutcomeFile)
 	}

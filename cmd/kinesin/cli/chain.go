@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+func (a *app) chainCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "chain",
+		Short: "See and change chains of tasks that follow each other",
+		Long: `A chain is a task with all that follows it: kinesin schedule --then. Its id is that of its first task; each command takes the id of
+any of its tasks.`,
+	},
+		a.chainShowCommand(), a.chainCancelCommand(), a.chainPauseCommand(), a.chainResumeCommand(), a.chainRedriveCommand(), a.chainExtendCommand(),
+	)
+}
+
+// Forms in which a chain is drawn, besides text.
+const (
+	formJSON    = "json"
+	formDot     = "dot"
+	formMermaid = "mermaid"
+)
+
+func (a *app) chainShowCommand() *cobra.Command {
+	form := "text"
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Draw a chain: its tasks, their states and times, and what they wait for",
+		Args:  one("ID"),
+	}
+	c.Flags().VarP(choiceValue{&form, []string{"text", formJSON, formDot, formMermaid}}, "output", "o", "output `FORM`: text, json, dot (Graphviz) or mermaid")
+	c.RunE = does(func(ctx context.Context, args []string) error {
+		return a.withClient(func(k *sdk.Client) error {
+			chain, err := k.GetChain(ctx, sdk.ID(args[0]))
+			if err != nil {
+				return err
+			}
+			return a.printChain(&chain, form)
+		}, sdk.WithTries(triesInteractive))
+	})
+	a.serverFlag(c.Flags())
+	return c
+}
+
+func (a *app) printChain(c *sdk.ChainInfo, form string) error {
+	if c.More {
+		a.note("the chain has more tasks than are shown")
+	}
+	switch form {
+	case formJSON:
+		return printJSON(a.Stdout, chainObjectOf(c))
+	case formDot:
+		return drawGraph(a.Stdout, c, dotForm)
+	case formMermaid:
+		return drawGraph(a.Stdout, c, mermaidForm)
+	}
+	if _, err := fmt.Fprintf(a.Stdout, "chain %s: %s, %d tasks\n", c.ID, c.State, c.Tasks); err != nil {
+		return err
+	}
+	return drawTree(a.Stdout, &c.Root, "", "")
+}
+
+// drawTree draws a task and, below it, those that follow it.
+func drawTree(w io.Writer, t *sdk.ChainTask, first, rest string) error {
+	if _, err := fmt.Fprintf(w, "%s%s\n", first, chainTaskText(t)); err != nil {
+		return err
+	}
+	for i := range t.Followups {
+		branch, below := "├─ ", "│  "
+		if i == len(t.Followups)-1 {
+			branch, below = "└─ ", "   "
+		}
+		if err := drawTree(w, &t.Followups[i], rest+branch, rest+below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chainTaskText says in a line what there is to say about a task of a chain.
+func chainTaskText(t *sdk.ChainTask) string {
+	parts := []string{}
+	if t.Edge != "" {
+		parts = append(parts, t.Edge)
+	}
+	parts = append(parts, cmp.Or(t.Lambda, "(hidden)"), string(t.State))
+	switch {
+	case !t.Ended.IsZero():
+		parts = append(parts, "ended "+timeText(t.Ended))
+	case !t.Started.IsZero():
+		parts = append(parts, "started "+timeText(t.Started))
+	case !t.Due.IsZero():
+		parts = append(parts, "due "+timeText(t.Due))
+	case t.Delay > 0:
+		parts = append(parts, formatDuration(t.Delay)+" after that")
+	}
+	if t.Attempt > 1 {
+		parts = append(parts, fmt.Sprintf("attempt %d", t.Attempt))
+	}
+	if t.WaitsFor != "" {
+		parts = append(parts, "waits: "+t.WaitsFor)
+	}
+	if t.Error != "" {
+		parts = append(parts, "error: "+strings.ReplaceAll(t.Error, "\n", "; "))
+	}
+	if t.ID != "" {
+		parts = append(parts, string(t.ID))
+	}
+	return api.Visible(strings.Join(parts, "  "))
+}
+
+// graphForm is a language for graphs.
+type graphForm struct {
+	begin, end string
+	node       func(n int, t *sdk.ChainTask) string
+	edge       func(from, to int, t *sdk.ChainTask) string
+}
+
+var (
+	dotForm = graphForm{ //nolint:gochecknoglobals // a table
+		begin: "digraph chain {\n  node [shape=box]\n", end: "}\n",
+		node: func(n int, t *sdk.ChainTask) string {
+			return fmt.Sprintf("  t%d [label=%q]\n", n, t.Lambda+"\n"+string(t.State))
+		},
+		edge: func(from, to int, t *sdk.ChainTask) string {
+			return fmt.Sprintf("  t%d -> t%d [label=%q%s]\n", from, to, t.Edge, dotStyle(t))
+		},
+	}
+	mermaidForm = graphForm{ //nolint:gochecknoglobals // a table
+		begin: "flowchart TD\n",
+		node: func(n int, t *sdk.ChainTask) string {
+			return fmt.Sprintf("  t%d[\"%s<br/>%s\"]\n", n, mermaidText(t.Lambda), t.State)
+		},
+		edge: func(from, to int, t *sdk.ChainTask) string {
+			arrow := "-->"
+			if t.ID == "" {
+				arrow = "-.->"
+			}
+			return fmt.Sprintf("  t%d %s|%s| t%d\n", from, arrow, t.Edge, to)
+		},
+	}
+)
+
+func dotStyle(t *sdk.ChainTask) string {
+	if t.ID == "" {
+		return ", style=dashed"
+	}
+	return ""
+}
+
+// mermaidText returns a text that ends no label.
+func mermaidText(s string) string { return strings.ReplaceAll(s, `"`, "#quot;") }
+
+func drawGraph(w io.Writer, c *sdk.ChainInfo, f graphForm) error {
+	var b strings.Builder
+	b.WriteString(f.begin)
+	n := 0
+	var add func(t *sdk.ChainTask) int
+	add = func(t *sdk.ChainTask) int {
+		at := n
+		n++
+		b.WriteString(f.node(at, t))
+		for i := range t.Followups {
+			next := &t.Followups[i]
+			b.WriteString(f.edge(at, add(next), next))
+		}
+		return at
+	}
+	add(&c.Root)
+	b.WriteString(f.end)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+type chainObject struct {
+	ID    string          `json:"id"`
+	State string          `json:"state"`
+	Count int             `json:"count"`
+	More  bool            `json:"more"`
+	Root  chainTaskObject `json:"root"`
+}
+
+type chainTaskObject struct {
+	ID         string            `json:"id,omitempty"`
+	Lambda     string            `json:"lambda,omitempty"`
+	State      sdk.State         `json:"state"`
+	Edge       string            `json:"edge,omitempty"`
+	Collection string            `json:"collection,omitempty"`
+	Due        string            `json:"due,omitempty"`
+	Delay      string            `json:"delay,omitempty"`
+	Started    string            `json:"started,omitempty"`
+	Ended      string            `json:"ended,omitempty"`
+	Attempt    int               `json:"attempt,omitempty"`
+	Error      string            `json:"error,omitempty"`
+	WaitsFor   string            `json:"waits_for,omitempty"`
+	Paused     bool              `json:"paused,omitempty"`
+	Followups  []chainTaskObject `json:"followups,omitempty"`
+}
+
+func chainObjectOf(c *sdk.ChainInfo) chainObject {
+	return chainObject{ID: string(c.ID), State: c.State, Count: c.Tasks, More: c.More, Root: chainTaskObjectOf(&c.Root)}
+}
+
+func chainTaskObjectOf(t *sdk.ChainTask) chainTaskObject {
+	o := chainTaskObject{
+		ID: string(t.ID), Lambda: t.Lambda, State: t.State, Edge: t.Edge, Collection: t.Collection, Due: timeText(t.Due),
+		Started: timeText(t.Started), Ended: timeText(t.Ended), Attempt: t.Attempt, Error: t.Error, WaitsFor: t.WaitsFor, Paused: t.Paused,
+	}
+	if t.Delay > 0 {
+		o.Delay = formatDuration(t.Delay)
+	}
+	for i := range t.Followups {
+		o.Followups = append(o.Followups, chainTaskObjectOf(&t.Followups[i]))
+	}
+	return o
+}
+
+type chainChangeObject struct {
+	ID      string `json:"id"`
+	Changed int    `json:"changed"`
+	Told    int    `json:"told"`
+}
+
+// changingChain makes a command that changes a chain.
+func (a *app) changingChain(use, short, long, done string, change func(k *sdk.Client) func(ctx context.Context, id sdk.ID) (sdk.ChainChange, error)) *cobra.Command {
+	return a.calling(&cobra.Command{Use: use, Short: short, Long: long, Args: one("ID")}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		r, err := change(k)(ctx, sdk.ID(args[0]))
+		if err != nil {
+			return err
+		}
+		text := fmt.Sprintf("%s: %d", done, r.Changed)
+		if r.Told > 0 {
+			text += fmt.Sprintf("; running, and told to stop: %d", r.Told)
+		}
+		return a.print(chainChangeObject{string(r.ID), r.Changed, r.Told}, "%s", text)
+	})
+}
+
+func (a *app) chainCancelCommand() *cobra.Command {
+	return a.changingChain("cancel ID", "Cancel a chain; what undoes it still runs",
+		`Cancels the tasks of the chain that wait, and tells those that run to stop. No then follows them. What follows by else and finally
+still runs, and so does what followed earlier ends that way: it undoes what the chain has done.`,
+		"cancelled", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.CancelChain })
+}
+
+func (a *app) chainPauseCommand() *cobra.Command {
+	return a.changingChain("pause ID", "Have no task of a chain start until it is resumed", "What runs goes on. Tasks with a start before still expire.",
+		"paused", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.PauseChain })
+}
+
+func (a *app) chainResumeCommand() *cobra.Command {
+	return a.changingChain("resume ID", "Undo a pause", "Tasks that were due meanwhile are due now.",
+		"resumed", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.ResumeChain })
+}
+
+func (a *app) chainRedriveCommand() *cobra.Command {
+	return a.changingChain("redrive ID", "Have a chain go on from the tasks that failed",
+		`The tasks of the chain that did not succeed start anew, and what follows them follows the new end. What succeeded before does not run
+again. What followed the failure by else or finally has run, and is not undone.`,
+		"redriven", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.RedriveChain })
+}
+
+func (a *app) chainExtendCommand() *cobra.Command {
+	var before string
+	c := a.changingChain("extend ID --start-before TIME", "Give the tasks of a chain that have not started more time", "Of tasks that are there; not of those that may follow.",
+		"extended", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) {
+			return func(ctx context.Context, id sdk.ID) (sdk.ChainChange, error) {
+				at, err := parseTime(before)
+				if err != nil {
+					return sdk.ChainChange{}, usagef("--start-before: %v", err)
+				}
+				return k.ExtendChain(ctx, id, at)
+			}
+		})
+	c.Flags().StringVar(&before, "start-before", "", "the tasks end as expired if they have not started by this `TIME`, RFC 3339; required")
+	return c
+}

@@ -1,0 +1,48 @@
+package hsc
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// extendChains prepares what handlers add to what follows their tasks. An attempt whose additions are refused has
+// failed for good: the same handler would add the same again.
+func (s *Service) extendChains(ctx context.Context, reports []report) {
+	for i := range reports {
+		r := &reports[i]
+		if r.done || r.add == nil || r.event.Outcome != task.OutcomeSuccess || r.row.ID.IsZero() || r.row.State.IsEnd() {
+			continue
+		}
+		if s.Extend == nil || chains.Count(r.add) == 0 {
+			continue
+		}
+		chain, err := s.Extend(ctx, r.row, r.add)
+		refused, is := errors.AsType[*api.Error](err)
+		switch {
+		case err == nil:
+			r.chain = chain
+		case is && refused.Reason != kinesinv1.Reason_REASON_UNAVAILABLE:
+			r.event.Outcome, r.event.Error, r.event.Result = task.OutcomeFatal, "what was to follow the task is refused: "+refused.Text, nil
+		default:
+			r.done, r.problem = true, unavailableProblem()
+			_ = s.unavailable(ctx, "store what follows a task", err) // the ack says it to the worker
+		}
+	}
+}
+
+// readParent returns the parent of a task as its handler gets it; nil if it follows no other.
+func (s *Service) readParent(ctx context.Context, t *task.Task) (*kinesinv1.Parent, error) {
+	p, err := chains.ParentOf(ctx, t, s.Store.Tasks)
+	if p != nil {
+		p.Id = s.Sealer.Seal(t.Chain.Parent.Token())
+		if l := s.Catalog.ByRef(t.Chain.Parent.Partition.Lambda); l != nil {
+			p.Lambda = l.Name
+		}
+	}
+	return p, err
+}

@@ -1,0 +1,170 @@
+package chaining
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// changesMax is how many tasks are changed in one call of the TaskService.
+const changesMax = 500
+
+var (
+	errTooLarge = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "the chain has more than %d tasks: change them as a set, with a job", tasksMax)
+	errGoesOn   = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the chain goes on faster than it is changed; try again")
+)
+
+// ControlChain changes the tasks of a chain that are there.
+func (s *Service) ControlChain(ctx context.Context, r *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error) {
+	act := map[string]func(context.Context, *kinesinv1.ControlChainRequest, []*node, *kinesinv1.ControlChainResponse) (bool, error){
+		"cancel": s.cancel, "pause": s.pause, "resume": s.resume, "redrive": s.redrive, "extend": s.extend,
+	}[r.GetAction()]
+	if act == nil {
+		return nil, refusal.Invalid("action %q: want cancel, pause, resume, redrive or extend", r.GetAction())
+	}
+	if extends := r.GetAction() == "extend"; extends != (r.GetStartBeforeMicros() != 0) {
+		return nil, refusal.Invalid("start before goes with action extend, and with no other")
+	}
+	response := &kinesinv1.ControlChainResponse{}
+	// A task may end while the chain is gone over, and the next one be there. So it is gone over until there was
+	// nothing left to do.
+	for range passesMax {
+		root, public, err := s.rootOf(ctx, r.GetId())
+		if err != nil {
+			return nil, refusal.Wire(err)
+		}
+		response.Id = public
+		first, whole, err := s.walk(ctx, root, tasksMax)
+		switch {
+		case err != nil:
+			return nil, refusal.Wire(err)
+		case !whole:
+			return nil, errTooLarge
+		}
+		var all []*node
+		first.each(func(n *node) { all = append(all, n) })
+		done, err := act(ctx, r, all, response)
+		if err != nil {
+			return nil, refusal.Wire(err)
+		}
+		if done {
+			return response, nil
+		}
+	}
+	return nil, errGoesOn
+}
+
+// cancel ends what waits, and has what runs stop. What was reached by else or finally undoes something, and goes on.
+func (s *Service) cancel(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
+	var ids []string
+	for _, n := range all {
+		if !n.row.State.IsEnd() && !n.undoes && !n.row.CancelRequested {
+			ids = append(ids, s.Sealer.SealTask(&n.row))
+		}
+	}
+	done = len(ids) == 0
+	for len(ids) > 0 {
+		part := ids[:min(len(ids), changesMax)]
+		ids = ids[len(part):]
+		response, err := s.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: part})
+		if err != nil {
+			return false, err
+		}
+		for _, one := range response.GetResults() {
+			switch one.GetOutcome() {
+			case "cancelled":
+				r.Changed++
+			case "cancelling":
+				r.Told++
+			}
+		}
+	}
+	return done, nil
+}
+
+// pause holds what waits back, and what follows what runs.
+func (s *Service) pause(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
+	return s.hold(ctx, all, r, func(t *task.Task) bool { return t.Chain == nil || !t.Chain.Paused })
+}
+
+// resume undoes pause. The ends that were to be followed are completed first, so that nothing is put as paused
+// afterwards.
+func (s *Service) resume(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
+	for _, n := range all {
+		if n.row.State.IsEnd() {
+			if err := s.Keeper.Complete(ctx, &n.row); err != nil {
+				return false, err
+			}
+		}
+	}
+	return s.hold(ctx, all, r, func(t *task.Task) bool { return t.Chain != nil && t.Chain.Paused })
+}
+
+func (s *Service) hold(ctx context.Context, all []*node, r *kinesinv1.ControlChainResponse, is func(*task.Task) bool) (done bool, err error) {
+	done = true
+	for _, n := range all {
+		if n.row.State.IsEnd() || !is(&n.row) {
+			continue
+		}
+		done = false
+		to := task.Instant(0)
+		if n.row.Chain == nil || !n.row.Chain.Paused {
+			to = chains.Never
+		}
+		changed, err := s.Tasks.PauseInChain(ctx, s.Sealer.SealTask(&n.row), to)
+		if err != nil {
+			return false, err
+		}
+		if changed {
+			r.Changed++
+		}
+	}
+	return done, nil
+}
+
+// redrive has those start anew at which the chain stopped: the tasks that did not succeed, after others that did.
+func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
+	found := false
+	for _, n := range all {
+		if n.undoes || !n.row.State.IsEnd() || n.row.Succeeded() {
+			continue
+		}
+		found = true
+		response, err := s.Tasks.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: []string{s.Sealer.SealTask(&n.row)}, Force: n.row.State == task.Success})
+		if err != nil {
+			return false, err
+		}
+		if err := api.ErrorOf(response.GetResults()[0].GetProblem()); err != nil {
+			return false, err
+		}
+		r.Changed++
+	}
+	if !found {
+		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "nothing to redrive: no task of the chain has failed")
+	}
+	return true, nil
+}
+
+// extend gives the tasks that have not started another time until which they may.
+func (s *Service) extend(ctx context.Context, r *kinesinv1.ControlChainRequest, all []*node, out *kinesinv1.ControlChainResponse) (done bool, err error) {
+	for _, n := range all {
+		if t := &n.row; t.State.IsEnd() || t.State.IsRunning() || !t.FirstStarted.IsZero() || t.StartBefore == task.Instant(r.GetStartBeforeMicros()) {
+			continue
+		}
+		response, err := s.Tasks.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{
+			Id: s.Sealer.SealTask(&n.row), StartBeforeMicros: r.GetStartBeforeMicros(),
+		}}})
+		if err != nil {
+			return false, err
+		}
+		if err := api.ErrorOf(response.GetResults()[0].GetProblem()); err != nil {
+			return false, err
+		}
+		out.Changed++
+	}
+	return true, nil
+}

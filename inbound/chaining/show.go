@@ -1,0 +1,140 @@
+package chaining
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+var errForgotten = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "the first task of the chain is not kept any more: its retention is over, or its key was used again")
+
+// States of what is no task (yet).
+const (
+	statePlanned = "planned"
+	stateSkipped = "skipped"
+	stateMissing = "missing"
+)
+
+// States of a chain.
+const (
+	chainLive   = "live"
+	chainPaused = "paused"
+	chainEnded  = "ended"
+)
+
+// GetChain returns a chain by any of its tasks.
+func (s *Service) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
+	root, public, err := s.rootOf(ctx, r.GetId())
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	first, whole, err := s.walk(ctx, root, tasksShownMax)
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	shown := &showing{Service: s, left: tasksShownMax}
+	response := &kinesinv1.GetChainResponse{Id: public, State: chainEnded}
+	if response.Root, err = shown.node(ctx, first); err != nil {
+		return nil, refusal.Wire(err)
+	}
+	first.each(func(n *node) {
+		response.Tasks++
+		switch {
+		case n.row.State.IsEnd():
+		case n.row.Chain != nil && n.row.Chain.Paused:
+			response.State = chainPaused
+		case response.State == chainEnded:
+			response.State = chainLive
+		}
+	})
+	response.More = !whole || shown.left <= 0
+	return response, nil
+}
+
+// showing is a chain that is being shown.
+type showing struct {
+	*Service
+
+	left int // of tasksShownMax
+}
+
+// node shows a task with what follows it.
+func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, error) {
+	s.left--
+	if n.row.ID.IsZero() {
+		return &kinesinv1.ChainTask{State: stateMissing, Edge: n.edge.String()}, nil
+	}
+	v := s.view(&n.row)
+	v.Edge = n.edge.String()
+	f, err := s.Keeper.Read(ctx, &n.row)
+	if err != nil {
+		return nil, fmt.Errorf("read what follows task %s: %w", v.Id, err)
+	}
+	there := 0
+	for place, item := range chains.All(f) {
+		if s.left <= 0 {
+			break
+		}
+		state := statePlanned
+		switch {
+		case n.row.State.IsEnd() && !n.row.Follows(place.Edge):
+			state = stateSkipped
+		case n.row.State.IsEnd():
+			if there >= len(n.followups) {
+				return v, nil // there were too many
+			}
+			next, err := s.node(ctx, n.followups[there].node)
+			if err != nil {
+				return nil, err
+			}
+			if there++; next.Lambda == "" {
+				next.Lambda = item.GetLambda()
+			}
+			v.Followups = append(v.Followups, next)
+			continue
+		}
+		v.Followups = append(v.Followups, s.planned(item, place, state))
+	}
+	return v, nil
+}
+
+// planned shows a follow-up that is not there, and what follows that.
+func (s *showing) planned(item *kinesinv1.ScheduleItem, at chains.Place, state string) *kinesinv1.ChainTask {
+	s.left--
+	v := &kinesinv1.ChainTask{
+		Lambda: item.GetLambda(), Collection: item.GetCollection(), State: state, Edge: at.Edge.String(),
+		DelayMicros: item.GetDelayMicros(), DueMicros: item.GetDueMicros(),
+	}
+	for place, next := range chains.All(chains.Of(item)) {
+		if s.left <= 0 {
+			break
+		}
+		v.Followups = append(v.Followups, s.planned(next, place, state))
+	}
+	return v
+}
+
+// view shows a task.
+func (s *showing) view(t *task.Task) *kinesinv1.ChainTask {
+	w := s.Tasks.View(&inbound.Row{Task: *t})
+	v := &kinesinv1.ChainTask{
+		Id: w.GetId(), Lambda: w.GetLambda(), Collection: w.GetCollection(), State: w.GetState(), DueMicros: w.GetDueMicros(),
+		StartedMicros: w.GetStartedMicros(), EndedMicros: w.GetEndedMicros(), Attempt: w.GetAttempt(), WaitsFor: w.GetWaitsFor().GetText(),
+	}
+	if c := t.Chain; c != nil && c.Paused && !t.State.IsEnd() {
+		v.Paused, v.WaitsFor = true, "the chain is paused"
+		if !t.State.IsRunning() {
+			v.DueMicros = int64(c.PausedDue)
+		}
+	}
+	if n := len(t.History); n > 0 && t.State != task.Success {
+		v.Error = t.History[n-1].Error
+	}
+	return v
+}

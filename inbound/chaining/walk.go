@@ -1,0 +1,140 @@
+package chaining
+
+import (
+	"context"
+	"slices"
+
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// node is a task of a chain that is there.
+type node struct {
+	row       task.Task // as its task row says or, if it has none, its wake-up row; its ID is zero if it is missing
+	edge      task.Edge
+	undoes    bool // it was reached by else or finally
+	followups []followup
+}
+
+// followup is a follow-up of a node, in the order in which it was named.
+type followup struct {
+	chains.Followup
+
+	node *node // nil: it is not there
+}
+
+// walk reads a chain from its first task on, at most so many tasks. whole says that there are no more.
+func (s *Service) walk(ctx context.Context, root task.Task, most int) (first *node, whole bool, err error) {
+	first = &node{row: root}
+	level := []*node{first}
+	for n := 1; len(level) > 0; {
+		var next []*node
+		for _, parent := range level {
+			if !parent.row.State.IsEnd() || !parent.row.HasFollowups() {
+				continue
+			}
+			all, _, err := s.Keeper.Followups(ctx, &parent.row)
+			if err != nil {
+				return nil, false, err
+			}
+			for _, f := range all {
+				if n++; n > most {
+					return first, false, nil
+				}
+				one := &node{row: f.Task, edge: f.Edge, undoes: parent.undoes || f.Edge != task.Then}
+				parent.followups = append(parent.followups, followup{f, one})
+				next = append(next, one)
+			}
+		}
+		if err := s.read(ctx, next); err != nil {
+			return nil, false, err
+		}
+		level = next
+	}
+	return first, true, nil
+}
+
+// read reads the rows of nodes, whose row is what was put. A task that has no row any more keeps its wake-up row
+// until it has a task row, so that is looked for first and last.
+func (s *Service) read(ctx context.Context, nodes []*node) error {
+	open := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.row.ID.IsZero() })
+	for _, look := range []func([]*node) ([]task.Task, error){
+		func(some []*node) ([]task.Task, error) { return s.taskRows(ctx, some) },
+		func(some []*node) ([]task.Task, error) { return s.wakeups(ctx, some) },
+		func(some []*node) ([]task.Task, error) { return s.taskRows(ctx, some) },
+	} {
+		if len(open) == 0 {
+			return nil
+		}
+		rows, err := look(open)
+		if err != nil {
+			return err
+		}
+		still := open[:0]
+		for i, n := range open {
+			if r := &rows[i]; !r.ID.IsZero() && !r.IsBare() {
+				n.row = *r
+			} else {
+				still = append(still, n)
+			}
+		}
+		open = still
+	}
+	for _, n := range open {
+		n.row = task.Task{}
+	}
+	return nil
+}
+
+func (s *Service) taskRows(ctx context.Context, some []*node) ([]task.Task, error) {
+	ids := make([]task.ID, len(some))
+	for i, n := range some {
+		ids[i] = n.row.ID
+	}
+	return s.Store.Tasks(ctx, ids)
+}
+
+func (s *Service) wakeups(ctx context.Context, some []*node) ([]task.Task, error) {
+	keys := make([]store.WakeKey, len(some))
+	for i, n := range some {
+		keys[i] = store.KeyOf(&n.row)
+	}
+	return s.Store.Wakeups(ctx, keys)
+}
+
+// rootOf returns the first task of the chain of a task.
+func (s *Service) rootOf(ctx context.Context, id string) (root task.Task, public string, err error) {
+	rows, err := s.Tasks.RowsOf(ctx, []string{id})
+	switch {
+	case err != nil:
+		return root, "", err
+	case rows[0].ID.IsZero():
+		return root, "", inbound.NoSuchTask()
+	}
+	link := rows[0].RootLink()
+	if link.ID == rows[0].ID {
+		return rows[0].Task, s.Sealer.SealTask(&rows[0].Task), nil
+	}
+	found, err := s.Store.Tasks(ctx, []task.ID{link.ID})
+	switch {
+	case err != nil:
+		return root, "", err
+	case found[0].ID.IsZero() || found[0].Life != link.Life:
+		return root, "", errForgotten
+	}
+	return found[0], s.Sealer.SealTask(&found[0]), nil
+}
+
+// each calls do with each node that is there, parents first.
+func (n *node) each(do func(n *node)) {
+	if !n.row.ID.IsZero() {
+		do(n)
+	}
+	for _, f := range n.followups {
+		if f.node != nil {
+			f.node.each(do)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Follow gives a task, which has its id, what follows it, after all of that was checked.
+func (b *Batch) Follow(ctx context.Context, c *Incoming, l *catalog.Entry, t *task.Task) error {
+	f := chains.Of(c.Item)
+	if f == nil {
+		return nil
+	}
+	if l.Mode == task.Deliver {
+		return refusal.Invalid("lambda %s is of mode deliver: Kinesin does not know how its tasks end, so nothing can follow them", l.Name)
+	}
+	if c.Item.OnConflict == conflictReplace {
+		return refusal.Invalid("on_conflict replace does not go with then, else and finally: a replacement keeps what follows the task that it replaces")
+	}
+	check := FollowCheck{Batch: b, Depth: 1}
+	if err := check.all(ctx, f); err != nil {
+		return err
+	}
+	var err error
+	if c.follow, err = chains.Attach(t, f, b.Store.PayloadInlineMax()); err != nil {
+		return err
+	}
+	return b.checkFollowBytes(t)
+}
+
+func (b *Batch) checkFollowBytes(t *task.Task) error {
+	if n, most := int(t.Chain.FollowBytes), b.Store.PayloadBytesMax(); n > most {
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "what follows the task has %d bytes, with payloads and settings: at most %d are allowed", n, most)
+	}
+	return nil
+}
+
+// FollowCheck checks what follows a task, as a whole.
+type FollowCheck struct {
+	*Batch
+
+	// Depth is how many tasks come before the follow-ups that are checked.
+	Depth int
+	count int
+}
+
+// AddFollowups checks what a handler adds to its task, which has so many follow-ups, and returns the error for its
+// worker.
+func (b *Batch) AddFollowups(ctx context.Context, t *task.Task, f *kinesinv1.Followups) error {
+	check := FollowCheck{Batch: b, Depth: 1}
+	if t.Chain != nil {
+		check.Depth, check.count = int(t.Chain.Depth)+1, int(t.Chain.FollowCount)
+	}
+	return check.all(ctx, f)
+}
+
+func (f *FollowCheck) all(ctx context.Context, followups *kinesinv1.Followups) error {
+	for place, item := range chains.All(followups) {
+		if err := f.one(ctx, item, f.Depth, place.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one checks a follow-up and those that follow it, and notes which lambda its name means now.
+func (f *FollowCheck) one(ctx context.Context, item *kinesinv1.ScheduleItem, depth int, where string) error {
+	if depth >= task.ChainDepthMax {
+		return refusal.Invalid("%.100s: at most %d tasks may follow each other", where, task.ChainDepthMax)
+	}
+	if f.count++; f.count > task.FollowupsMax {
+		return refusal.Invalid("more than %d follow-ups, with those of follow-ups", task.FollowupsMax)
+	}
+	l, err := f.checkItem(ctx, item)
+	if err != nil {
+		return in(where, err)
+	}
+	item.LambdaRef = l.Ref
+	next := chains.Of(item)
+	if next != nil && l.Mode == task.Deliver {
+		return refusal.Invalid("%s: lambda %s is of mode deliver: Kinesin does not know how its tasks end, so nothing can follow them", where, l.Name)
+	}
+	for place, item := range chains.All(next) {
+		if err := f.one(ctx, item, depth+1, where+"."+place.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkItem checks a follow-up by itself.
+func (f *FollowCheck) checkItem(ctx context.Context, item *kinesinv1.ScheduleItem) (*catalog.Entry, error) {
+	switch {
+	case item.Lambda == "":
+		return nil, refusal.Invalid("a follow-up names its lambda")
+	case item.Key != "", len(item.RequestId) > 0, item.OnConflict != "":
+		return nil, refusal.Invalid("a follow-up has no key, request id or on_conflict: it is created once, with the end of the task before it")
+	case item.Blob != nil:
+		return nil, refusal.Invalid("the payload of a follow-up cannot be a blob, which takes a key")
+	case item.DueMicros != 0 && item.DelayMicros != 0:
+		return nil, refusal.Invalid("a task has a due time or a delay, not both")
+	case item.DelayMicros < 0:
+		return nil, refusal.Invalid("delay %v: want 0 or more", task.Micros(item.DelayMicros))
+	}
+	l, err := f.FindLambda(ctx, item.Lambda)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.Build(l, item); err != nil {
+		return nil, err
+	}
+	return l, f.CheckHorizon(max(task.Instant(item.DueMicros), f.Now.Add(task.Micros(item.DelayMicros))))
+}
+
+// in says where in a chain a refusal is.
+func in(where string, err error) error {
+	if known, is := errors.AsType[*api.Error](err); is {
+		return api.Errorf(known.Reason, "%s: %s", where, known.Text)
+	}
+	return fmt.Errorf("%s: %w", where, err)
+}
+
+// storeFollows stores what follows tasks where that does not fit their rows, and returns the tasks where it was
+// there.
+func (b *Batch) storeFollows(ctx context.Context, some []*Incoming) (existing []*Incoming) {
+	if len(some) == 0 {
+		return nil
+	}
+	ops := make([]store.Op, len(some))
+	for k, c := range some {
+		t := c.Wakeup()
+		ops[k] = chains.PutFollow(t, c.follow, max(t.Due, b.Now).Add(c.Lambda.Retention))
+		ops[k].New = true
+	}
+	for k, outcome := range Apply(ctx, b.Store, ops) {
+		if c := some[k]; errors.Is(outcome, store.ErrConflict) {
+			existing = append(existing, c)
+		} else {
+			c.Err = outcome
+		}
+	}
+	return existing
+}
+
+func (c *Incoming) hasFollowApart() bool { return c.IsOpen() && c.follow != nil }

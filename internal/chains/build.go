@@ -1,0 +1,249 @@
+package chains
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// outcomeInlineMax is the largest outcome of a parent that the row of a follow-up holds, in bytes. The rest of a
+// larger one is read from the parent's row, which is kept for it.
+const outcomeInlineMax = 2 << 10
+
+// Never is when a task of a chain that is paused is due.
+var Never = task.InstantOf(time.Date(2200, time.January, 1, 0, 0, 0, 0, time.UTC)) //nolint:gochecknoglobals // an instant
+
+// followup is a follow-up that is to be put.
+type followup struct {
+	place    Place
+	task     task.Task
+	payloads []store.Op // rows that come before it
+}
+
+// followups returns what follows a task that has ended.
+func (k *Keeper) followups(ctx context.Context, ended *task.Task) ([]followup, error) {
+	f, err := k.Read(ctx, ended)
+	if err != nil {
+		return nil, err
+	}
+	var all []followup
+	for place, item := range All(f) {
+		if !ended.Follows(place.Edge) {
+			continue
+		}
+		one, err := k.build(ctx, ended, place, item)
+		switch {
+		case err != nil:
+			return nil, err
+		case one == nil:
+			k.Log.WarnContext(ctx, "follow-up not created: its lambda was deleted", slog.String("lambda", item.GetLambda()), slog.String("task_id", ended.ID.String()))
+		default:
+			all = append(all, *one)
+		}
+	}
+	return all, nil
+}
+
+// Followup is a follow-up of a task that has ended.
+type Followup struct {
+	Place
+
+	// Task is the task as it is put; its ID is zero if its lambda was deleted.
+	Task task.Task
+}
+
+// Followups returns the follow-ups that follow the end of a task, in their order, and what follows it in all.
+func (k *Keeper) Followups(ctx context.Context, ended *task.Task) ([]Followup, *kinesinv1.Followups, error) {
+	f, err := k.Read(ctx, ended)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []Followup
+	for place, item := range All(f) {
+		if !ended.Follows(place.Edge) {
+			continue
+		}
+		one, err := k.build(ctx, ended, place, item)
+		if err != nil {
+			return nil, nil, err
+		}
+		next := Followup{Place: place}
+		if one != nil {
+			next.Task = one.task
+		}
+		all = append(all, next)
+	}
+	return all, f, nil
+}
+
+// Read returns what follows a task.
+func (k *Keeper) Read(ctx context.Context, t *task.Task) (*kinesinv1.Followups, error) {
+	if !t.HasFollowups() {
+		return &kinesinv1.Followups{}, nil
+	}
+	b := t.Chain.Follow
+	if t.Chain.FollowApart() {
+		var err error
+		if b, err = k.Store.Payload(ctx, t.Chain.FollowID); err != nil {
+			return nil, fmt.Errorf("read what follows task %s: %w", t.ID, err)
+		}
+	}
+	return decode(b)
+}
+
+// build returns a follow-up of a task that has ended; nil if its lambda was deleted. All of it follows from the
+// ended row and the item, so that whoever builds it again builds the same.
+func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *kinesinv1.ScheduleItem) (*followup, error) {
+	l, err := k.Lambda(ctx, item.GetLambdaRef())
+	if l == nil || err != nil {
+		return nil, err
+	}
+	t, err := Template(item)
+	if err != nil {
+		return nil, err
+	}
+	t.Created, t.Due = ended.Ended, DueAfter(ended.Ended, item)
+	t.ID = task.FollowupID(ended, at.Edge, at.Index)
+	t.Partition = partitionOf(l, item, t.ID)
+	if t.Traceparent == "" {
+		t.Traceparent = ended.Traceparent
+	}
+	if t.StartBefore == 0 && l.StartWithin > 0 {
+		t.StartBefore = t.Due.Add(l.StartWithin)
+	}
+	c := &task.Chain{Root: ended.RootLink(), Parent: task.LinkTo(ended), Edge: at.Edge, Index: at.Index, Depth: 1}
+	if ended.Chain != nil {
+		c.Depth, c.Paused = ended.Chain.Depth+1, ended.Chain.Paused
+	}
+	if c.Paused {
+		c.PausedDue, t.Due = t.Due, Never
+	}
+	if c.Outcome, c.FromParent, err = outcomeOf(ended, at.Edge); err != nil {
+		return nil, err
+	}
+	t.Chain = c
+	one := &followup{place: at}
+	until := max(t.Due, t.Created).Add(l.Retention)
+	apart, err := Attach(t, Of(item), k.Store.PayloadInlineMax())
+	if err != nil {
+		return nil, err
+	}
+	if apart != nil {
+		one.payloads = append(one.payloads, PutFollow(t, apart, until))
+	}
+	if t.PayloadSize = uint32(len(item.GetPayload())); len(item.GetPayload()) <= k.Store.PayloadInlineMax() {
+		t.Payload = item.GetPayload()
+	} else {
+		one.payloads = append(one.payloads, store.Op{Kind: store.PutPayload, Payload: item.GetPayload(), Task: task.Task{
+			ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: until,
+		}})
+	}
+	one.task = store.First(*t)[0].Task
+	return one, nil
+}
+
+// Template returns what the item of a follow-up says about its task, without what depends on its parent.
+func Template(item *kinesinv1.ScheduleItem) (*task.Task, error) {
+	tags, err := task.TagsOf(item.GetTags())
+	if err != nil {
+		return nil, err
+	}
+	return &task.Task{
+		State: task.Scheduled, Seq: 1, Collection: item.GetCollection(), LimitKey: item.GetLimitKey(), Tags: tags,
+		Traceparent: item.GetTraceparent(), StartBefore: task.Instant(item.GetStartBeforeMicros()),
+		Overrides: task.Overrides{
+			MaxAttempts: item.GetMaxAttempts(), Timeout: task.Micros(item.GetTimeoutMicros()),
+			BackoffMin: task.Micros(item.GetBackoffMinMicros()), BackoffMax: task.Micros(item.GetBackoffMaxMicros()),
+		},
+	}, nil
+}
+
+// DueAfter returns when the follow-up of a task is due that ended then.
+func DueAfter(ended task.Instant, item *kinesinv1.ScheduleItem) task.Instant {
+	due := task.Instant(item.GetDueMicros())
+	if due == 0 {
+		due = ended.Add(max(0, task.Micros(item.GetDelayMicros())))
+	}
+	if due <= ended {
+		return task.FromMillis(ended.Millis()) // it is due already, so that rounding down is not early
+	}
+	return due.CeilMillis()
+}
+
+// partitionOf returns the partition of a follow-up. Its class is by name, as the classes of a lambda may be
+// reordered after the follow-up was named.
+func partitionOf(l *task.Lambda, item *kinesinv1.ScheduleItem, id task.ID) task.Partition {
+	p := task.Partition{Lambda: l.Ref}
+	if class, err := l.Priority(item.GetPriority()); err == nil {
+		p.Priority = class
+	} else if class, err = l.Priority(""); err == nil {
+		p.Priority = class
+	}
+	if item.GetLimitKey() != "" {
+		p.Shard = partition.ShardOfKey(item.GetLimitKey(), l.ShardsFirst())
+	} else {
+		p.Shard = partition.ShardOf(id, l.ShardsFor(id))
+	}
+	return p
+}
+
+// outcomeOf returns how a task ended, as its follow-up on an edge keeps it.
+func outcomeOf(ended *task.Task, e task.Edge) (outcome []byte, fromParent bool, err error) {
+	p := &kinesinv1.Parent{State: ended.State.String()}
+	fill(p, ended, e)
+	if outcome, err = proto.Marshal(p); err != nil {
+		return nil, false, fmt.Errorf("encode the outcome of task %s: %w", ended.ID, err)
+	}
+	if len(outcome) <= outcomeInlineMax {
+		return outcome, false, nil
+	}
+	outcome, err = proto.Marshal(&kinesinv1.Parent{State: ended.State.String()})
+	return outcome, true, err
+}
+
+// fill sets what a follow-up gets of its parent's row.
+func fill(p *kinesinv1.Parent, ended *task.Task, e task.Edge) {
+	p.Result, p.Key = ended.Result, ended.Key
+	if e == task.Then || len(ended.History) == 0 {
+		return
+	}
+	for i := range ended.History {
+		p.Attempts = append(p.Attempts, api.WireAttempt(&ended.History[i]))
+	}
+	if !ended.Succeeded() {
+		p.Error = ended.History[len(ended.History)-1].Error
+	}
+}
+
+// ParentOf returns the parent of a follow-up as its handler gets it, without its id; nil if the task follows no
+// other. A parent whose row is gone is returned as far as it is known.
+func ParentOf(ctx context.Context, t *task.Task, rows func(ctx context.Context, ids []task.ID) ([]task.Task, error)) (*kinesinv1.Parent, error) {
+	if t.Chain == nil || t.Chain.Edge == task.NoEdge {
+		return nil, nil //nolint:nilnil // it has none
+	}
+	p := &kinesinv1.Parent{}
+	if err := proto.Unmarshal(t.Chain.Outcome, p); err != nil {
+		return nil, fmt.Errorf("%w: outcome of the parent of task %s: %w", store.ErrCorrupt, t.ID, err)
+	}
+	p.Edge = t.Chain.Edge.String()
+	if !t.Chain.FromParent {
+		return p, nil
+	}
+	found, err := rows(ctx, []task.ID{t.Chain.Parent.ID})
+	if err != nil {
+		return nil, err
+	}
+	if row := &found[0]; !row.ID.IsZero() && row.State.String() == p.State && row.Life == t.Chain.Parent.Life {
+		fill(p, row, t.Chain.Edge)
+	}
+	return p, nil
+}

@@ -1,0 +1,373 @@
+package chains
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// togetherMax is how many follow-ups are put in the same call as the end of their parent.
+	togetherMax = 64
+	// putsMax bounds the follow-ups that are put in one call.
+	putsMax = 500
+	// pendingMax bounds the ends that are completed later by this process. Others wait for a full scan of their
+	// partition.
+	pendingMax = 10_000
+	// pendingEvery is how often a process tries to complete them.
+	pendingEvery = time.Second
+)
+
+// pendingBackoff are the pauses while that fails.
+var pendingBackoff = backoff.Policy{Min: pendingEvery, Max: 30 * time.Second} //nolint:gochecknoglobals // a policy
+
+// Config is what a Keeper is made of.
+type Config struct {
+	Store *store.Store
+	// Lambda returns a lambda; nil if there is none, or it is being deleted.
+	Lambda func(ctx context.Context, ref uint32) (*task.Lambda, error)
+	// Added tells the scheduler of a task that waits as a wake-up row.
+	Added func(t *task.Task)
+	Clock clock.Clock
+	Log   *slog.Logger
+}
+
+// Keeper is a store that puts the follow-ups of each task which a write ends. It is safe for concurrent use.
+type Keeper struct {
+	*store.Store
+
+	Config
+
+	mu      sync.Mutex // guards pending
+	pending map[task.ID]struct{}
+}
+
+// New returns a Keeper.
+func New(c Config) *Keeper {
+	return &Keeper{Store: c.Store, Config: c, pending: map[task.ID]struct{}{}}
+}
+
+// Apply is that of a store. A write that ends a task which something follows is applied in this order: the task
+// row, the first rows of the follow-ups, each put if it is absent, and the deletion of the wake-up row. So as long
+// as a follow-up may be missing the wake-up row is there, and who would delete it as a leftover puts the follow-ups
+// first (docs/protocol.md, rule 10). Results are those of the ops alone: an end that is applied has ended the task,
+// whatever became of its follow-ups so far.
+func (k *Keeper) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
+	for i := range ops {
+		if endsParent(&ops[i]) || isLeftover(&ops[i]) {
+			return k.applyWith(ctx, ops)
+		}
+	}
+	return k.Store.Apply(ctx, ops)
+}
+
+// endsParent reports whether an op ends a task that something follows.
+func endsParent(op *store.Op) bool {
+	return (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) && op.Task.State.IsEnd() && op.Task.HasFollowups()
+}
+
+// isLeftover reports whether an op deletes a wake-up row that is thought to be of no use.
+func isLeftover(op *store.Op) bool { return op.Kind == store.DeleteWakeup && op.Lazy && !op.Follows }
+
+// call is one call of Apply.
+type call struct {
+	ops  []store.Op
+	from []int // of each op of the caller: its index in ops; -1: it is left out
+	ends []ending
+}
+
+// ending is the end of a task that something follows.
+type ending struct {
+	at        int // of its task row in call.ops
+	followups []followup
+	first     int // of the followups in call.ops; -1: they are put afterwards
+	failed    error
+}
+
+func (k *Keeper) applyWith(ctx context.Context, ops []store.Op) ([]error, error) {
+	keeps := k.completeLeftovers(ctx, ops)
+	c := call{ops: make([]store.Op, 0, len(ops)+8), from: make([]int, len(ops))}
+	var deletes map[task.ID]bool // whose wake-up row is deleted afterwards, or later
+	for i := range ops {
+		op := &ops[i]
+		if keeps[op.Task.ID] && isLeftover(op) || op.Kind == store.DeleteWakeup && op.Follows && deletes[op.Task.ID] {
+			c.from[i] = -1
+			continue
+		}
+		c.from[i] = len(c.ops)
+		c.ops = append(c.ops, *op)
+		if endsParent(op) && !k.addEnd(ctx, &c) {
+			if deletes == nil {
+				deletes = map[task.ID]bool{}
+			}
+			deletes[op.Task.ID] = true
+		}
+	}
+	outcomes, err := k.Store.Apply(ctx, c.ops)
+	for i := range c.ends {
+		k.afterEnd(ctx, &c, &c.ends[i], outcomes, err)
+	}
+	results := make([]error, len(ops))
+	for i, at := range c.from {
+		switch {
+		case at >= 0 && at < len(outcomes):
+			results[i] = outcomes[at]
+		case at >= 0:
+			results[i] = err
+		}
+	}
+	return results, err
+}
+
+// addEnd plans the follow-ups of the last op of a call. It reports whether they are put in the same call.
+func (k *Keeper) addEnd(ctx context.Context, c *call) (together bool) {
+	e := ending{at: len(c.ops) - 1, first: -1}
+	end := &c.ops[e.at]
+	end.Patient = false // what follows is not to wait for others
+	if e.followups, e.failed = k.followups(ctx, &end.Task); e.failed == nil {
+		end.Task.ExpireAt = keptFor(&end.Task, e.followups)
+		together = len(e.followups) <= togetherMax
+		for i := range e.followups {
+			together = together && len(e.followups[i].payloads) == 0
+		}
+	}
+	if together {
+		e.first = len(c.ops)
+		for i := range e.followups {
+			c.ops = append(c.ops, store.Op{Kind: store.PutWakeup, Task: e.followups[i].task, Follows: true})
+		}
+	}
+	c.ends = append(c.ends, e)
+	return together
+}
+
+// keptFor returns until when the row of a task is kept: also for follow-ups that read it when they start.
+func keptFor(ended *task.Task, all []followup) task.Instant {
+	until := ended.ExpireAt
+	for i := range all {
+		if c := all[i].task.Chain; c.FromParent && !c.Paused {
+			until = max(until, all[i].task.Due.Add(task.ChainRetention))
+		}
+	}
+	return until
+}
+
+// afterEnd does what follows the write of an end: what there was no room for in the same call, and the scheduler
+// is told. What cannot be done now is done later.
+func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []error, err error) {
+	end := &c.ops[e.at].Task
+	outcome := err
+	if e.at < len(outcomes) {
+		outcome = outcomes[e.at]
+	}
+	switch {
+	case errors.Is(outcome, store.ErrUnknown), outcome != nil && e.at >= len(outcomes):
+		k.later(end.ID)
+		return
+	case outcome != nil:
+		return
+	}
+	if e.first < 0 {
+		lasting := context.WithoutCancel(ctx)
+		if e.failed == nil {
+			e.failed = k.put(lasting, e.followups)
+		}
+		if e.failed == nil {
+			_, e.failed = k.Store.Apply(lasting, []store.Op{store.Remove(end)})
+		}
+		if e.failed != nil {
+			k.Log.WarnContext(ctx, "follow-ups not created yet", slog.String("task_id", end.ID.String()), slog.Any("error", e.failed))
+			k.later(end.ID)
+		}
+		return
+	}
+	for i := range e.followups {
+		if outcome := outcomes[e.first+i]; outcome != nil && !errors.Is(outcome, store.ErrConflict) {
+			k.later(end.ID)
+			return
+		}
+	}
+	k.tell(e.followups)
+}
+
+// put stores follow-ups, each if it is absent, and tells the scheduler.
+func (k *Keeper) put(ctx context.Context, all []followup) error {
+	for len(all) > 0 {
+		part := all[:min(len(all), putsMax)]
+		all = all[len(part):]
+		var payloads, rows []store.Op
+		for i := range part {
+			payloads = append(payloads, part[i].payloads...)
+			rows = append(rows, store.Op{Kind: store.PutWakeup, Task: part[i].task})
+		}
+		for _, ops := range [][]store.Op{payloads, rows} {
+			if err := k.putAbsent(ctx, ops); err != nil {
+				return err
+			}
+		}
+		k.tell(part)
+	}
+	return nil
+}
+
+// putAbsent makes writes of which each may have been made before.
+func (k *Keeper) putAbsent(ctx context.Context, ops []store.Op) error {
+	if len(ops) == 0 {
+		return nil
+	}
+	outcomes, err := k.Store.Apply(ctx, ops)
+	for _, outcome := range outcomes {
+		if outcome != nil && !errors.Is(outcome, store.ErrConflict) {
+			return fmt.Errorf("put a follow-up: %w", outcome)
+		}
+	}
+	return err
+}
+
+func (k *Keeper) tell(all []followup) {
+	if k.Added == nil {
+		return
+	}
+	for i := range all {
+		k.Added(&all[i].task)
+	}
+}
+
+// completeLeftovers completes the ends of which a call deletes the wake-up row as a leftover. It returns the tasks
+// whose row has to stay.
+func (k *Keeper) completeLeftovers(ctx context.Context, ops []store.Op) (keeps map[task.ID]bool) {
+	var ids []task.ID
+	for i := range ops {
+		if isLeftover(&ops[i]) {
+			ids = append(ids, ops[i].Task.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := k.Tasks(ctx, ids)
+	keeps = map[task.ID]bool{}
+	for i, id := range ids {
+		if err != nil {
+			keeps[id] = true
+			continue
+		}
+		if one := k.Complete(ctx, &rows[i]); one != nil {
+			k.Log.WarnContext(ctx, "follow-ups not created yet", slog.String("task_id", id.String()), slog.Any("error", one))
+			keeps[id] = true
+		}
+	}
+	return keeps
+}
+
+// Complete puts the follow-ups of a task that has ended, unless all are put: then its wake-up row is gone. It is
+// called before the wake-up row is deleted as a leftover, and before the ended row is replaced.
+func (k *Keeper) Complete(ctx context.Context, row *task.Task) error {
+	if row.ID.IsZero() || !row.State.IsEnd() || !row.HasFollowups() {
+		return nil
+	}
+	wakeups, err := k.Wakeups(ctx, []store.WakeKey{store.KeyOf(row)})
+	if err != nil {
+		return fmt.Errorf("look for the wake-up row of task %s: %w", row.ID, err)
+	}
+	if wakeups[0].ID.IsZero() {
+		return nil
+	}
+	all, err := k.followups(ctx, row)
+	if err != nil {
+		return err
+	}
+	return k.put(ctx, all)
+}
+
+// later notes an end that is to be completed.
+func (k *Keeper) later(id task.ID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.pending) < pendingMax {
+		k.pending[id] = struct{}{}
+	}
+}
+
+// Run completes ends whose follow-ups could not be put at once, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	failures := 0
+	for {
+		pause := pendingEvery
+		if failures > 0 {
+			pause = pendingBackoff.Pause(k.Clock, failures-1)
+		}
+		if clock.Sleep(ctx, k.Clock, pause) != nil {
+			return nil
+		}
+		if err := k.completePending(ctx); err != nil {
+			failures++
+		} else {
+			failures = 0
+		}
+	}
+}
+
+func (k *Keeper) completePending(ctx context.Context) error {
+	k.mu.Lock()
+	ids := make([]task.ID, 0, len(k.pending))
+	for id := range k.pending {
+		ids = append(ids, id)
+	}
+	k.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := k.Tasks(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, id := range ids {
+		if one := k.finish(ctx, &rows[i]); one != nil {
+			err = errors.Join(err, one)
+			continue
+		}
+		k.mu.Lock()
+		delete(k.pending, id)
+		k.mu.Unlock()
+	}
+	return err
+}
+
+// finish completes an end and deletes its wake-up row. The outcome of the first try may be unknown, so the
+// scheduler is told in any case.
+func (k *Keeper) finish(ctx context.Context, row *task.Task) error {
+	if row.ID.IsZero() || !row.State.IsEnd() || !row.HasFollowups() {
+		return nil
+	}
+	all, err := k.followups(ctx, row)
+	if err != nil {
+		return err
+	}
+	if err := k.Complete(ctx, row); err != nil {
+		return err
+	}
+	keys := make([]store.WakeKey, len(all))
+	for i := range all {
+		keys[i] = store.KeyOf(&all[i].task)
+	}
+	there, err := k.Wakeups(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for i := range there {
+		if !there[i].ID.IsZero() {
+			k.tell(all[i : i+1])
+		}
+	}
+	_, err = k.Store.Apply(ctx, []store.Op{store.Remove(row)})
+	return err
+}

@@ -1,0 +1,109 @@
+package chains
+
+import (
+	"fmt"
+	"iter"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Of returns what follows the task of an item; nil if nothing does.
+func Of(item *kinesinv1.ScheduleItem) *kinesinv1.Followups {
+	if len(item.GetThen())+len(item.GetElse())+len(item.GetFinally()) == 0 {
+		return nil
+	}
+	return &kinesinv1.Followups{Then: item.GetThen(), Else: item.GetElse(), Finally: item.GetFinally()}
+}
+
+// Place is the place of a follow-up in what follows a task.
+type Place struct {
+	Edge  task.Edge
+	Index uint32
+}
+
+func (p Place) String() string { return fmt.Sprintf("%s[%d]", p.Edge, p.Index) }
+
+// All returns the follow-ups that f names itself.
+func All(f *kinesinv1.Followups) iter.Seq2[Place, *kinesinv1.ScheduleItem] {
+	return func(yield func(Place, *kinesinv1.ScheduleItem) bool) {
+		for _, edge := range []task.Edge{task.Then, task.Else, task.Finally} {
+			for i, item := range On(f, edge) {
+				if !yield(Place{edge, uint32(i)}, item) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// On returns the follow-ups on an edge.
+func On(f *kinesinv1.Followups, e task.Edge) []*kinesinv1.ScheduleItem {
+	switch e {
+	case task.Then:
+		return f.GetThen()
+	case task.Else:
+		return f.GetElse()
+	case task.Finally:
+		return f.GetFinally()
+	case task.NoEdge:
+	}
+	return nil
+}
+
+// Count returns how many follow-ups f names itself.
+func Count(f *kinesinv1.Followups) int {
+	return len(f.GetThen()) + len(f.GetElse()) + len(f.GetFinally())
+}
+
+// encode returns f as it is stored, the same bytes for the same follow-ups.
+func encode(f *kinesinv1.Followups) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("encode what follows a task: %w", err)
+	}
+	return b, nil
+}
+
+// decode returns what encode was given.
+func decode(b []byte) (*kinesinv1.Followups, error) {
+	f := &kinesinv1.Followups{}
+	if err := proto.Unmarshal(b, f); err != nil {
+		return nil, fmt.Errorf("%w: what follows a task: %w", store.ErrCorrupt, err)
+	}
+	return f, nil
+}
+
+// Attach gives a task what follows it. If that is too large for its row, apart is what its payload row holds.
+// The id of the task is set.
+func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, err error) {
+	c := task.Chain{}
+	if t.Chain != nil {
+		c = *t.Chain
+	}
+	c.Follow, c.FollowID, c.FollowBytes, c.FollowCount = nil, task.ID{}, 0, 0
+	if n := Count(f); n > 0 {
+		b, err := encode(f)
+		if err != nil {
+			return nil, err
+		}
+		c.FollowBytes, c.FollowCount = uint32(len(b)), uint32(n)
+		if len(b) <= inlineMax {
+			c.Follow = b
+		} else {
+			c.FollowID, apart = task.IDOf([]byte("follow"), t.ID[:], b), b
+		}
+	}
+	t.Chain = &c
+	return apart, nil
+}
+
+// PutFollow returns the write of what Attach returned, which comes before the task's own rows.
+func PutFollow(t *task.Task, apart []byte, until task.Instant) store.Op {
+	return store.Op{Kind: store.PutPayload, Payload: apart, Task: task.Task{
+		ID: t.Chain.FollowID, Partition: t.Partition, Due: t.Due, ExpireAt: until,
+	}}
+}

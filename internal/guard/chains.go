@@ -1,0 +1,101 @@
+package guard
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
+)
+
+// Actions on chains, as they are in the audit log.
+const (
+	actReadChain = "chain.read"
+	actChain     = "chain." // with what is done
+)
+
+type chains struct {
+	*Guard
+
+	next kinesinv1connect.ChainServiceHandler
+}
+
+// Chains guards a ChainService.
+func (g *Guard) Chains(next kinesinv1connect.ChainServiceHandler) kinesinv1connect.ChainServiceHandler {
+	return chains{g, next}
+}
+
+// GetChain needs read on the first task of the chain. Of others that the caller may not read it says only that they
+// are there.
+func (s chains) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
+	if c := access.From(ctx); !c.Grants.Have(access.Read) {
+		return nil, s.deny(c, actReadChain, access.Read, "")
+	}
+	response, err := s.next.GetChain(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	c := access.From(ctx)
+	if t := response.GetRoot(); !c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) {
+		return nil, s.deny(c, actReadChain, access.Read, t.GetLambda())
+	}
+	hide(c, response.GetRoot())
+	return response, nil
+}
+
+// hide leaves out what a caller may not read.
+func hide(c access.Caller, t *kinesinv1.ChainTask) {
+	if !c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) {
+		t.Id, t.Lambda, t.Collection, t.Error, t.WaitsFor = "", "", "", "", ""
+	}
+	for _, next := range t.GetFollowups() {
+		hide(c, next)
+	}
+}
+
+// verbs are what is needed on each task of a chain to change it.
+var verbs = map[string]access.Verb{ //nolint:gochecknoglobals // a table
+	"cancel": access.Cancel, "pause": access.Operate, "resume": access.Operate, "redrive": access.Operate, "extend": access.Schedule,
+}
+
+// ControlChain needs its verb on each task of the chain that is there.
+func (s chains) ControlChain(ctx context.Context, r *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error) {
+	verb, known := verbs[r.GetAction()]
+	if !known {
+		verb = access.Admin // the service refuses it
+	}
+	c, action, target := access.From(ctx), actChain+r.GetAction(), ""
+	if !known && !c.Grants.AllowAll(verb) {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_INVALID, "action %.40q: want cancel, pause, resume, redrive or extend", r.GetAction())
+	}
+	if !c.Grants.Have(verb) {
+		return nil, s.deny(c, action, verb, "")
+	}
+	if known {
+		shown, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: r.GetId()})
+		if err != nil {
+			return nil, err
+		}
+		target = shown.GetRoot().GetLambda()
+		if err := s.allowEach(c, action, verb, shown.GetRoot()); err != nil {
+			return nil, err
+		}
+	}
+	response, err := s.next.ControlChain(ctx, r)
+	s.note(ctx, audit.Record{Action: action, Target: target, Count: response.GetChanged() + response.GetTold()}, err)
+	return response, err
+}
+
+func (s chains) allowEach(c access.Caller, action string, verb access.Verb, t *kinesinv1.ChainTask) error {
+	if lambda, collection := t.GetLambda(), t.GetCollection(); t.GetId() != "" && !c.Grants.AllowIn(verb, lambda, collection) {
+		return s.deny(c, action, verb, nameIn(c, verb, lambda, collection))
+	}
+	for _, next := range t.GetFollowups() {
+		if err := s.allowEach(c, action, verb, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package node
+
+import (
+	"context"
+	"errors"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// newChains returns the store for who may end tasks. added tells the scheduler of a follow-up, if there is one here.
+func (n *Node) newChains(c *Config, added func(*task.Task)) *chains.Keeper {
+	return chains.New(chains.Config{Store: n.store, Lambda: n.lambdaOfFollowup, Added: added, Clock: c.Clock, Log: c.Log})
+}
+
+func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, error) {
+	l := n.catalog.ByRef(ref)
+	if l == nil { // another process may have created it a moment ago
+		if err := n.catalog.Refresh(ctx); err != nil {
+			return nil, err
+		}
+		l = n.catalog.ByRef(ref)
+	}
+	if l == nil || l.Deleting {
+		return nil, nil //nolint:nilnil // it was deleted
+	}
+	return &l.Lambda, nil
+}
+
+// extendChain returns the chain of a task with what its handler adds to what follows it. The worker's caller needs
+// the same right as whoever schedules such a task.
+func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error) {
+	if err := n.guard.ScheduleAll(ctx, add.GetThen(), add.GetElse(), add.GetFinally()); err != nil {
+		return nil, err
+	}
+	have, err := n.chains.Read(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	in := intake.New(intake.Config{Store: n.store, Queue: n.queue, Catalog: n.catalog, Clock: n.clock})
+	b, end := in.Begin(0)
+	defer end()
+	if err := b.AddFollowups(ctx, t, add); err != nil {
+		return nil, err
+	}
+	have.Then, have.Else, have.Finally = append(have.Then, add.GetThen()...), append(have.Else, add.GetElse()...), append(have.Finally, add.GetFinally()...)
+	next := *t
+	apart, err := chains.Attach(&next, have, n.store.PayloadInlineMax())
+	switch {
+	case err != nil:
+		return nil, err
+	case int(next.Chain.FollowBytes) > n.store.PayloadBytesMax():
+		return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "what follows the task would have %d bytes: at most %d are allowed", next.Chain.FollowBytes, n.store.PayloadBytesMax())
+	case apart == nil:
+		return next.Chain, nil
+	}
+	outcomes, err := n.store.Apply(ctx, []store.Op{chains.PutFollow(&next, apart, max(next.Due, n.clock.Now()).Add(task.ChainRetention))})
+	if err == nil && outcomes[0] != nil && !errors.Is(outcomes[0], store.ErrConflict) {
+		err = outcomes[0]
+	}
+	return next.Chain, err
+}

@@ -1,0 +1,306 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/controller"
+)
+
+// Step is a task of a chain that is being built. It is a value: its methods return a changed copy.
+type Step struct {
+	item Item
+	err  error
+}
+
+// With returns a step of a chain: a task of the lambda with these arguments. Of the options those that give a key
+// do not apply.
+func (l Lambda[T]) With(args T, opts ...Option) Step {
+	item, err := l.Item(args, opts...)
+	return Step{item, err}
+}
+
+// Step returns the item as a step of a chain.
+func (i Item) Step() Step { return Step{item: i} }
+
+// After has the step start so long after the end of the task before it.
+func (s Step) After(d time.Duration) Step {
+	In(d)(&s.item)
+	return s
+}
+
+// Then has tasks follow when the step has succeeded.
+func (s Step) Then(steps ...Step) Step {
+	s.item.Then, s.err = s.with(s.item.Then, steps)
+	return s
+}
+
+// Else has tasks follow when the step has ended in any other way: it failed for good, its attempts were used up, it
+// was cancelled or dropped, or it expired.
+func (s Step) Else(steps ...Step) Step {
+	s.item.Else, s.err = s.with(s.item.Else, steps)
+	return s
+}
+
+// Finally has tasks follow when the step has ended, in any way.
+func (s Step) Finally(steps ...Step) Step {
+	s.item.Finally, s.err = s.with(s.item.Finally, steps)
+	return s
+}
+
+// with returns a list of follow-ups with more, and the first error of the step.
+func (s Step) with(have []Item, steps []Step) ([]Item, error) {
+	items, err := itemsOf(steps)
+	if s.err != nil {
+		err = s.err
+	}
+	return append(slices.Clip(have), items...), err
+}
+
+func itemsOf(steps []Step) ([]Item, error) {
+	items := make([]Item, len(steps))
+	for i, s := range steps {
+		if s.err != nil {
+			return nil, s.err
+		}
+		items[i] = s.item
+	}
+	return items, nil
+}
+
+// Steps is a chain that is being built: each step starts when the one before it has succeeded.
+type Steps struct {
+	steps     []Step
+	onFailure []Step
+	finally   []Step
+}
+
+// Chain returns a chain of steps. Each starts when the one before it has succeeded:
+//
+//	sdk.Chain(charge.With(order), ship.With(order).After(time.Hour)).OnFailure(refund.With(order))
+func Chain(steps ...Step) Steps { return Steps{steps: steps} }
+
+// OnFailure has tasks start when a step, whichever it is, has ended in another way than with success. They get its
+// error (Task.Parent), and the steps after it do not start.
+func (c Steps) OnFailure(steps ...Step) Steps {
+	c.onFailure = append(slices.Clip(c.onFailure), steps...)
+	return c
+}
+
+// Finally has tasks start when the chain is over: after its last step, or the one that failed.
+func (c Steps) Finally(steps ...Step) Steps {
+	c.finally = append(slices.Clip(c.finally), steps...)
+	return c
+}
+
+// Item returns the first task of the chain, with all that follows it.
+func (c Steps) Item(opts ...Option) (Item, error) {
+	if len(c.steps) == 0 {
+		return Item{}, fmt.Errorf("%w: a chain has one step at least", ErrInvalid)
+	}
+	var next Step
+	for i := len(c.steps) - 1; i >= 0; i-- {
+		s := c.steps[i].Else(c.onFailure...)
+		if i == len(c.steps)-1 {
+			s = s.Finally(c.finally...)
+		} else {
+			s = s.Then(next).Else(c.finally...)
+		}
+		next = s
+	}
+	for _, o := range opts {
+		o(&next.item)
+	}
+	return next.item, next.err
+}
+
+// Schedule schedules the chain. When it returns without an error, all of it is durable. The id is that of the first
+// task and of the chain. The options are for the first task, such as Key, or In for the start of the chain.
+func (c Steps) Schedule(ctx context.Context, s Scheduler, opts ...Option) (ID, error) {
+	item, err := c.Item(opts...)
+	if err != nil {
+		return "", err
+	}
+	r, err := s.Schedule(ctx, item)
+	return r.ID, err
+}
+
+// Parent is the task before a follow-up, as it ended.
+type Parent struct {
+	ID       ID
+	Lambda   string
+	State    State
+	Result   []byte        // of a success
+	Error    string        // of its last attempt, if it did not succeed; not after Then
+	Attempts []AttemptInfo // not after Then
+	Edge     string        // "then", "else" or "finally": how the task follows it
+}
+
+func parentOf(w *kinesinv1.Parent) *Parent {
+	if w == nil {
+		return nil
+	}
+	p := &Parent{ID: ID(w.Id), Lambda: w.Lambda, State: State(w.State), Result: w.Result, Error: w.Error, Edge: w.Edge}
+	for _, a := range w.Attempts {
+		p.Attempts = append(p.Attempts, attemptInfoOf(a))
+	}
+	return p
+}
+
+// Link says where in a chain a task is.
+type Link struct {
+	Root      ID     // id of the chain: its first task
+	Parent    ID     // the task before it; empty: it is the first
+	Edge      string // "then", "else" or "finally"; empty: it is the first
+	Followups int    // that the task names itself
+	Paused    bool
+}
+
+func linkOf(w *kinesinv1.Link) *Link {
+	if w == nil {
+		return nil
+	}
+	return &Link{Root: ID(w.Root), Parent: ID(w.Parent), Edge: w.Edge, Followups: int(w.Followups), Paused: w.Paused}
+}
+
+// ChainInfo describes a chain.
+type ChainInfo struct {
+	ID    ID
+	State string // "live", "paused" or "ended"
+	Root  ChainTask
+	Tasks int  // that are there, as far as shown
+	More  bool // it has more tasks than are shown
+}
+
+// ChainTask is a task of a chain, or one that may come.
+type ChainTask struct {
+	ID     ID // empty: it is not there, or the caller may not read it
+	Lambda string
+	// State is that of the task, or "planned", "skipped" (the task before it ended in another way) or "missing" (it is
+	// not kept any more, or its lambda was deleted).
+	State      State
+	Edge       string // "then", "else" or "finally"; empty: it is the first
+	Collection string
+	Due        time.Time
+	Delay      time.Duration // of one that is planned
+	Started    time.Time
+	Ended      time.Time
+	Attempt    int
+	Error      string // of its last attempt, if it did not succeed
+	WaitsFor   string // for people
+	Paused     bool
+	Followups  []ChainTask
+}
+
+func chainTaskOf(w *kinesinv1.ChainTask) ChainTask {
+	t := ChainTask{
+		ID: ID(w.GetId()), Lambda: w.GetLambda(), State: State(w.GetState()), Edge: w.GetEdge(), Collection: w.GetCollection(), Due: timeOf(w.GetDueMicros()),
+		Delay: time.Duration(w.GetDelayMicros()) * time.Microsecond, Started: timeOf(w.GetStartedMicros()), Ended: timeOf(w.GetEndedMicros()),
+		Attempt: int(w.GetAttempt()), Error: w.GetError(), WaitsFor: w.GetWaitsFor(), Paused: w.GetPaused(),
+	}
+	for _, next := range w.GetFollowups() {
+		t.Followups = append(t.Followups, chainTaskOf(next))
+	}
+	return t
+}
+
+// GetChain reads a chain by the id of any of its tasks.
+func (c *Client) GetChain(ctx context.Context, id ID) (ChainInfo, error) {
+	r, err := call(ctx, c, "get chain", c.backend.chains.GetChain, &kinesinv1.GetChainRequest{Id: string(id)})
+	if err != nil {
+		return ChainInfo{}, err
+	}
+	return ChainInfo{ID: ID(r.GetId()), State: r.GetState(), Root: chainTaskOf(r.GetRoot()), Tasks: int(r.GetTasks()), More: r.GetMore()}, nil
+}
+
+// ChainChange is what became of a change of a chain.
+type ChainChange struct {
+	ID      ID  // of the chain
+	Changed int // tasks
+	Told    int // tasks that run, and were told to stop
+}
+
+// CancelChain cancels what waits in a chain, and tells what runs to stop. What follows by Else and Finally still runs,
+// also what followed earlier ends that way.
+func (c *Client) CancelChain(ctx context.Context, id ID) (ChainChange, error) {
+	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "cancel"})
+}
+
+// PauseChain keeps the tasks of a chain from starting until ResumeChain. What runs goes on.
+func (c *Client) PauseChain(ctx context.Context, id ID) (ChainChange, error) {
+	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "pause"})
+}
+
+// ResumeChain undoes PauseChain. What was due meanwhile is due now.
+func (c *Client) ResumeChain(ctx context.Context, id ID) (ChainChange, error) {
+	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "resume"})
+}
+
+// RedriveChain has the tasks start anew at which a chain stopped. What has succeeded before does not run again.
+func (c *Client) RedriveChain(ctx context.Context, id ID) (ChainChange, error) {
+	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "redrive"})
+}
+
+// ExtendChain gives the tasks of a chain that are there and have not started another StartBefore.
+func (c *Client) ExtendChain(ctx context.Context, id ID, startBefore time.Time) (ChainChange, error) {
+	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "extend", StartBeforeMicros: startBefore.UnixMicro()})
+}
+
+func (c *Client) controlChain(ctx context.Context, r *kinesinv1.ControlChainRequest) (ChainChange, error) {
+	w, err := call(ctx, c, r.Action+" chain", c.backend.chains.ControlChain, r)
+	if err != nil {
+		return ChainChange{}, err
+	}
+	return ChainChange{ID: ID(w.GetId()), Changed: int(w.GetChanged()), Told: int(w.GetTold())}, nil
+}
+
+// encodeFollowups returns items that follow a task with encoded payloads. Their ids are not known yet, so they are
+// encoded for their lambda alone.
+func (c *Client) encodeFollowups(ctx context.Context, items []Item) ([]Item, error) {
+	if c.cfg.Encode == nil || len(items) == 0 {
+		return items, nil
+	}
+	encoded := slices.Clone(items)
+	for i := range encoded {
+		var err error
+		if encoded[i].Payload, err = c.cfg.Encode(ctx, items[i].Lambda, "", [16]byte{}, items[i].Payload); err != nil {
+			return nil, fmt.Errorf("encode the payload of a %s task: %w", items[i].Lambda, err)
+		}
+		if encoded[i], err = c.encodeWhatFollows(ctx, encoded[i]); err != nil {
+			return nil, err
+		}
+	}
+	return encoded, nil
+}
+
+// encodeWhatFollows returns an item whose follow-ups have encoded payloads.
+func (c *Client) encodeWhatFollows(ctx context.Context, i Item) (Item, error) {
+	for _, list := range []*[]Item{&i.Then, &i.Else, &i.Finally} {
+		var err error
+		if *list, err = c.encodeFollowups(ctx, *list); err != nil {
+			return i, err
+		}
+	}
+	return i, nil
+}
+
+func wireItems(items []Item) []*kinesinv1.ScheduleItem {
+	wire := make([]*kinesinv1.ScheduleItem, len(items))
+	for i := range items {
+		wire[i] = items[i].wire(nil)
+	}
+	return wire
+}
+
+// decodeParent decodes the result of the task before an attempt's.
+func (c *Client) decodeParent(ctx context.Context, w *controller.Work, p *Parent) error {
+	if p == nil || len(p.Result) == 0 {
+		return nil
+	}
+	result, err := c.decodeResult(ctx, p.Lambda, w.Parent.GetKey(), p.ID, p.Result)
+	p.Result = result
+	return err
+}

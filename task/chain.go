@@ -1,0 +1,146 @@
+package task
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// Bounds of a chain.
+const (
+	// ChainDepthMax is how many tasks may follow each other.
+	ChainDepthMax = 100
+	// FollowupsMax is how many follow-ups a task may have, counted with those of its follow-ups.
+	FollowupsMax = 10_000
+	// ChainRetention is how long the ended row of a task in a chain is kept at least, also where the lambda
+	// keeps its ended tasks shorter.
+	ChainRetention = 24 * time.Hour
+)
+
+// Edge says when a task follows another one.
+type Edge uint8
+
+// The edges.
+const (
+	NoEdge  Edge = iota // it is the first
+	Then                // after a success
+	Else                // after any other end
+	Finally             // after any end
+	edgeEnd
+)
+
+var edgeTexts = [edgeEnd]string{"", "then", "else", "finally"}
+
+// String returns the text of the edge.
+func (e Edge) String() string {
+	if e >= edgeEnd {
+		return fmt.Sprintf("edge(%d)", uint8(e))
+	}
+	return edgeTexts[e]
+}
+
+// Chain is the place of a task in a chain, and what follows it. A Chain is a value that tasks share: nobody
+// may write to it.
+type Chain struct {
+	Root, Parent Link   // of a follow-up; zero in the first task of a chain
+	Edge         Edge   // how it follows its parent
+	Index        uint32 // among the follow-ups of its parent on that edge
+	Depth        uint32 // tasks before it
+	// Round is how often the task was redriven. Each end has follow-ups of its own.
+	Round uint32
+	// Paused says that the task waits for the resumption of its chain, or that what follows it will. Until
+	// then it is due in the far future, and Due is kept here.
+	Paused    bool
+	PausedDue Instant
+
+	// Follow is what follows the task, encoded; nil if there is nothing, or it is in a payload row of its own,
+	// whose id FollowID is then. FollowBytes is its size wherever it is, and FollowCount how many follow-ups
+	// it names itself.
+	Follow      []byte
+	FollowID    ID
+	FollowBytes uint32
+	FollowCount uint32
+	// Outcome is how its parent ended, encoded. FromParent says that the rest is in the parent's row.
+	Outcome    []byte
+	FromParent bool
+}
+
+// Link names a task of a chain, with all that its public id needs.
+type Link struct {
+	ID        ID
+	Partition Partition
+	Due       Instant
+	Life      uint64
+}
+
+// LinkTo returns the link to a task.
+func LinkTo(t *Task) Link {
+	token := TokenOf(t)
+	return Link{ID: token.ID, Partition: token.Partition, Due: token.Due, Life: token.Life}
+}
+
+// Token returns what the public id of the task is made of.
+func (l Link) Token() Token {
+	return Token{ID: l.ID, Partition: l.Partition, Due: l.Due, Life: l.Life}
+}
+
+// HasFollowups reports whether something follows the task when it has ended.
+func (t *Task) HasFollowups() bool { return t.Chain != nil && t.Chain.FollowBytes > 0 }
+
+// FollowApart reports whether what follows the task is in a payload row.
+func (c *Chain) FollowApart() bool { return c != nil && !c.FollowID.IsZero() }
+
+// RootLink returns the link to the first task of a task's chain.
+func (t *Task) RootLink() Link {
+	if t.Chain == nil || t.Chain.Root.ID.IsZero() {
+		return LinkTo(t)
+	}
+	return t.Chain.Root
+}
+
+// Succeeded reports whether a task that has ended is followed by what follows a success. One that was asked
+// to stop, and succeeded all the same, is not: whoever asked wants to undo it.
+func (t *Task) Succeeded() bool {
+	return (t.State == Success || t.State == Delivered) && !t.CancelRequested
+}
+
+// Follows reports whether the follow-ups on an edge follow the end of the task.
+func (t *Task) Follows(e Edge) bool {
+	switch e {
+	case Then:
+		return t.Succeeded()
+	case Else:
+		return !t.Succeeded()
+	case Finally:
+		return true
+	case NoEdge, edgeEnd:
+	}
+	return false
+}
+
+// FollowupID returns the id of a follow-up of a task that has ended. It is the same whoever puts it, so that
+// it is put once, and has the time of that end.
+func FollowupID(ended *Task, e Edge, index uint32) ID {
+	var round uint32
+	if ended.Chain != nil {
+		round = ended.Chain.Round
+	}
+	var numbers [17]byte
+	binary.BigEndian.PutUint64(numbers[:], ended.Life)
+	binary.BigEndian.PutUint32(numbers[8:], round)
+	numbers[12] = byte(e)
+	binary.BigEndian.PutUint32(numbers[13:], index)
+	sum := IDOf([]byte("chain"), ended.ID[:], numbers[:])
+	return NewID(ended.Ended, uint64(binary.BigEndian.Uint16(sum[:2])), binary.BigEndian.Uint64(sum[8:]))
+}
+
+// inNextRound returns the chain of a task that starts anew.
+func (c *Chain) inNextRound() *Chain {
+	if c == nil {
+		return nil
+	}
+	next := *c
+	next.Round++
+	next.Paused, next.PausedDue = false, 0
+	return &next
+}
