@@ -25,6 +25,7 @@
 //	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
 //	                    tasks in by inbound/intake
 //	inbound/gating      sets, ends and shows the gates of internal/gates, which hold tasks back
+//	inbound/grouping    makes, fills, seals and shows the groups of internal/groups, after which tasks follow
 //	inbound/periodic    sets, pauses, runs and shows the crons of internal/crons, and tells what became
 //	                    of their nominal times
 //	scheduler           looks ahead in the partitions it owns and fires what is due

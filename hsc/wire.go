@@ -49,6 +49,8 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		Tags:          task.TagValues(t.Tags),
 		Prompt:        s.isLimited(t),
 		Occurrence:    api.WireOccurrence(t.Occurrence),
+		Member:        api.WireMember(t.Member),
+		Group:         api.WireGroupEnd(t.GroupEnd),
 	}
 	if p := int(t.Partition.Priority); p < len(l.Priorities) {
 		c.Priority = l.Priorities[p]

@@ -40,6 +40,7 @@ type backend struct {
 	dead    kinesinv1connect.DeadLetterServiceClient
 	gates   kinesinv1connect.GateServiceClient
 	crons   kinesinv1connect.CronServiceClient
+	groups  kinesinv1connect.GroupServiceClient
 	quotas  kinesinv1connect.QuotaServiceClient
 	inbound kinesinv1connect.InboundServiceClient
 	keyring kinesinv1connect.KeyringServiceClient
@@ -111,6 +112,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 			jobs:    kinesinv1connect.NewJobServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			gates:   kinesinv1connect.NewGateServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			crons:   kinesinv1connect.NewCronServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			groups:  kinesinv1connect.NewGroupServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			quotas:  kinesinv1connect.NewQuotaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			dead:    kinesinv1connect.NewDeadLetterServiceClient(h.Calls, h.Base, api.ClientOptions()...),

@@ -33,7 +33,9 @@ type Task[T any] struct {
 	Timeout     time.Duration // of this attempt; zero for none
 	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
 	Tags        map[string]string
-	Occurrence  *Occurrence // nil: no cron has scheduled the task
+	Occurrence  *Occurrence  // nil: no cron has scheduled the task
+	Member      *GroupMember // nil: it is no member of a group
+	Group       *GroupEnd    // nil: it does not follow after a group
 
 	result *any // shared by all forms of the attempt
 }
@@ -82,8 +84,8 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 		ID: raw.ID, Lambda: raw.Lambda, Priority: raw.Priority, Collection: raw.Collection, Key: raw.Key, Payload: raw.Payload,
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
 		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent, Tags: raw.Tags,
-		Occurrence: raw.Occurrence,
-		result:     raw.result,
+		Occurrence: raw.Occurrence, Member: raw.Member, Group: raw.Group,
+		result: raw.result,
 	}
 }
 
@@ -119,6 +121,9 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 		return outcomeOf(err)
 	}
 	t := taskOf(work)
+	if t.Group != nil {
+		t.Group.client = w.client
+	}
 	t.Args, t.Payload, t.result = payload, payload, new(any)
 	if err := h(ctx, t); err != nil {
 		return outcomeOf(err)
@@ -158,7 +163,7 @@ func taskOf(w *controller.Work) *Task[[]byte] {
 		Args: w.Payload, Payload: w.Payload,
 		Attempt: w.Attempt, Failures: w.Failures, MaxAttempts: w.MaxAttempts, WorkerLost: w.WorkerLost,
 		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent, Tags: w.Tags,
-		Occurrence: occurrenceOf(w.Occurrence),
+		Occurrence: occurrenceOf(w.Occurrence), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
 	}
 }
 

@@ -76,6 +76,9 @@ const (
 	fieldRedriveRequest
 	fieldLimitKey
 	fieldOccurrence
+
+	fieldMember   protowire.Number = 60
+	fieldGroupEnd protowire.Number = 61
 )
 
 // The fields of a tag.
@@ -103,6 +106,21 @@ const (
 	occurrenceRan
 	occurrenceFailed
 	occurrenceSucceeded
+)
+
+// The fields of a member of a group.
+const (
+	memberGroup protowire.Number = iota + 1
+	memberIndex
+	memberUntil
+)
+
+// The fields of the end of a group. Each count is the state and the number.
+const (
+	groupEndGroup protowire.Number = iota + 1
+	groupEndMembers
+	groupEndCount
+	groupEndExpired
 )
 
 // The fields of an entry of the history.
@@ -283,6 +301,12 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	}
 	if t.Occurrence != nil {
 		dst = appendOccurrence(dst, t.Occurrence)
+	}
+	if t.Member != nil {
+		dst = appendMember(dst, t.Member)
+	}
+	if t.GroupEnd != nil {
+		dst = appendGroupEnd(dst, t.GroupEnd)
 	}
 	dst = appendVarint(dst, fieldStartBefore, uint64(t.StartBefore))
 	for i := range t.Tags {

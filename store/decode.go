@@ -112,6 +112,10 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.LimitKey = string(f.bytes)
 	case fieldOccurrence:
 		return setOccurrence(t, f.bytes)
+	case fieldMember:
+		return setMember(t, f.bytes)
+	case fieldGroupEnd:
+		return setGroupEnd(t, f.bytes)
 	case fieldDigest:
 		return setArray(&t.Digest, f)
 	case fieldPayload:

@@ -36,6 +36,9 @@ type Batch struct {
 // Incoming is a task of a Batch.
 type Incoming struct {
 	Item *kinesinv1.ScheduleItem
+	// Member is the place of the task in a group, and After the group after which it follows; nil: none.
+	Member *task.Member
+	After  *task.GroupEnd
 	// ID is the public id; empty: that of Task.
 	ID string
 	// Way is how the task is accepted; empty: it was counted before, when it was put into the buffer.

@@ -76,6 +76,8 @@ CMD gets the payload on stdin and these variables:
   KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
   KINESIN_CRON, KINESIN_NOMINAL  the cron that has scheduled the task, and its nominal time, RFC 3339; KINESIN_PREVIOUS_SUCCESS that of
                      the newest occurrence before it that succeeded, if one is known
+  KINESIN_GROUP      how the group ended after which the task follows, if it does, as a JSON object: {"id":…,"members":3,"succeeded":2,
+                     "ended":{"success":2,"dead":1},"expired":false}
   KINESIN_TAGS       the task's tags as a JSON object, if it has any
   KINESIN_WORKER     the id of this worker's lease
   KINESIN_OUTCOME_FILE  a file that CMD may write, see below
@@ -274,6 +276,7 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	if o := t.Occurrence; o != nil {
 		facts.Cron, facts.Nominal, facts.PreviousSuccess = o.Cron, o.Nominal, o.PreviousSuccess
 	}
+	facts.Group = groupText(t.Group)
 	facts.Deadline, _ = ctx.Deadline()
 	if worker := c.worker.Load(); worker != nil {
 		facts.Worker = *worker

@@ -31,6 +31,7 @@ type Task struct {
 	Tags                                          map[string]string
 	Cron                                          string // empty: no cron has scheduled it
 	Nominal, PreviousSuccess                      time.Time
+	Group                                         string // how the group ended after which it follows, in JSON; empty: none
 	OutcomeFile                                   string // into which the command may write; empty: none
 }
 
@@ -94,6 +95,9 @@ func (t *Task) env() []string {
 		if !t.PreviousSuccess.IsZero() {
 			add("PREVIOUS_SUCCESS", t.PreviousSuccess.UTC().Format(time.RFC3339))
 		}
+	}
+	if t.Group != "" {
+		add("GROUP", t.Group)
 	}
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)
