@@ -88,7 +88,7 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/mirror", may: []string{"store", "internal/clock"}},
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/mirror"}},
-	{name: "internal/groups", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem"}},
+	{name: "internal/groups", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/crons", may: []string{"task", "partition", "store", "internal/clock", "internal/cron"}, tests: []string{"store/mem", "internal/zones"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/gates"}, tests: []string{"store/mem"}},
 	{name: "internal/quota", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/mirror"}, tests: []string{"store/mem"}},

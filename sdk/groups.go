@@ -110,8 +110,8 @@ func (c *Client) groupItem(what string, item *Item) (*kinesinv1.ScheduleItem, er
 
 // AddMembers schedules tasks as members of a group which has as many members as at says, and returns their
 // ids. Each call to the server adds all of its tasks or none; with an error, the ids are of those that were
-// added before. The same call again changes nothing, so that a program which does not know what became of a call
-// makes it again with the same at. ErrStaleSeq says that the group has another number of members, and
+// added before. The same call again changes nothing, so that a program which does not know what became of a
+// call makes it again with the same at. ErrStaleSeq says that the group has another number of members, and
 // ErrTooLate that it was sealed, or has ended. Members have no Key of their own.
 func (c *Client) AddMembers(ctx context.Context, group string, at int, items []Item) (ids []ID, err error) {
 	for start := 0; start < len(items); {

@@ -234,8 +234,8 @@ func (s *Service) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest
 	return response, nil
 }
 
-// hadMembers answers a call that an earlier one made, when the group has ended since. Nothing is scheduled: the
-// rows of members may be gone.
+// hadMembers answers a call that an earlier one made, when the group has ended since. Nothing is scheduled:
+// the rows of members may be gone.
 func (s *Service) hadMembers(ctx context.Context, g *groups.Group, at, to uint32) (*kinesinv1.AddMembersResponse, error) {
 	rows, err := s.Store.Tasks(ctx, g.IDs(at, to))
 	if err != nil {

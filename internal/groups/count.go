@@ -14,11 +14,13 @@ const (
 	rememberedMax = 64 << 20
 )
 
-// count is how far a process has counted a group. It is a copy of what the rows say: what is lost is read again.
+// count is how far a process has counted a group. It is a copy of what the rows say: what is lost is read
+// again.
 type count struct {
 	cursor uint32
 	ended  task.Outcomes
-	// known has the ends that were seen beyond the cursor, by index; nil: none. Without remembers it stays so.
+	// known has the ends that were seen beyond the cursor, by index; nil: none. Without remembers it stays
+	// so.
 	known     []task.State
 	remembers bool
 	// wait is until when the first member that has not ended need not be looked at, if nobody tells of it.
@@ -28,8 +30,8 @@ type count struct {
 // lookFor is how long a member that is due later is left alone, unless somebody tells of its end.
 const lookFor = time.Minute
 
-// advance moves the cursor over members that have ended. It reads one row first, and more each time as long as
-// all of them have ended, so that it costs little while one member holds it.
+// advance moves the cursor over members that have ended. It reads one row first, and more each time as long
+// as all of them have ended, so that it costs little while one member holds it.
 func (c *count) advance(ctx context.Context, s Store, g *Group, gone func() bool, now task.Instant) error {
 	for size := uint32(1); c.cursor < g.Members; size = min(size*8, readMax) {
 		c.skipKnown(g.Members)
@@ -63,8 +65,8 @@ func waitFor(row *task.Task, now task.Instant) task.Instant {
 	return 0
 }
 
-// endOf returns the end of a member; task.Unknown if it has not ended. Its row is stored before the group counts
-// it, and kept until the group is forgotten: if there is none, it was dropped with its lambda.
+// endOf returns the end of a member; task.Unknown if it has not ended. Its row is stored before the group
+// counts it, and kept until the group is forgotten: if there is none, it was dropped with its lambda.
 func endOf(row *task.Task, gone func() bool) task.State {
 	switch {
 	case row.State.IsEnd():

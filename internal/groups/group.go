@@ -1,6 +1,7 @@
-// Package groups has what follows when all members of a group have ended. Groups are control rows; members are
-// tasks whose ids are derived from the group's, so that a group is counted from the rows of its members and
-// needs no counter. The package counts, and has the follow-up scheduled; docs/adr/0044 says in which order.
+// Package groups has what follows when all members of a group have ended. Groups are control rows; members
+// are tasks whose ids are derived from the group's, so that a group is counted from the rows of its members
+// and needs no counter. The package counts, and has the follow-up scheduled; docs/adr/0044 says in which
+// order.
 package groups
 
 import (
@@ -62,8 +63,8 @@ type Group struct {
 	// All members before Cursor have ended, as Ended counts them.
 	Cursor uint32        `json:"cursor,omitempty"`
 	Ended  task.Outcomes `json:"ended"`
-	// Completed is when the group was found to have ended, or expired. Nothing but FollowUp and Problem changes
-	// after that.
+	// Completed is when the group was found to have ended, or expired. Nothing but FollowUp and Problem
+	// changes after that.
 	Completed task.Instant `json:"completed,omitempty"`
 	Expired   bool         `json:"expired,omitempty"`
 	FollowUp  string       `json:"follow_up,omitempty"` // public id
@@ -124,8 +125,8 @@ type Store interface {
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 }
 
-// Find reads a group; store.ErrNotFound if there is none. A group that ends has its second row before it loses
-// the first one.
+// Find reads a group; store.ErrNotFound if there is none. A group that ends has its second row before it
+// loses the first one.
 func Find(ctx context.Context, s Store, id string) (*Group, error) {
 	for _, kind := range []string{KindOpen, KindEnded} {
 		row, err := s.Control(ctx, kind, id)
@@ -194,8 +195,8 @@ const casTriesMax = 16
 // ErrBusy means that a group kept changing.
 var ErrBusy = errors.New("the group kept changing")
 
-// Change changes a group that has not ended and stores it; change says whether there is something to do. It is
-// called again if somebody else changed the group meanwhile.
+// Change changes a group that has not ended and stores it; change says whether there is something to do. It
+// is called again if somebody else changed the group meanwhile.
 func Change(ctx context.Context, s Store, id string, change func(g *Group) (changed bool, err error)) (*Group, error) {
 	for range casTriesMax {
 		g, err := Find(ctx, s, id)

@@ -24,12 +24,12 @@ const (
 	tidyEvery = time.Hour
 	// workersMax bounds the groups that are counted at once.
 	workersMax = 8
-	// restMin is the least time between two counts of a group because a member ended that does not hold it, and
-	// burstRest if that one did.
+	// restMin is the least time between two counts of a group because a member ended that does not hold it,
+	// and burstRest if that one did.
 	restMin   = 50 * time.Millisecond
 	burstRest = 2 * time.Millisecond
-	// lookMin and lookMax bound how soon a group is counted again of which nothing was heard: after a tenth of
-	// the time in which it did not get on.
+	// lookMin and lookMax bound how soon a group is counted again of which nothing was heard: after a tenth
+	// of the time in which it did not get on.
 	lookMin = 250 * time.Millisecond
 	lookMax = 30 * time.Second
 	// othersLook is how often a process counts a group that another one should look after.
@@ -62,8 +62,9 @@ type Config struct {
 	Log   *slog.Logger
 }
 
-// Keeper counts groups and has their follow-ups scheduled. It is safe for concurrent use, and several processes
-// may count the same group: each only reads the rows of its members, and what it stores is conditional.
+// Keeper counts groups and has their follow-ups scheduled. It is safe for concurrent use, and several
+// processes may count the same group: each only reads the rows of its members, and what it stores is
+// conditional.
 type Keeper struct {
 	Config
 
@@ -76,7 +77,8 @@ type Keeper struct {
 	unsealed map[task.ID]task.Instant // until when a group is taken not to be sealed
 }
 
-// tracker is a group that is counted here. Whoever has set running owns all of it but what heard and next say.
+// tracker is a group that is counted here. Whoever has set running owns all of it but what heard and next
+// say.
 type tracker struct {
 	id      task.ID
 	running bool
@@ -304,8 +306,8 @@ func (k *Keeper) work(ctx context.Context, tr *tracker) {
 	heap.Push(&k.waiting, tr)
 }
 
-// step counts a group, and ends it if all of its members have ended. It returns when to count it again; 0: not
-// here.
+// step counts a group, and ends it if all of its members have ended. It returns when to count it again; 0:
+// not here.
 func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.Instant, err error) {
 	now := k.Clock.Now()
 	if tr.group == nil || now >= tr.read.Add(readEvery) {
@@ -351,7 +353,8 @@ func (k *Keeper) nextLook(tr *tracker, now task.Instant) task.Instant {
 	return min(max(now.Add(pause), tr.count.wait), tr.group.Expires)
 }
 
-// readGroup reads the row of a group. A count that another process stored, and that has got further, replaces this one.
+// readGroup reads the row of a group. A count that another process stored, and that has got further, replaces
+// this one.
 func (k *Keeper) readGroup(ctx context.Context, tr *tracker) error {
 	g, err := Find(ctx, k.Store, tr.id.String())
 	if errors.Is(err, store.ErrNotFound) {
@@ -422,8 +425,8 @@ func (k *Keeper) save(ctx context.Context, tr *tracker, now task.Instant) error 
 	return err
 }
 
-// complete stores that a group has ended, and how; then it ends it. Of several who do so, one is the first: the
-// others go on with what that one stored.
+// complete stores that a group has ended, and how; then it ends it. Of several who do so, one is the first:
+// the others go on with what that one stored.
 func (k *Keeper) complete(ctx context.Context, tr *tracker, expired bool) (next task.Instant, err error) {
 	now, g := k.Clock.Now(), *tr.group
 	g.Cursor, g.Ended, g.Completed, g.Expired = tr.count.cursor, tr.count.ended, now, expired
@@ -438,8 +441,8 @@ func (k *Keeper) complete(ctx context.Context, tr *tracker, expired bool) (next 
 	return 0, k.finish(ctx, &g)
 }
 
-// finish schedules what follows after a group that is complete, and moves its row out of the way of those that
-// are not. Each step may be made again.
+// finish schedules what follows after a group that is complete, and moves its row out of the way of those
+// that are not. Each step may be made again.
 func (k *Keeper) finish(ctx context.Context, g *Group) error {
 	ended := *g
 	item, err := k.followUpOf(ctx, g)
