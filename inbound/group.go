@@ -121,7 +121,7 @@ func (in *Inbound) FollowUp(ctx context.Context, item *kinesinv1.ScheduleItem, a
 	c := &b.Tasks[0]
 	c.Way, c.After = intake.WayStore, after
 	c.Item = proto.CloneOf(item)
-	c.Item.DueMicros, c.Item.DelayMicros = max(item.DueMicros, int64(completed.Add(max(0, task.Micros(item.DelayMicros))).CeilMillis())), 0
+	c.Due = max(task.Instant(item.DueMicros), completed.Add(max(0, task.Micros(item.DelayMicros)))).CeilMillis()
 	c.Item.RequestId = after.Group[:]
 	if l, err := b.FindLambda(ctx, item.Lambda); err != nil {
 		return "", refusal.Wire(err)

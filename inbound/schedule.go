@@ -85,9 +85,11 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*
 	if err != nil {
 		return err
 	}
-	requested, due, err := dueOf(b, c.Item.DueMicros, c.Item.DelayMicros)
-	if err != nil {
-		return err
+	requested, due := c.Due, c.Due
+	if due.IsZero() {
+		if requested, due, err = dueOf(b, c.Item.DueMicros, c.Item.DelayMicros); err != nil {
+			return err
+		}
 	}
 	t, err := b.Build(l, c.Item)
 	if err != nil {
