@@ -88,6 +88,7 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/mirror", may: []string{"store", "internal/clock"}},
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/mirror"}},
+	{name: "internal/groups", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/crons", may: []string{"task", "partition", "store", "internal/clock", "internal/cron"}, tests: []string{"store/mem", "internal/zones"}},
 	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"store/mem"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/gates"}, tests: []string{"store/mem"}},
@@ -128,6 +129,7 @@ var table = []row{
 	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/crons", "internal/refusal"}), tests: []string{"inbound/intake", "internal/catalog"}},
 	{name: "inbound/deadletters", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
 	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal"}), tests: []string{"inbound/intake"}},
+	{name: "inbound/grouping", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock", "internal/groups", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "inbound/periodic", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/cron", "internal/crons", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
 	{name: "inbound/buffer"},
@@ -155,7 +157,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

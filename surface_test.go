@@ -25,7 +25,10 @@ func TestSDKShowsNoInternalType(t *testing.T) {
 
 // TestSDKFitsTwoScreens bounds what `go doc` prints of the SDK.
 func TestSDKFitsTwoScreens(t *testing.T) {
-	const linesMax = 144 // crons took four: a cron, its pause, an occurrence, and what became of a nominal time
+	// Crons took four: a cron, its pause, an occurrence, and what became of a nominal time. Groups took nine:
+	// what makes one, what it is while it is made, what it is, its members as tasks and as a list, and its
+	// end.
+	const linesMax = 153
 	out, err := exec.CommandContext(t.Context(), "go", "doc", "./sdk").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.Followups.finally":           task.FollowupsMax,
 	"kinesin.v1.Cron.tags":                   task.TagsMax,
 	"kinesin.v1.Cron.next_micros":            NominalMax,
+	"kinesin.v1.AddMembersRequest.items":     ItemsMax,
 	"kinesin.v1.Lambda.priorities":           task.PrioritiesMax,
 	"kinesin.v1.Lambda.priority_weights":     task.PrioritiesMax,
 	"kinesin.v1.LambdaStats.held_by":         HeldByMax,

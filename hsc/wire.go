@@ -49,6 +49,8 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 		Tags:          task.TagValues(t.Tags),
 		Prompt:        s.isLimited(t),
 		Occurrence:    api.WireOccurrence(t.Occurrence),
+		Member:        api.WireMember(t.Member),
+		Group:         api.WireGroupEnd(t.GroupEnd),
 	}
 	if t.Chain != nil {
 		c.Parent, c.Chain = parent, s.Sealer.Seal(t.RootLink().Token())

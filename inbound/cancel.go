@@ -265,6 +265,9 @@ func (in *Inbound) ended(rows []task.Task) {
 	ids := make([]task.ID, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].ID
+		if in.Hooks.Ended != nil {
+			in.Hooks.Ended(&rows[i])
+		}
 	}
 	in.Ended(ids)
 	in.Scheduler.Done(rows)

@@ -95,6 +95,8 @@ type Config struct {
 type Hooks struct {
 	// Refused: a task was refused.
 	Refused func(reason kinesinv1.Reason)
+	// Ended: a call ended a task.
+	Ended func(t *task.Task)
 	// Throttled: an admission quota of a lambda refused a task.
 	Throttled func(lambda uint32)
 	// Internal: an item of a call failed for a reason that its answer does not give; called once for each

@@ -39,7 +39,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	for i, item := range items {
 		c := &b.Tasks[i]
 		c.Item, c.Way = item, intake.WayStore
-		c.Err = admit(ctx, b, c, &quota)
+		c.Err = admit(ctx, b, c, quota.take)
 	}
 	// A caller that gives up now will call again and then meet rows that nobody announced, so the call is
 	// finished.
@@ -79,15 +79,17 @@ func (in *Inbound) answer(ctx context.Context, b *intake.Batch) *kinesinv1.Sched
 	return response
 }
 
-// admit checks a task of a Schedule call, gives it an id and plans its rows.
-func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, quota *callQuota) error {
+// admit checks a task of a call, gives it an id and plans its rows. take asks the quotas for it.
+func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*catalog.Entry) error) error {
 	l, err := b.FindLambda(ctx, c.Item.Lambda)
 	if err != nil {
 		return err
 	}
-	requested, due, err := dueOf(b, c.Item.DueMicros, c.Item.DelayMicros)
-	if err != nil {
-		return err
+	requested, due := c.Due, c.Due
+	if due.IsZero() {
+		if requested, due, err = dueOf(b, c.Item.DueMicros, c.Item.DelayMicros); err != nil {
+			return err
+		}
 	}
 	t, err := b.Build(l, c.Item)
 	if err != nil {
@@ -97,6 +99,7 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, quota *call
 	if err := b.SetExpiry(l, t, c.Item); err != nil {
 		return err
 	}
+	t.Member, t.GroupEnd = c.Member, c.After
 	if err := identify(b, t, l, c.Item); err != nil {
 		return err
 	}
@@ -106,7 +109,7 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, quota *call
 	if t.Key != "" && t.Chain != nil {
 		t.Digest = digest(t, c.Item.Payload)
 	}
-	if err := quota.take(l); err != nil {
+	if err := take(l); err != nil {
 		return err
 	}
 	t.Partition = intake.PartitionOf(l, t.Partition.Priority, t.ID, t.LimitKey)
@@ -149,6 +152,9 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 	switch {
 	case item.Key != "":
 		t.ID = KeyedID(l.Ref, item.Key)
+		if m := t.Member; m != nil {
+			t.ID = task.MemberID(m.Group, m.Index)
+		}
 		t.Seq = b.SeqOfKeyed()
 		t.Life = t.Seq
 		t.Digest = digest(t, item.Payload)

@@ -24,6 +24,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
 		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
 		ResultBytes: int64(len(t.Result)), Occurrence: api.WireOccurrence(t.Occurrence),
+		Member: api.WireMember(t.Member), Group: api.WireGroupEnd(t.GroupEnd),
 	}
 	if t.Blob != nil {
 		v.PayloadBytes = t.Blob.Bytes

@@ -41,6 +41,7 @@ type backend struct {
 	gates   kinesinv1connect.GateServiceClient
 	crons   kinesinv1connect.CronServiceClient
 	chains  kinesinv1connect.ChainServiceClient
+	groups  kinesinv1connect.GroupServiceClient
 	quotas  kinesinv1connect.QuotaServiceClient
 	inbound kinesinv1connect.InboundServiceClient
 	keyring kinesinv1connect.KeyringServiceClient
@@ -113,6 +114,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 			gates:   kinesinv1connect.NewGateServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			crons:   kinesinv1connect.NewCronServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			chains:  kinesinv1connect.NewChainServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			groups:  kinesinv1connect.NewGroupServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			quotas:  kinesinv1connect.NewQuotaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
 			dead:    kinesinv1connect.NewDeadLetterServiceClient(h.Calls, h.Base, api.ClientOptions()...),

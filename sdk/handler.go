@@ -34,9 +34,11 @@ type Task[T any] struct {
 	Timeout     time.Duration // of this attempt; zero for none
 	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
 	Tags        map[string]string
-	Occurrence  *Occurrence // nil: no cron has scheduled the task
-	Parent      *Parent     // the task before it; nil: it follows no other
-	Chain       ID          // id of its chain; empty: it is in none
+	Occurrence  *Occurrence  // nil: no cron has scheduled the task
+	Member      *GroupMember // nil: it is no member of a group
+	Group       *GroupEnd    // nil: it does not follow after a group
+	Parent      *Parent      // the task before it; nil: it follows no other
+	Chain       ID           // id of its chain; empty: it is in none
 
 	result *any    // shared by all forms of the attempt
 	then   *[]Step // shared by all forms of the attempt
@@ -95,7 +97,7 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 		ID: raw.ID, Lambda: raw.Lambda, Priority: raw.Priority, Collection: raw.Collection, Key: raw.Key, Payload: raw.Payload,
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
 		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent, Tags: raw.Tags,
-		Occurrence: raw.Occurrence, Parent: raw.Parent, Chain: raw.Chain,
+		Occurrence: raw.Occurrence, Member: raw.Member, Group: raw.Group, Parent: raw.Parent, Chain: raw.Chain,
 		result: raw.result, then: raw.then,
 	}
 }
@@ -132,6 +134,9 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 		return outcomeOf(err)
 	}
 	t := taskOf(work)
+	if t.Group != nil {
+		t.Group.client = w.client
+	}
 	t.Args, t.Payload, t.result, t.then = payload, payload, new(any), new([]Step)
 	if err := w.client.decodeParent(ctx, work, t.Parent); err != nil {
 		return outcomeOf(err)
@@ -191,7 +196,7 @@ func taskOf(w *controller.Work) *Task[[]byte] {
 		Args: w.Payload, Payload: w.Payload,
 		Attempt: w.Attempt, Failures: w.Failures, MaxAttempts: w.MaxAttempts, WorkerLost: w.WorkerLost,
 		Due: w.Due, Created: w.Created, Timeout: w.Timeout, Traceparent: w.Traceparent, Tags: w.Tags,
-		Occurrence: occurrenceOf(w.Occurrence), Parent: parentOf(w.Parent), Chain: ID(w.Chain),
+		Occurrence: occurrenceOf(w.Occurrence), Parent: parentOf(w.Parent), Chain: ID(w.Chain), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
 	}
 }
 

@@ -39,11 +39,13 @@ type TaskInfo struct {
 	Worker          string // of the newest attempt
 	Attempts        []AttemptInfo
 	Tags            map[string]string
-	StartBefore     time.Time   // when it expires if it has not started; zero: never
-	Traceparent     string      // W3C trace context of the caller that scheduled it
-	Occurrence      *Occurrence // nil: no cron has scheduled it
-	Chain           *Link       // nil: it is in no chain
-	WaitsFor        WaitsFor    // what holds it back
+	StartBefore     time.Time    // when it expires if it has not started; zero: never
+	Traceparent     string       // W3C trace context of the caller that scheduled it
+	Occurrence      *Occurrence  // nil: no cron has scheduled it
+	Member          *GroupMember // nil: it is no member of a group
+	Group           *GroupEnd    // nil: it does not follow after a group
+	Chain           *Link        // nil: it is in no chain
+	WaitsFor        WaitsFor     // what holds it back
 
 	Payload      []byte // only with WithPayload
 	PayloadBytes int64
@@ -349,7 +351,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
 		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros), WaitsFor: waitsForOf(w.WaitsFor),
-		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob, Occurrence: occurrenceOf(w.Occurrence),
+		Result: w.Result, ResultBytes: w.ResultBytes, blob: w.Blob, Occurrence: occurrenceOf(w.Occurrence), Member: memberOf(w.Member), Group: groupEndOf(w.Group),
 	}
 	t.Chain = linkOf(w.Chain)
 	for _, a := range w.Attempts {

@@ -173,6 +173,11 @@ var needs = map[string]need{
 	"CronService/BackfillCron":            {nil, false, `{"name":"none"}`},
 	"CronService/DeleteCron":              {nil, false, `{"name":"none"}`},
 	"CronService/CronHistory":             {nil, false, `{"name":"none"}`},
+	"GroupService/CreateGroup":            {[]access.Verb{access.Schedule}, false, `{"then":{"lambda":"L"}}`},
+	"GroupService/AddMembers":             {nil, false, `{"group":"none","items":[{"lambda":"L"}]}`}, // there is none; TestWhoMayChangeAGroup has one
+	"GroupService/SealGroup":              {nil, false, `{"group":"none"}`},
+	"GroupService/GetGroup":               {nil, false, `{"id":"none"}`},
+	"GroupService/ListMembers":            {nil, false, `{"group":"none"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
 	"QuotaService/GetQuotas":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }

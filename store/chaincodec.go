@@ -57,21 +57,6 @@ func appendBytes(dst []byte, f protowire.Number, b []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(dst, f, protowire.BytesType), b)
 }
 
-// eachField calls set with each field of a message.
-func eachField(b []byte, set func(f *field) error) error {
-	for len(b) > 0 {
-		f, n, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-		if err := set(&f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func setChain(t *task.Task, b []byte) error {
 	c := &task.Chain{}
 	t.Chain = c

@@ -76,6 +76,9 @@ const (
 	fieldRedriveRequest
 	fieldLimitKey
 	fieldOccurrence
+
+	fieldMember   protowire.Number = 60
+	fieldGroupEnd protowire.Number = 61
 )
 
 // fieldChain is the place of a task in a chain.
@@ -134,6 +137,21 @@ const (
 	occurrenceSucceeded
 
 	occurrenceBackfill protowire.Number = 70
+)
+
+// The fields of a member of a group.
+const (
+	memberGroup protowire.Number = iota + 1
+	memberIndex
+	memberUntil
+)
+
+// The fields of the end of a group. Each count is the state and the number.
+const (
+	groupEndGroup protowire.Number = iota + 1
+	groupEndMembers
+	groupEndCount
+	groupEndExpired
 )
 
 // The fields of an entry of the history.
@@ -317,6 +335,12 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 	}
 	if t.Chain != nil {
 		dst = appendChain(dst, t.Chain)
+	}
+	if t.Member != nil {
+		dst = appendMember(dst, t.Member)
+	}
+	if t.GroupEnd != nil {
+		dst = appendGroupEnd(dst, t.GroupEnd)
 	}
 	dst = appendVarint(dst, fieldStartBefore, uint64(t.StartBefore))
 	for i := range t.Tags {

@@ -114,6 +114,10 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		return setOccurrence(t, f.bytes)
 	case fieldChain:
 		return setChain(t, f.bytes)
+	case fieldMember:
+		return setMember(t, f.bytes)
+	case fieldGroupEnd:
+		return setGroupEnd(t, f.bytes)
 	case fieldDigest:
 		return setArray(&t.Digest, f)
 	case fieldPayload:

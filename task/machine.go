@@ -453,6 +453,9 @@ func (t Task) end(s State, now Instant, p Policy) Task {
 		keep = max(keep, p.KeyRetention) // the row holds the key
 	}
 	t.ExpireAt = max(now, t.LastDue()).Add(keep)
+	if t.Member != nil {
+		t.ExpireAt = max(t.ExpireAt, t.Member.Until)
+	}
 	return t
 }
 

@@ -45,6 +45,9 @@ type Task struct {
 	Occurrence *Occurrence
 	// Chain is its place in a chain and what follows it; nil: it is in none.
 	Chain *Chain
+	// Member says which member of a group it is, and GroupEnd after which group it follows; nil: of none.
+	Member   *Member
+	GroupEnd *GroupEnd
 	// Life is the seq with which the task with this key began, and part of its public id: an ended task's key
 	// may be used again, and the ids of the earlier task do not name the later one. Zero without a key, and
 	// in rows of versions that did not know it.

@@ -1006,6 +1006,8 @@ type Task struct {
 	LimitKey          string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
 	Occurrence        *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
 	Chain             *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`           // absent: it is in no chain
+	Member            *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`         // absent: it is no member of a group
+	Group             *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`           // absent: it does not follow after a group
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1267,6 +1269,20 @@ func (x *Task) GetOccurrence() *Occurrence {
 func (x *Task) GetChain() *Link {
 	if x != nil {
 		return x.Chain
+	}
+	return nil
+}
+
+func (x *Task) GetMember() *GroupMember {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *Task) GetGroup() *GroupEnd {
+	if x != nil {
+		return x.Group
 	}
 	return nil
 }
@@ -7218,10 +7234,12 @@ type Claimed struct {
 	Tags        map[string]string `protobuf:"bytes,17,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Blob        *Blob             `protobuf:"bytes,18,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
 	// The worker sends the result without waiting for others: a task of the lambda may wait for its end.
-	Prompt        bool        `protobuf:"varint,20,opt,name=prompt,proto3" json:"prompt,omitempty"`
-	Occurrence    *Occurrence `protobuf:"bytes,21,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
-	Parent        *Parent     `protobuf:"bytes,40,opt,name=parent,proto3" json:"parent,omitempty"`         // absent: the task follows no other
-	Chain         string      `protobuf:"bytes,41,opt,name=chain,proto3" json:"chain,omitempty"`           // id of the chain; empty: it is in none
+	Prompt        bool         `protobuf:"varint,20,opt,name=prompt,proto3" json:"prompt,omitempty"`
+	Occurrence    *Occurrence  `protobuf:"bytes,21,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
+	Parent        *Parent      `protobuf:"bytes,40,opt,name=parent,proto3" json:"parent,omitempty"`         // absent: the task follows no other
+	Chain         string       `protobuf:"bytes,41,opt,name=chain,proto3" json:"chain,omitempty"`           // id of the chain; empty: it is in none
+	Member        *GroupMember `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`         // absent: it is no member of a group
+	Group         *GroupEnd    `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`           // absent: it does not follow after a group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7408,6 +7426,20 @@ func (x *Claimed) GetChain() string {
 		return x.Chain
 	}
 	return ""
+}
+
+func (x *Claimed) GetMember() *GroupMember {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *Claimed) GetGroup() *GroupEnd {
+	if x != nil {
+		return x.Group
+	}
+	return nil
 }
 
 type ResultAck struct {
@@ -11605,6 +11637,873 @@ func (x *CronOccurrence) GetBackfill() bool {
 	return false
 }
 
+type Group struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Then    string                 `protobuf:"bytes,2,opt,name=then,proto3" json:"then,omitempty"`   // lambda of the task that follows
+	Else    string                 `protobuf:"bytes,3,opt,name=else,proto3" json:"else,omitempty"`   // lambda of the task that follows instead if a member did not succeed; empty: none
+	State   string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // "open", "sealed", "done" or "expired"
+	Members uint32                 `protobuf:"varint,5,opt,name=members,proto3" json:"members,omitempty"`
+	// The first members, so many, were counted by their state.
+	Counted         uint32            `protobuf:"varint,6,opt,name=counted,proto3" json:"counted,omitempty"`
+	Counts          map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	CreatedMicros   int64             `protobuf:"varint,8,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
+	CreatedBy       string            `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	ExpiresMicros   int64             `protobuf:"varint,10,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"`       // when it expires if it is not done
+	CompletedMicros int64             `protobuf:"varint,11,opt,name=completed_micros,json=completedMicros,proto3" json:"completed_micros,omitempty"` // when the last member was seen to have ended, or the group expired
+	FollowUp        string            `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`                       // id of the task that followed
+	Problem         string            `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                                         // why none could follow
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Group) Reset() {
+	*x = Group{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Group) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Group) ProtoMessage() {}
+
+func (x *Group) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Group.ProtoReflect.Descriptor instead.
+func (*Group) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{173}
+}
+
+func (x *Group) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Group) GetThen() string {
+	if x != nil {
+		return x.Then
+	}
+	return ""
+}
+
+func (x *Group) GetElse() string {
+	if x != nil {
+		return x.Else
+	}
+	return ""
+}
+
+func (x *Group) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Group) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *Group) GetCounted() uint32 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
+}
+
+func (x *Group) GetCounts() map[string]uint32 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *Group) GetCreatedMicros() int64 {
+	if x != nil {
+		return x.CreatedMicros
+	}
+	return 0
+}
+
+func (x *Group) GetCreatedBy() string {
+	if x != nil {
+		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Group) GetExpiresMicros() int64 {
+	if x != nil {
+		return x.ExpiresMicros
+	}
+	return 0
+}
+
+func (x *Group) GetCompletedMicros() int64 {
+	if x != nil {
+		return x.CompletedMicros
+	}
+	return 0
+}
+
+func (x *Group) GetFollowUp() string {
+	if x != nil {
+		return x.FollowUp
+	}
+	return ""
+}
+
+func (x *Group) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// GroupMember says which member of a group a task is.
+type GroupMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Index         uint32                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupMember) Reset() {
+	*x = GroupMember{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupMember) ProtoMessage() {}
+
+func (x *GroupMember) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
+func (*GroupMember) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{174}
+}
+
+func (x *GroupMember) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupMember) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+// GroupEnd says after which group a task follows.
+type GroupEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"`
+	Ended         map[string]uint32      `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // members in each end, when the group was done
+	Expired       bool                   `protobuf:"varint,4,opt,name=expired,proto3" json:"expired,omitempty"`                                                                       // the group expired; members that ended is less than members then
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupEnd) Reset() {
+	*x = GroupEnd{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupEnd) ProtoMessage() {}
+
+func (x *GroupEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupEnd.ProtoReflect.Descriptor instead.
+func (*GroupEnd) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{175}
+}
+
+func (x *GroupEnd) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GroupEnd) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *GroupEnd) GetEnded() map[string]uint32 {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *GroupEnd) GetExpired() bool {
+	if x != nil {
+		return x.Expired
+	}
+	return false
+}
+
+type CreateGroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Then          *ScheduleItem          `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`
+	Else          *ScheduleItem          `protobuf:"bytes,2,opt,name=else,proto3" json:"else,omitempty"`
+	ExpiresMicros int64                  `protobuf:"varint,3,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"` // 0: 30 days from now
+	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`              // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateGroupRequest) Reset() {
+	*x = CreateGroupRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateGroupRequest) ProtoMessage() {}
+
+func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateGroupRequest.ProtoReflect.Descriptor instead.
+func (*CreateGroupRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{176}
+}
+
+func (x *CreateGroupRequest) GetThen() *ScheduleItem {
+	if x != nil {
+		return x.Then
+	}
+	return nil
+}
+
+func (x *CreateGroupRequest) GetElse() *ScheduleItem {
+	if x != nil {
+		return x.Else
+	}
+	return nil
+}
+
+func (x *CreateGroupRequest) GetExpiresMicros() int64 {
+	if x != nil {
+		return x.ExpiresMicros
+	}
+	return 0
+}
+
+func (x *CreateGroupRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type CreateGroupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateGroupResponse) Reset() {
+	*x = CreateGroupResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateGroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateGroupResponse) ProtoMessage() {}
+
+func (x *CreateGroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateGroupResponse.ProtoReflect.Descriptor instead.
+func (*CreateGroupResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{177}
+}
+
+func (x *CreateGroupResponse) GetGroup() *Group {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *CreateGroupResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+type AddMembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	At            uint32                 `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`      // how many members the group has, as far as the caller knows
+	Items         []*ScheduleItem        `protobuf:"bytes,3,rep,name=items,proto3" json:"items,omitempty"` // 1 to 10,000
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMembersRequest) Reset() {
+	*x = AddMembersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMembersRequest) ProtoMessage() {}
+
+func (x *AddMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMembersRequest.ProtoReflect.Descriptor instead.
+func (*AddMembersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{178}
+}
+
+func (x *AddMembersRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *AddMembersRequest) GetAt() uint32 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *AddMembersRequest) GetItems() []*ScheduleItem {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+type AddMembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"` // that the group has now
+	Existed       bool                   `protobuf:"varint,3,opt,name=existed,proto3" json:"existed,omitempty"` // an earlier call had added them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddMembersResponse) Reset() {
+	*x = AddMembersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddMembersResponse) ProtoMessage() {}
+
+func (x *AddMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddMembersResponse.ProtoReflect.Descriptor instead.
+func (*AddMembersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{179}
+}
+
+func (x *AddMembersResponse) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *AddMembersResponse) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+func (x *AddMembersResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+type SealGroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"` // how many the caller has added; refused if the group has others; 0: it does not say
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealGroupRequest) Reset() {
+	*x = SealGroupRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealGroupRequest) ProtoMessage() {}
+
+func (x *SealGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealGroupRequest.ProtoReflect.Descriptor instead.
+func (*SealGroupRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{180}
+}
+
+func (x *SealGroupRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *SealGroupRequest) GetMembers() uint32 {
+	if x != nil {
+		return x.Members
+	}
+	return 0
+}
+
+type SealGroupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was sealed already
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealGroupResponse) Reset() {
+	*x = SealGroupResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealGroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealGroupResponse) ProtoMessage() {}
+
+func (x *SealGroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealGroupResponse.ProtoReflect.Descriptor instead.
+func (*SealGroupResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{181}
+}
+
+func (x *SealGroupResponse) GetGroup() *Group {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *SealGroupResponse) GetExisted() bool {
+	if x != nil {
+		return x.Existed
+	}
+	return false
+}
+
+type GetGroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGroupRequest) Reset() {
+	*x = GetGroupRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGroupRequest) ProtoMessage() {}
+
+func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGroupRequest.ProtoReflect.Descriptor instead.
+func (*GetGroupRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{182}
+}
+
+func (x *GetGroupRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type GetGroupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGroupResponse) Reset() {
+	*x = GetGroupResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGroupResponse) ProtoMessage() {}
+
+func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGroupResponse.ProtoReflect.Descriptor instead.
+func (*GetGroupResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{183}
+}
+
+func (x *GetGroupResponse) GetGroup() *Group {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+type ListMembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	From          uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`   // index of the first one
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1000; 0: 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersRequest) Reset() {
+	*x = ListMembersRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersRequest) ProtoMessage() {}
+
+func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
+func (*ListMembersRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{184}
+}
+
+func (x *ListMembersRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ListMembersRequest) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ListMembersRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListMembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Members       []*MemberOfGroup       `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
+	Next          uint32                 `protobuf:"varint,2,opt,name=next,proto3" json:"next,omitempty"` // from of the next page
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // there are more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMembersResponse) Reset() {
+	*x = ListMembersResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMembersResponse) ProtoMessage() {}
+
+func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
+func (*ListMembersResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{185}
+}
+
+func (x *ListMembersResponse) GetMembers() []*MemberOfGroup {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *ListMembersResponse) GetNext() uint32 {
+	if x != nil {
+		return x.Next
+	}
+	return 0
+}
+
+func (x *ListMembersResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+type MemberOfGroup struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Task          *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // absent: it may not be read, or is not known any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberOfGroup) Reset() {
+	*x = MemberOfGroup{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberOfGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberOfGroup) ProtoMessage() {}
+
+func (x *MemberOfGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberOfGroup.ProtoReflect.Descriptor instead.
+func (*MemberOfGroup) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{186}
+}
+
+func (x *MemberOfGroup) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *MemberOfGroup) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
 var File_kinesin_v1_kinesin_proto protoreflect.FileDescriptor
 
 const file_kinesin_v1_kinesin_proto_rawDesc = "" +
@@ -11691,7 +12590,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\x91\t\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xee\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -11733,7 +12632,9 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"occurrence\x18  \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
 	"occurrence\x12&\n" +
-	"\x05chain\x18( \x01(\v2\x10.kinesin.v1.LinkR\x05chain\x1a7\n" +
+	"\x05chain\x18( \x01(\v2\x10.kinesin.v1.LinkR\x05chain\x12/\n" +
+	"\x06member\x182 \x01(\v2\x17.kinesin.v1.GroupMemberR\x06member\x12*\n" +
+	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x01\n" +
@@ -12238,7 +13139,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05hello\x18\x01 \x01(\v2\x11.kinesin.v1.HelloR\x05hello\x12,\n" +
 	"\aresults\x18\x02 \x03(\v2\x12.kinesin.v1.ResultR\aresults\x12-\n" +
 	"\astarted\x18\x03 \x03(\v2\x13.kinesin.v1.StartedR\astarted\x12\x14\n" +
-	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xfb\x05\n" +
+	"\x05drain\x18\x04 \x01(\bR\x05drain\"\xd8\x06\n" +
 	"\aClaimed\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x16\n" +
@@ -12269,7 +13170,9 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"occurrence\x18\x15 \x01(\v2\x16.kinesin.v1.OccurrenceR\n" +
 	"occurrence\x12*\n" +
 	"\x06parent\x18( \x01(\v2\x12.kinesin.v1.ParentR\x06parent\x12\x14\n" +
-	"\x05chain\x18) \x01(\tR\x05chain\x1a7\n" +
+	"\x05chain\x18) \x01(\tR\x05chain\x12/\n" +
+	"\x06member\x182 \x01(\v2\x17.kinesin.v1.GroupMemberR\x06member\x12*\n" +
+	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"h\n" +
@@ -12563,7 +13466,76 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1f\n" +
 	"\vlate_micros\x18\a \x01(\x03R\n" +
 	"lateMicros\x12\x1a\n" +
-	"\bbackfill\x18< \x01(\bR\bbackfill*\xcc\x03\n" +
+	"\bbackfill\x18< \x01(\bR\bbackfill\"\xca\x03\n" +
+	"\x05Group\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04then\x18\x02 \x01(\tR\x04then\x12\x12\n" +
+	"\x04else\x18\x03 \x01(\tR\x04else\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x18\n" +
+	"\amembers\x18\x05 \x01(\rR\amembers\x12\x18\n" +
+	"\acounted\x18\x06 \x01(\rR\acounted\x125\n" +
+	"\x06counts\x18\a \x03(\v2\x1d.kinesin.v1.Group.CountsEntryR\x06counts\x12%\n" +
+	"\x0ecreated_micros\x18\b \x01(\x03R\rcreatedMicros\x12\x1d\n" +
+	"\n" +
+	"created_by\x18\t \x01(\tR\tcreatedBy\x12%\n" +
+	"\x0eexpires_micros\x18\n" +
+	" \x01(\x03R\rexpiresMicros\x12)\n" +
+	"\x10completed_micros\x18\v \x01(\x03R\x0fcompletedMicros\x12\x1b\n" +
+	"\tfollow_up\x18\f \x01(\tR\bfollowUp\x12\x18\n" +
+	"\aproblem\x18\r \x01(\tR\aproblem\x1a9\n" +
+	"\vCountsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"9\n" +
+	"\vGroupMember\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\"\xc5\x01\n" +
+	"\bGroupEnd\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
+	"\amembers\x18\x02 \x01(\rR\amembers\x125\n" +
+	"\x05ended\x18\x03 \x03(\v2\x1f.kinesin.v1.GroupEnd.EndedEntryR\x05ended\x12\x18\n" +
+	"\aexpired\x18\x04 \x01(\bR\aexpired\x1a8\n" +
+	"\n" +
+	"EndedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xb6\x01\n" +
+	"\x12CreateGroupRequest\x12,\n" +
+	"\x04then\x18\x01 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
+	"\x04else\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x12%\n" +
+	"\x0eexpires_micros\x18\x03 \x01(\x03R\rexpiresMicros\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\fR\trequestId\"X\n" +
+	"\x13CreateGroupResponse\x12'\n" +
+	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"i\n" +
+	"\x11AddMembersRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\rR\x02at\x12.\n" +
+	"\x05items\x18\x03 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\"Z\n" +
+	"\x12AddMembersResponse\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x18\n" +
+	"\amembers\x18\x02 \x01(\rR\amembers\x12\x18\n" +
+	"\aexisted\x18\x03 \x01(\bR\aexisted\"B\n" +
+	"\x10SealGroupRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
+	"\amembers\x18\x02 \x01(\rR\amembers\"V\n" +
+	"\x11SealGroupResponse\x12'\n" +
+	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"!\n" +
+	"\x0fGetGroupRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\";\n" +
+	"\x10GetGroupResponse\x12'\n" +
+	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\"T\n" +
+	"\x12ListMembersRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\rR\x04from\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\"r\n" +
+	"\x13ListMembersResponse\x123\n" +
+	"\amembers\x18\x01 \x03(\v2\x19.kinesin.v1.MemberOfGroupR\amembers\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\rR\x04next\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"K\n" +
+	"\rMemberOfGroup\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12$\n" +
+	"\x04task\x18\x02 \x01(\v2\x10.kinesin.v1.TaskR\x04task*\xcc\x03\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x19\n" +
@@ -12668,7 +13640,14 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\bListKeys\x12\x1b.kinesin.v1.ListKeysRequest\x1a\x1c.kinesin.v1.ListKeysResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\tAddSender\x12\x1c.kinesin.v1.AddSenderRequest\x1a\x1d.kinesin.v1.AddSenderResponse\x12S\n" +
 	"\vListSenders\x12\x1e.kinesin.v1.ListSendersRequest\x1a\x1f.kinesin.v1.ListSendersResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\fRevokeSender\x12\x1f.kinesin.v1.RevokeSenderRequest\x1a .kinesin.v1.RevokeSenderResponseB7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
+	"\fRevokeSender\x12\x1f.kinesin.v1.RevokeSenderRequest\x1a .kinesin.v1.RevokeSenderResponse2\x96\x03\n" +
+	"\fGroupService\x12N\n" +
+	"\vCreateGroup\x12\x1e.kinesin.v1.CreateGroupRequest\x1a\x1f.kinesin.v1.CreateGroupResponse\x12K\n" +
+	"\n" +
+	"AddMembers\x12\x1d.kinesin.v1.AddMembersRequest\x1a\x1e.kinesin.v1.AddMembersResponse\x12H\n" +
+	"\tSealGroup\x12\x1c.kinesin.v1.SealGroupRequest\x1a\x1d.kinesin.v1.SealGroupResponse\x12J\n" +
+	"\bGetGroup\x12\x1b.kinesin.v1.GetGroupRequest\x1a\x1c.kinesin.v1.GetGroupResponse\"\x03\x90\x02\x01\x12S\n" +
+	"\vListMembers\x12\x1e.kinesin.v1.ListMembersRequest\x1a\x1f.kinesin.v1.ListMembersResponse\"\x03\x90\x02\x01B7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
 var (
 	file_kinesin_v1_kinesin_proto_rawDescOnce sync.Once
@@ -12683,7 +13662,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 181)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 197)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
@@ -12859,18 +13838,34 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*CronHistoryRequest)(nil),        // 171: kinesin.v1.CronHistoryRequest
 	(*CronHistoryResponse)(nil),       // 172: kinesin.v1.CronHistoryResponse
 	(*CronOccurrence)(nil),            // 173: kinesin.v1.CronOccurrence
-	nil,                               // 174: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 175: kinesin.v1.Task.TagsEntry
-	nil,                               // 176: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 177: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 178: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 179: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 180: kinesin.v1.Claimed.TagsEntry
-	nil,                               // 181: kinesin.v1.Cron.TagsEntry
+	(*Group)(nil),                     // 174: kinesin.v1.Group
+	(*GroupMember)(nil),               // 175: kinesin.v1.GroupMember
+	(*GroupEnd)(nil),                  // 176: kinesin.v1.GroupEnd
+	(*CreateGroupRequest)(nil),        // 177: kinesin.v1.CreateGroupRequest
+	(*CreateGroupResponse)(nil),       // 178: kinesin.v1.CreateGroupResponse
+	(*AddMembersRequest)(nil),         // 179: kinesin.v1.AddMembersRequest
+	(*AddMembersResponse)(nil),        // 180: kinesin.v1.AddMembersResponse
+	(*SealGroupRequest)(nil),          // 181: kinesin.v1.SealGroupRequest
+	(*SealGroupResponse)(nil),         // 182: kinesin.v1.SealGroupResponse
+	(*GetGroupRequest)(nil),           // 183: kinesin.v1.GetGroupRequest
+	(*GetGroupResponse)(nil),          // 184: kinesin.v1.GetGroupResponse
+	(*ListMembersRequest)(nil),        // 185: kinesin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),       // 186: kinesin.v1.ListMembersResponse
+	(*MemberOfGroup)(nil),             // 187: kinesin.v1.MemberOfGroup
+	nil,                               // 188: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 189: kinesin.v1.Task.TagsEntry
+	nil,                               // 190: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 191: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 192: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 193: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 194: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 195: kinesin.v1.Cron.TagsEntry
+	nil,                               // 196: kinesin.v1.Group.CountsEntry
+	nil,                               // 197: kinesin.v1.GroupEnd.EndedEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	174, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	188, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleItem.then:type_name -> kinesin.v1.ScheduleItem
 	3,   // 4: kinesin.v1.ScheduleItem.else:type_name -> kinesin.v1.ScheduleItem
@@ -12883,248 +13878,272 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	1,   // 11: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	8,   // 12: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	10,  // 13: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	175, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	189, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 15: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	13,  // 16: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
 	12,  // 17: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
 	6,   // 18: kinesin.v1.Task.chain:type_name -> kinesin.v1.Link
-	15,  // 19: kinesin.v1.ChainTask.followups:type_name -> kinesin.v1.ChainTask
-	15,  // 20: kinesin.v1.GetChainResponse.root:type_name -> kinesin.v1.ChainTask
-	14,  // 21: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
-	11,  // 22: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
-	1,   // 23: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
-	21,  // 24: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
-	11,  // 25: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
-	14,  // 26: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
-	1,   // 27: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
-	26,  // 28: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
-	14,  // 29: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
-	14,  // 30: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
-	14,  // 31: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
-	2,   // 32: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
-	30,  // 33: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
-	14,  // 34: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
-	2,   // 35: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
-	1,   // 36: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
-	33,  // 37: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	176, // 38: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
-	39,  // 39: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
-	40,  // 40: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
-	38,  // 41: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	177, // 42: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
-	44,  // 43: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
-	11,  // 44: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
-	43,  // 45: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
-	42,  // 46: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
-	42,  // 47: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
-	42,  // 48: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
-	42,  // 49: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	54,  // 50: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
-	53,  // 51: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
-	53,  // 52: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
-	53,  // 53: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
-	53,  // 54: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
-	53,  // 55: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
-	63,  // 56: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
-	63,  // 57: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	70,  // 58: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
-	68,  // 59: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
-	69,  // 60: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	178, // 61: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	69,  // 62: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	179, // 63: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	38,  // 64: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
-	78,  // 65: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
-	77,  // 66: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 67: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 68: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 69: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	77,  // 70: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 71: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	89,  // 72: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	91,  // 73: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	96,  // 74: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	100, // 75: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	89,  // 76: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	93,  // 77: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	95,  // 78: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	4,   // 79: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
-	94,  // 80: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	96,  // 81: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	97,  // 82: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	180, // 83: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 84: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	12,  // 85: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
-	5,   // 86: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
-	1,   // 87: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	99,  // 88: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	100, // 89: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	93,  // 90: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	99,  // 91: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	96,  // 92: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	100, // 93: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	93,  // 94: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	93,  // 95: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	93,  // 96: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 97: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	110, // 98: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 99: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	112, // 100: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	112, // 101: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 102: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	118, // 103: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 104: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	121, // 105: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	125, // 106: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	125, // 107: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	127, // 108: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	125, // 109: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	129, // 110: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	129, // 111: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	129, // 112: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	136, // 113: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	141, // 114: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	141, // 115: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	146, // 116: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	146, // 117: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	146, // 118: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	181, // 119: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
-	154, // 120: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
-	153, // 121: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
-	153, // 122: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
-	153, // 123: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
-	153, // 124: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
-	153, // 125: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
-	153, // 126: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
-	42,  // 127: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
-	173, // 128: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
-	7,   // 129: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	20,  // 130: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	23,  // 131: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	25,  // 132: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	28,  // 133: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	29,  // 134: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	31,  // 135: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	32,  // 136: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	35,  // 137: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	37,  // 138: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	45,  // 139: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	47,  // 140: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	49,  // 141: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	51,  // 142: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	55,  // 143: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	57,  // 144: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	59,  // 145: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	61,  // 146: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	155, // 147: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
-	157, // 148: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
-	159, // 149: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
-	161, // 150: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
-	163, // 151: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
-	165, // 152: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
-	167, // 153: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
-	169, // 154: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
-	171, // 155: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
-	16,  // 156: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
-	18,  // 157: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
-	64,  // 158: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	66,  // 159: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	71,  // 160: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	73,  // 161: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	75,  // 162: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	79,  // 163: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	81,  // 164: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	83,  // 165: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	85,  // 166: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	87,  // 167: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	90,  // 168: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	98,  // 169: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	102, // 170: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	104, // 171: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	106, // 172: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	108, // 173: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	113, // 174: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	115, // 175: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	117, // 176: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	120, // 177: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	123, // 178: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	126, // 179: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	130, // 180: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	132, // 181: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	134, // 182: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	137, // 183: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	139, // 184: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	142, // 185: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	144, // 186: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	147, // 187: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	149, // 188: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	151, // 189: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	9,   // 190: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	22,  // 191: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	24,  // 192: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	27,  // 193: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	22,  // 194: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	34,  // 195: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	34,  // 196: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	34,  // 197: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	36,  // 198: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	41,  // 199: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	46,  // 200: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	48,  // 201: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	50,  // 202: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	52,  // 203: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	56,  // 204: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	58,  // 205: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	60,  // 206: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	62,  // 207: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	156, // 208: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
-	158, // 209: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
-	160, // 210: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
-	162, // 211: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
-	164, // 212: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
-	166, // 213: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
-	168, // 214: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
-	170, // 215: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
-	172, // 216: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
-	17,  // 217: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
-	19,  // 218: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
-	65,  // 219: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	67,  // 220: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	72,  // 221: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	74,  // 222: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	76,  // 223: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	80,  // 224: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	82,  // 225: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	84,  // 226: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	86,  // 227: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	88,  // 228: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	92,  // 229: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	101, // 230: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	103, // 231: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	105, // 232: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	107, // 233: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	109, // 234: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	114, // 235: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	116, // 236: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	119, // 237: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	122, // 238: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	124, // 239: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	128, // 240: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	131, // 241: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	133, // 242: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	135, // 243: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	138, // 244: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	140, // 245: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	143, // 246: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	145, // 247: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	148, // 248: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	150, // 249: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	152, // 250: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	190, // [190:251] is the sub-list for method output_type
-	129, // [129:190] is the sub-list for method input_type
-	129, // [129:129] is the sub-list for extension type_name
-	129, // [129:129] is the sub-list for extension extendee
-	0,   // [0:129] is the sub-list for field type_name
+	175, // 19: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
+	176, // 20: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
+	15,  // 21: kinesin.v1.ChainTask.followups:type_name -> kinesin.v1.ChainTask
+	15,  // 22: kinesin.v1.GetChainResponse.root:type_name -> kinesin.v1.ChainTask
+	14,  // 23: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
+	11,  // 24: kinesin.v1.GetResult.task:type_name -> kinesin.v1.Task
+	1,   // 25: kinesin.v1.GetResult.problem:type_name -> kinesin.v1.Problem
+	21,  // 26: kinesin.v1.GetResponse.results:type_name -> kinesin.v1.GetResult
+	11,  // 27: kinesin.v1.ListResponse.tasks:type_name -> kinesin.v1.Task
+	14,  // 28: kinesin.v1.CancelRequest.keys:type_name -> kinesin.v1.TaskKey
+	1,   // 29: kinesin.v1.CancelResult.problem:type_name -> kinesin.v1.Problem
+	26,  // 30: kinesin.v1.CancelResponse.results:type_name -> kinesin.v1.CancelResult
+	14,  // 31: kinesin.v1.WaitRequest.keys:type_name -> kinesin.v1.TaskKey
+	14,  // 32: kinesin.v1.RescheduleRequest.keys:type_name -> kinesin.v1.TaskKey
+	14,  // 33: kinesin.v1.TaskUpdate.key:type_name -> kinesin.v1.TaskKey
+	2,   // 34: kinesin.v1.TaskUpdate.blob:type_name -> kinesin.v1.Blob
+	30,  // 35: kinesin.v1.UpdateRequest.updates:type_name -> kinesin.v1.TaskUpdate
+	14,  // 36: kinesin.v1.RedriveRequest.keys:type_name -> kinesin.v1.TaskKey
+	2,   // 37: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
+	1,   // 38: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
+	33,  // 39: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
+	190, // 40: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	39,  // 41: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
+	40,  // 42: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
+	38,  // 43: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
+	191, // 44: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	44,  // 45: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	11,  // 46: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
+	43,  // 47: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
+	42,  // 48: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	42,  // 49: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	42,  // 50: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	42,  // 51: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	54,  // 52: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
+	53,  // 53: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
+	53,  // 54: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
+	53,  // 55: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
+	53,  // 56: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
+	53,  // 57: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
+	63,  // 58: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
+	63,  // 59: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
+	70,  // 60: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	68,  // 61: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	69,  // 62: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	192, // 63: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	69,  // 64: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	193, // 65: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	38,  // 66: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	78,  // 67: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	77,  // 68: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 69: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 70: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 71: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	77,  // 72: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 73: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	89,  // 74: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	91,  // 75: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	96,  // 76: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	100, // 77: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	89,  // 78: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	93,  // 79: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	95,  // 80: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	4,   // 81: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
+	94,  // 82: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	96,  // 83: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	97,  // 84: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	194, // 85: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 86: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	12,  // 87: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	5,   // 88: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
+	175, // 89: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
+	176, // 90: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
+	1,   // 91: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	99,  // 92: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	100, // 93: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	93,  // 94: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	99,  // 95: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	96,  // 96: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	100, // 97: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	93,  // 98: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	93,  // 99: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	93,  // 100: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 101: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	110, // 102: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 103: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	112, // 104: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	112, // 105: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 106: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	118, // 107: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 108: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	121, // 109: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	125, // 110: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	125, // 111: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	127, // 112: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	125, // 113: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	129, // 114: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	129, // 115: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	129, // 116: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	136, // 117: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	141, // 118: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	141, // 119: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	146, // 120: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	146, // 121: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	146, // 122: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	195, // 123: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	154, // 124: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
+	153, // 125: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
+	153, // 126: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 127: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 128: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
+	153, // 129: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 130: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
+	42,  // 131: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
+	173, // 132: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
+	196, // 133: kinesin.v1.Group.counts:type_name -> kinesin.v1.Group.CountsEntry
+	197, // 134: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
+	3,   // 135: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 136: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
+	174, // 137: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
+	3,   // 138: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
+	174, // 139: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
+	174, // 140: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
+	187, // 141: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
+	11,  // 142: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
+	7,   // 143: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	20,  // 144: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	23,  // 145: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	25,  // 146: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	28,  // 147: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	29,  // 148: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	31,  // 149: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	32,  // 150: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	35,  // 151: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	37,  // 152: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	45,  // 153: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	47,  // 154: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	49,  // 155: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	51,  // 156: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	55,  // 157: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	57,  // 158: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	59,  // 159: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	61,  // 160: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	155, // 161: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	157, // 162: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	159, // 163: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	161, // 164: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	163, // 165: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	165, // 166: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	167, // 167: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
+	169, // 168: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	171, // 169: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	16,  // 170: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
+	18,  // 171: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
+	64,  // 172: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	66,  // 173: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	71,  // 174: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	73,  // 175: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	75,  // 176: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	79,  // 177: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	81,  // 178: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	83,  // 179: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	85,  // 180: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	87,  // 181: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	90,  // 182: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	98,  // 183: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	102, // 184: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	104, // 185: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	106, // 186: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	108, // 187: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	113, // 188: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	115, // 189: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	117, // 190: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	120, // 191: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	123, // 192: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	126, // 193: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	130, // 194: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	132, // 195: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	134, // 196: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	137, // 197: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	139, // 198: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	142, // 199: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	144, // 200: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	147, // 201: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	149, // 202: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	151, // 203: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	177, // 204: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
+	179, // 205: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
+	181, // 206: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
+	183, // 207: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
+	185, // 208: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
+	9,   // 209: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	22,  // 210: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	24,  // 211: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	27,  // 212: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	22,  // 213: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	34,  // 214: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	34,  // 215: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	34,  // 216: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	36,  // 217: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	41,  // 218: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	46,  // 219: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	48,  // 220: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	50,  // 221: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	52,  // 222: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	56,  // 223: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	58,  // 224: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	60,  // 225: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	62,  // 226: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	156, // 227: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	158, // 228: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	160, // 229: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	162, // 230: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	164, // 231: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	166, // 232: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	168, // 233: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
+	170, // 234: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	172, // 235: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	17,  // 236: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
+	19,  // 237: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
+	65,  // 238: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	67,  // 239: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	72,  // 240: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	74,  // 241: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	76,  // 242: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	80,  // 243: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	82,  // 244: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	84,  // 245: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	86,  // 246: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	88,  // 247: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	92,  // 248: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	101, // 249: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	103, // 250: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	105, // 251: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	107, // 252: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	109, // 253: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	114, // 254: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	116, // 255: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	119, // 256: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	122, // 257: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	124, // 258: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	128, // 259: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	131, // 260: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	133, // 261: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	135, // 262: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	138, // 263: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	140, // 264: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	143, // 265: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	145, // 266: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	148, // 267: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	150, // 268: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	152, // 269: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	178, // 270: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
+	180, // 271: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
+	182, // 272: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
+	184, // 273: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
+	186, // 274: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
+	209, // [209:275] is the sub-list for method output_type
+	143, // [143:209] is the sub-list for method input_type
+	143, // [143:143] is the sub-list for extension type_name
+	143, // [143:143] is the sub-list for extension extendee
+	0,   // [0:143] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -13144,9 +14163,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   181,
+			NumMessages:   197,
 			NumExtensions: 0,
-			NumServices:   13,
+			NumServices:   14,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

@@ -36,6 +36,11 @@ type Batch struct {
 // Incoming is a task of a Batch.
 type Incoming struct {
 	Item *kinesinv1.ScheduleItem
+	// Member is the place of the task in a group, and After the group after which it follows; nil: none.
+	Member *task.Member
+	After  *task.GroupEnd
+	// Due is when a task that follows is due, whatever its item says; zero: as that says.
+	Due task.Instant
 	// ID is the public id; empty: that of Task.
 	ID string
 	// Way is how the task is accepted; empty: it was counted before, when it was put into the buffer.

@@ -71,7 +71,7 @@ func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),
 			Due: task.Instant(c.DueMicros).Time(), Created: task.Instant(c.CreatedMicros).Time(),
 			Timeout: task.Micros(c.TimeoutMicros), Payload: c.Payload,
-			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob, Occurrence: c.Occurrence, Parent: c.Parent, Chain: c.Chain,
+			Traceparent: c.Traceparent, Tags: c.Tags, Blob: c.Blob, Occurrence: c.Occurrence, Parent: c.Parent, Chain: c.Chain, Member: c.Member, Group: c.Group,
 		},
 	}
 }

@@ -150,9 +150,11 @@ type Work struct {
 	Blob        *kinesinv1.Blob // instead of Payload; nil: none
 	Traceparent string          // W3C trace context of who scheduled it, empty for none
 	Tags        map[string]string
-	Occurrence  *kinesinv1.Occurrence // nil: no cron has scheduled it
-	Parent      *kinesinv1.Parent     // nil: it follows no other task
-	Chain       string                // id of its chain; empty: it is in none
+	Occurrence  *kinesinv1.Occurrence  // nil: no cron has scheduled it
+	Member      *kinesinv1.GroupMember // nil: it is no member of a group
+	Group       *kinesinv1.GroupEnd    // nil: it does not follow after a group
+	Parent      *kinesinv1.Parent      // nil: it follows no other task
+	Chain       string                 // id of its chain; empty: it is in none
 }
 
 // Outcome is how an attempt ended.

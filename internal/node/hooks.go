@@ -36,7 +36,7 @@ func (n *Node) intakeHooks() intake.Hooks {
 func (n *Node) inboundHooks() inbound.Hooks {
 	return inbound.Hooks{
 		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
-		Internal: n.internalError, Throttled: n.recent.throttled,
+		Internal: n.internalError, Throttled: n.recent.throttled, Ended: n.memberEnded,
 	}
 }
 
@@ -65,6 +65,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 		},
 		Ended: func(t *task.Task) {
 			n.ended([]task.ID{t.ID})
+			n.memberEnded(t)
 			n.countExpired(n.catalog.ByRef(t.Partition.Lambda), t)
 		},
 		Lost:   func(string) { n.metrics.lost.Inc() },
@@ -98,6 +99,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 			n.countExpired(l, t)
 			n.noteOutcome(t, o)
 			if t.State.IsEnd() {
+				n.memberEnded(t)
 				n.recent.ended(t.Partition.Lambda)
 			}
 			if o == task.OutcomeRetriable || o == task.OutcomeFatal {

@@ -36,6 +36,8 @@ func (n *Node) Handler() http.Handler {
 		mux.Handle(kinesinv1connect.NewChainServiceHandler(plain.Chains, options...))
 		plain.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)
 		mux.Handle(kinesinv1connect.NewCronServiceHandler(plain.Crons, options...))
+		plain.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf)
+		mux.Handle(kinesinv1connect.NewGroupServiceHandler(plain.Groups, options...))
 		mux.Handle(kinesinv1connect.NewJobServiceHandler(plain.Jobs, options...))
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(plain.Lambdas, options...))
 		plain.Quotas = n.guard.Quotas(n.quotas.service)
@@ -63,7 +65,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
+			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.GroupService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withPlain(rest.New(plain, api.Hooks{Internal: n.internalError}), mux)

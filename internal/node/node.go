@@ -20,6 +20,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/chaining"
 	"github.com/kinesin-io/kinesin/inbound/gating"
+	"github.com/kinesin-io/kinesin/inbound/grouping"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
@@ -35,6 +36,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/groups"
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
@@ -79,6 +81,8 @@ type Node struct {
 	firing     *crons.Firing
 	chaining   *chaining.Service // nil without inbound's role
 	periodic   *periodic.Service // nil without inbound's role
+	groups     *groups.Keeper    // nil without inbound's role
+	grouping   *grouping.Service // nil without inbound's role
 	hsc        *hsc.Service      // nil without the role
 	noWorker   *noWorker
 	guard      *guard.Guard
@@ -225,6 +229,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
 		PayloadBytesMax: n.store.PayloadBytesMax(),
 	})
+	n.composeGroups(c, seal)
 	n.lambdas = lambdas.New(lambdas.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
 		Unregister: c.Unregister, Shared: c.shared, Live: n.inbound.Live, Quotas: n.quotas.service,
@@ -306,12 +311,13 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.blobs != nil {
 		group.Go(func() error { return n.blobs.Run(groupCtx) })
 	}
-	var registering, consuming, serving, scheduling, changing, gating part
+	var registering, consuming, serving, scheduling, changing, gating, grouping part
 	if n.inbound != nil {
 		consuming = startPart(groupCtx, group, n.consume)
 		registering = startPart(groupCtx, group, n.register)
 		changing = startPart(groupCtx, group, n.jobs.Run)
 		gating = startPart(groupCtx, group, n.gating.Run)
+		grouping = startPart(groupCtx, group, n.groups.Run)
 	}
 	group.Go(func() error { return n.firing.Run(groupCtx) })
 	group.Go(func() error { return n.chains.Run(groupCtx) })
@@ -338,6 +344,7 @@ func (n *Node) Run(ctx context.Context) error {
 		registering.end()
 		changing.end()
 		gating.end()
+		grouping.end()
 		consuming.end()
 		if n.farewell(groupCtx) {
 			serving.end() // so that workers report nothing more here, which the others would not know

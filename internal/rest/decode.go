@@ -18,6 +18,7 @@ import (
 // listsMax is how many elements a list or map of a request may have, by its name.
 var listsMax = map[string]int{ //nolint:gochecknoglobals // a table
 	"lambdas":          api.LambdasMax,
+	"members":          api.ItemsMax,
 	"priorities":       task.PrioritiesMax,
 	"priority_weights": task.PrioritiesMax,
 	"results":          api.ResultsMax,

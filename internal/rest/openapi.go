@@ -113,9 +113,9 @@ func (*describer) headers(r *route) object {
 func parametersOf(r *route) []object {
 	var parameters []object
 	for _, segment := range r.segments {
-		if name, isVar := strings.CutPrefix(segment, "{"); isVar {
+		if name, _, isVar := variable(segment); isVar {
 			parameters = append(parameters, object{
-				"name": strings.TrimSuffix(name, "}"), "in": "path", "required": true, "schema": object{"type": "string", "minLength": 1},
+				"name": name, "in": "path", "required": true, "schema": object{"type": "string", "minLength": 1},
 			})
 		}
 	}

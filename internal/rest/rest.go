@@ -21,6 +21,7 @@ type Services struct {
 	Gates   kinesinv1connect.GateServiceHandler
 	Crons   kinesinv1connect.CronServiceHandler
 	Chains  kinesinv1connect.ChainServiceHandler
+	Groups  kinesinv1connect.GroupServiceHandler
 	Lambdas kinesinv1connect.LambdaServiceHandler
 	// DeadLetters are those of deliver lambdas.
 	DeadLetters kinesinv1connect.DeadLetterServiceHandler
@@ -44,6 +45,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.Chains == nil {
 		s.Chains = kinesinv1connect.UnimplementedChainServiceHandler{}
+	}
+	if s.Groups == nil {
+		s.Groups = kinesinv1connect.UnimplementedGroupServiceHandler{}
 	}
 	if s.Lambdas == nil {
 		s.Lambdas = kinesinv1connect.UnimplementedLambdaServiceHandler{}
@@ -164,20 +168,33 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 	}
 	vars := map[string]string{}
 	for i, want := range r.segments {
-		name, isVar := strings.CutPrefix(want, "{")
+		name, verb, isVar := variable(want)
 		if !isVar {
 			if segments[i] != want {
 				return nil, false
 			}
 			continue
 		}
-		value, err := url.PathUnescape(segments[i])
+		encoded, hasVerb := strings.CutSuffix(segments[i], verb)
+		if !hasVerb {
+			return nil, false
+		}
+		value, err := url.PathUnescape(encoded)
 		if err != nil || value == "" {
 			return nil, false
 		}
-		vars[strings.TrimSuffix(name, "}")] = value
+		vars[name] = value
 	}
 	return vars, true
+}
+
+// variable returns the name of the variable that a segment of a route is, and what follows it, as in
+// "{id}:seal".
+func variable(segment string) (name, verb string, is bool) {
+	if name, is = strings.CutPrefix(segment, "{"); is {
+		name, verb, _ = strings.Cut(name, "}")
+	}
+	return name, verb, is
 }
 
 // recovered answers a panic as an internal error.

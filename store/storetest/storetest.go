@@ -219,6 +219,9 @@ func full(n int, p task.Partition) task.Task {
 	t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	t.Attempt, t.Failures, t.Lost, t.Blamed, t.Enqueues = 9, 8, 7, 1, 1<<32-1
 	t.Suspect, t.CancelRequested = true, true
+	t.Member = &task.Member{Group: task.NewID(1, 2, 3), Index: 7, Until: t.Due + 9}
+	t.GroupEnd = &task.GroupEnd{Group: task.NewID(4, 5, 6), Members: 3, Expired: true}
+	t.GroupEnd.Ended[task.Success], t.GroupEnd.Ended[task.Dead] = 2, 1
 	t.Occurrence = &task.Occurrence{
 		Cron: "nightly", Life: at(1), At: task.Firing{Revision: 3, Nominal: at(5)}, Before: task.Firing{Revision: 2, Nominal: at(4)},
 		Ran: task.Firing{Revision: 1, Nominal: at(3)}, Failed: 2, Succeeded: at(2),

@@ -50,6 +50,8 @@ const (
 	AccessServiceName = "kinesin.v1.AccessService"
 	// KeyringServiceName is the fully-qualified name of the KeyringService service.
 	KeyringServiceName = "kinesin.v1.KeyringService"
+	// GroupServiceName is the fully-qualified name of the GroupService service.
+	GroupServiceName = "kinesin.v1.GroupService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -204,6 +206,18 @@ const (
 	// KeyringServiceRevokeSenderProcedure is the fully-qualified name of the KeyringService's
 	// RevokeSender RPC.
 	KeyringServiceRevokeSenderProcedure = "/kinesin.v1.KeyringService/RevokeSender"
+	// GroupServiceCreateGroupProcedure is the fully-qualified name of the GroupService's CreateGroup
+	// RPC.
+	GroupServiceCreateGroupProcedure = "/kinesin.v1.GroupService/CreateGroup"
+	// GroupServiceAddMembersProcedure is the fully-qualified name of the GroupService's AddMembers RPC.
+	GroupServiceAddMembersProcedure = "/kinesin.v1.GroupService/AddMembers"
+	// GroupServiceSealGroupProcedure is the fully-qualified name of the GroupService's SealGroup RPC.
+	GroupServiceSealGroupProcedure = "/kinesin.v1.GroupService/SealGroup"
+	// GroupServiceGetGroupProcedure is the fully-qualified name of the GroupService's GetGroup RPC.
+	GroupServiceGetGroupProcedure = "/kinesin.v1.GroupService/GetGroup"
+	// GroupServiceListMembersProcedure is the fully-qualified name of the GroupService's ListMembers
+	// RPC.
+	GroupServiceListMembersProcedure = "/kinesin.v1.GroupService/ListMembers"
 )
 
 // TaskServiceClient is a client for the kinesin.v1.TaskService service.
@@ -2752,4 +2766,212 @@ func (UnimplementedKeyringServiceHandler) ListSenders(context.Context, *kinesinv
 
 func (UnimplementedKeyringServiceHandler) RevokeSender(context.Context, *kinesinv1.RevokeSenderRequest) (*kinesinv1.RevokeSenderResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.KeyringService.RevokeSender is not implemented"))
+}
+
+// GroupServiceClient is a client for the kinesin.v1.GroupService service.
+type GroupServiceClient interface {
+	// CreateGroup makes an empty group. The same call again, with the same request id, answers with the same group.
+	CreateGroup(context.Context, *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error)
+	// AddMembers schedules all tasks of a batch as members, or refuses the batch and schedules none. The same call again
+	// changes nothing.
+	AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error)
+	// SealGroup says that a group gets no more members.
+	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
+	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
+	// ListMembers returns members in the order in which they were added, with their results.
+	ListMembers(context.Context, *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error)
+}
+
+// NewGroupServiceClient constructs a client for the kinesin.v1.GroupService service. By default, it
+// uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and sends
+// uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC() or
+// connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewGroupServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) GroupServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	groupServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("GroupService").Methods()
+	return &groupServiceClient{
+		createGroup: connect.NewClient[kinesinv1.CreateGroupRequest, kinesinv1.CreateGroupResponse](
+			httpClient,
+			baseURL+GroupServiceCreateGroupProcedure,
+			connect.WithSchema(groupServiceMethods.ByName("CreateGroup")),
+			connect.WithClientOptions(opts...),
+		),
+		addMembers: connect.NewClient[kinesinv1.AddMembersRequest, kinesinv1.AddMembersResponse](
+			httpClient,
+			baseURL+GroupServiceAddMembersProcedure,
+			connect.WithSchema(groupServiceMethods.ByName("AddMembers")),
+			connect.WithClientOptions(opts...),
+		),
+		sealGroup: connect.NewClient[kinesinv1.SealGroupRequest, kinesinv1.SealGroupResponse](
+			httpClient,
+			baseURL+GroupServiceSealGroupProcedure,
+			connect.WithSchema(groupServiceMethods.ByName("SealGroup")),
+			connect.WithClientOptions(opts...),
+		),
+		getGroup: connect.NewClient[kinesinv1.GetGroupRequest, kinesinv1.GetGroupResponse](
+			httpClient,
+			baseURL+GroupServiceGetGroupProcedure,
+			connect.WithSchema(groupServiceMethods.ByName("GetGroup")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listMembers: connect.NewClient[kinesinv1.ListMembersRequest, kinesinv1.ListMembersResponse](
+			httpClient,
+			baseURL+GroupServiceListMembersProcedure,
+			connect.WithSchema(groupServiceMethods.ByName("ListMembers")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// groupServiceClient implements GroupServiceClient.
+type groupServiceClient struct {
+	createGroup *connect.Client[kinesinv1.CreateGroupRequest, kinesinv1.CreateGroupResponse]
+	addMembers  *connect.Client[kinesinv1.AddMembersRequest, kinesinv1.AddMembersResponse]
+	sealGroup   *connect.Client[kinesinv1.SealGroupRequest, kinesinv1.SealGroupResponse]
+	getGroup    *connect.Client[kinesinv1.GetGroupRequest, kinesinv1.GetGroupResponse]
+	listMembers *connect.Client[kinesinv1.ListMembersRequest, kinesinv1.ListMembersResponse]
+}
+
+// CreateGroup calls kinesin.v1.GroupService.CreateGroup.
+func (c *groupServiceClient) CreateGroup(ctx context.Context, req *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error) {
+	response, err := c.createGroup.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// AddMembers calls kinesin.v1.GroupService.AddMembers.
+func (c *groupServiceClient) AddMembers(ctx context.Context, req *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
+	response, err := c.addMembers.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SealGroup calls kinesin.v1.GroupService.SealGroup.
+func (c *groupServiceClient) SealGroup(ctx context.Context, req *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
+	response, err := c.sealGroup.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetGroup calls kinesin.v1.GroupService.GetGroup.
+func (c *groupServiceClient) GetGroup(ctx context.Context, req *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error) {
+	response, err := c.getGroup.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListMembers calls kinesin.v1.GroupService.ListMembers.
+func (c *groupServiceClient) ListMembers(ctx context.Context, req *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error) {
+	response, err := c.listMembers.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GroupServiceHandler is an implementation of the kinesin.v1.GroupService service.
+type GroupServiceHandler interface {
+	// CreateGroup makes an empty group. The same call again, with the same request id, answers with the same group.
+	CreateGroup(context.Context, *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error)
+	// AddMembers schedules all tasks of a batch as members, or refuses the batch and schedules none. The same call again
+	// changes nothing.
+	AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error)
+	// SealGroup says that a group gets no more members.
+	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
+	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
+	// ListMembers returns members in the order in which they were added, with their results.
+	ListMembers(context.Context, *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error)
+}
+
+// NewGroupServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewGroupServiceHandler(svc GroupServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	groupServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("GroupService").Methods()
+	groupServiceCreateGroupHandler := connect.NewUnaryHandlerSimple(
+		GroupServiceCreateGroupProcedure,
+		svc.CreateGroup,
+		connect.WithSchema(groupServiceMethods.ByName("CreateGroup")),
+		connect.WithHandlerOptions(opts...),
+	)
+	groupServiceAddMembersHandler := connect.NewUnaryHandlerSimple(
+		GroupServiceAddMembersProcedure,
+		svc.AddMembers,
+		connect.WithSchema(groupServiceMethods.ByName("AddMembers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	groupServiceSealGroupHandler := connect.NewUnaryHandlerSimple(
+		GroupServiceSealGroupProcedure,
+		svc.SealGroup,
+		connect.WithSchema(groupServiceMethods.ByName("SealGroup")),
+		connect.WithHandlerOptions(opts...),
+	)
+	groupServiceGetGroupHandler := connect.NewUnaryHandlerSimple(
+		GroupServiceGetGroupProcedure,
+		svc.GetGroup,
+		connect.WithSchema(groupServiceMethods.ByName("GetGroup")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	groupServiceListMembersHandler := connect.NewUnaryHandlerSimple(
+		GroupServiceListMembersProcedure,
+		svc.ListMembers,
+		connect.WithSchema(groupServiceMethods.ByName("ListMembers")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.GroupService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case GroupServiceCreateGroupProcedure:
+			groupServiceCreateGroupHandler.ServeHTTP(w, r)
+		case GroupServiceAddMembersProcedure:
+			groupServiceAddMembersHandler.ServeHTTP(w, r)
+		case GroupServiceSealGroupProcedure:
+			groupServiceSealGroupHandler.ServeHTTP(w, r)
+		case GroupServiceGetGroupProcedure:
+			groupServiceGetGroupHandler.ServeHTTP(w, r)
+		case GroupServiceListMembersProcedure:
+			groupServiceListMembersHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedGroupServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedGroupServiceHandler struct{}
+
+func (UnimplementedGroupServiceHandler) CreateGroup(context.Context, *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GroupService.CreateGroup is not implemented"))
+}
+
+func (UnimplementedGroupServiceHandler) AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GroupService.AddMembers is not implemented"))
+}
+
+func (UnimplementedGroupServiceHandler) SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GroupService.SealGroup is not implemented"))
+}
+
+func (UnimplementedGroupServiceHandler) GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GroupService.GetGroup is not implemented"))
+}
+
+func (UnimplementedGroupServiceHandler) ListMembers(context.Context, *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GroupService.ListMembers is not implemented"))
 }

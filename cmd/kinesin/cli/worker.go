@@ -78,6 +78,8 @@ CMD gets the payload on stdin and these variables:
   KINESIN_PARENT, KINESIN_PARENT_LAMBDA, KINESIN_PARENT_STATE  the id of the task that this one follows, its lambda, and how it ended;
                      KINESIN_PARENT_RESULT its result, KINESIN_PARENT_ERROR its last error, KINESIN_EDGE then, else or finally. A result
                      that is no text without NUL is in KINESIN_PARENT_RESULT_BASE64 instead. KINESIN_CHAIN is the id of the chain
+  KINESIN_GROUP      how the group ended after which the task follows, if it does, as a JSON object: {"id":…,"members":3,"succeeded":2,
+                     "ended":{"success":2,"dead":1},"expired":false}
   KINESIN_TAGS       the task's tags as a JSON object, if it has any
   KINESIN_WORKER     the id of this worker's lease
   KINESIN_OUTCOME_FILE  a file that CMD may write, see below
@@ -281,6 +283,7 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	if p := t.Parent; p != nil {
 		facts.Parent = executor.Parent{ID: string(p.ID), Lambda: p.Lambda, State: string(p.State), Edge: p.Edge, Error: p.Error, Result: p.Result}
 	}
+	facts.Group = groupText(t.Group)
 	facts.Deadline, _ = ctx.Deadline()
 	if worker := c.worker.Load(); worker != nil {
 		facts.Worker = *worker

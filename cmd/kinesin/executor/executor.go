@@ -37,6 +37,7 @@ type Task struct {
 	Nominal, PreviousSuccess                      time.Time
 	Chain                                         string // its id; empty: the task is in none
 	Parent                                        Parent // an empty ID: it follows no other task
+	Group                                         string // how the group ended after which it follows, in JSON; empty: none
 	OutcomeFile                                   string // into which the command may write; empty: none
 }
 
@@ -127,6 +128,9 @@ func (t *Task) env() []string {
 		if !t.PreviousSuccess.IsZero() {
 			add("PREVIOUS_SUCCESS", t.PreviousSuccess.UTC().Format(time.RFC3339))
 		}
+	}
+	if t.Group != "" {
+		add("GROUP", t.Group)
 	}
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)

@@ -1,0 +1,322 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+func (a *app) groupCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "group",
+		Short: "Have a task follow when all of many tasks have ended",
+		Long: `A group has members, which are tasks like any other. When it is sealed and all of its members have ended, a task follows that is told
+how they ended. docs/groups.md tells more.`,
+	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupShowCommand(), a.groupMembersCommand())
+}
+
+func (a *app) groupCreateCommand() *cobra.Command {
+	var then, otherwise string
+	var expires time.Duration
+	c := &cobra.Command{
+		Use:   "create --then FILE|- [--else FILE|-] [--expires-in D]",
+		Short: "Create an empty group and print its id",
+		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, as a JSON object with "lambda" and,
+if you like, "payload" (any JSON), "payload_text" or "payload_base64", "delay", "due", "start_before", "priority", "collection", "key", "limit_key", "tags", "max_attempts",
+"timeout", "backoff_min", "backoff_max" and "traceparent". The task of --else follows instead if a member did not succeed, or the group expired.
+
+A group that is not done in time expires: by then it has to be sealed, and its members have to have ended.`,
+		Example: `  echo '{"lambda":"report","payload":{"run":7}}' | kinesin group create --then -
+  kinesin group create --then report.json --else alarm.json --expires-in 2d`,
+		Args: cobra.NoArgs,
+	}
+	c.Flags().StringVar(&then, "then", "", "read the task that follows from `FILE`, - for stdin")
+	c.Flags().StringVar(&otherwise, "else", "", "read the task that follows if a member did not succeed from `FILE`, - for stdin")
+	c.Flags().Var(durationValue{d: &expires, min: time.Second, max: 366 * 24 * time.Hour}, "expires-in", "the group expires after `D` if it is not done; 30d when not set")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		if then == "" {
+			return usagef("--then is missing: want a file with the task that follows")
+		}
+		if then == "-" && otherwise == "-" {
+			return usagef("--then and --else cannot both be read from stdin")
+		}
+		var spec sdk.GroupSpec
+		var err error
+		if spec.Then, err = a.readFollowUp("then", then); err != nil {
+			return err
+		}
+		if otherwise != "" {
+			other, err := a.readFollowUp("else", otherwise)
+			if err != nil {
+				return err
+			}
+			spec.Else = &other
+		}
+		if expires > 0 {
+			spec.Expires = clock.Real().Now().Time().Add(expires)
+		}
+		g, err := k.CreateGroup(ctx, spec)
+		if err != nil {
+			return err
+		}
+		return a.print(groupObjectOf(&g), "%s", g.ID)
+	})
+}
+
+func (a *app) groupAddCommand() *cobra.Command {
+	var s scheduleFlags
+	var lambda string
+	at := -1
+	c := &cobra.Command{
+		Use:   "add ID --lambda L [--payload TEXT] [flags]\n  kinesin group add ID [--lambda L] --batch FILE|- [--offset N]",
+		Short: "Schedule members of a group",
+		Long: `Schedules a task as a member of a group, or with --batch one for each line of a file, as of kinesin schedule --batch, and prints their
+ids. Members have no key. A call to the server, of at most 1,000 lines, adds all of its lines or none.
+
+--offset says how many members the group has before. Whoever repeats a command of which the outcome is not known gives it the same --offset as the
+first time: members that are there are not added again. Without it they are added after those that the group has.`,
+		Args: one("ID"),
+	}
+	f := c.Flags()
+	s.add(f)
+	f.StringVar(&lambda, "lambda", "", "`NAME` of the lambda; with --batch, for lines that name none")
+	f.Var(intValue{n: &at, min: 0, max: sdk.GroupMembersMax}, "offset", "the group has `N` members before; what it has when not set")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		for _, name := range []string{"key", "on-conflict"} {
+			if f.Changed(name) {
+				return usagef("--%s is not for members of a group: their place in it makes a repeated command harmless", name)
+			}
+		}
+		if at < 0 {
+			g, err := k.GetGroup(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			at = g.Members
+		}
+		if s.batch != "" {
+			for _, name := range []string{"in", "at", "start-before", "limit-key", "priority", "collection", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file"} {
+				if f.Changed(name) {
+					return usagef("--%s does not go with --batch: set it in the lines", name)
+				}
+			}
+			return a.addBatch(ctx, k, args[0], lambda, s.batch, at)
+		}
+		if lambda == "" {
+			return usagef("--lambda is missing: want the lambda of the member, or --batch")
+		}
+		item, err := s.item(f, lambda)
+		if err != nil {
+			return err
+		}
+		if f.Changed("payload-file") {
+			if item.Payload, err = a.readPayload(s.payloadFile); err != nil {
+				return err
+			}
+		}
+		return a.addMembers(ctx, k, args[0], at, []sdk.Item{item})
+	})
+}
+
+// addBatch adds a member for each line of a file.
+func (a *app) addBatch(ctx context.Context, k *sdk.Client, id, lambda, path string, at int) error {
+	r, err := a.open(path)
+	if err != nil {
+		return fmt.Errorf("read the batch: %w", err)
+	}
+	defer r.Close()
+	begun := at
+	err = cut(ctx, r, func(c *chunk) error {
+		items := make([]sdk.Item, len(c.lines))
+		for i := range c.lines {
+			item, err := parseLine(&c.lines[i], lambda)
+			if err == nil && item.Key != "" {
+				err = fmt.Errorf(`"key" is not for members of a group`)
+			}
+			if err != nil {
+				return fmt.Errorf("line %d: %w", c.lines[i].number, err)
+			}
+			items[i] = item
+		}
+		if err := a.addMembers(ctx, k, id, at, items); err != nil {
+			return fmt.Errorf("lines %d to %d: %w", c.lines[0].number, c.lines[len(c.lines)-1].number, err)
+		}
+		at += len(items)
+		return nil
+	})
+	if err != nil && at > begun {
+		return fmt.Errorf("%d members were added before; go on with the lines after them and --offset %d: %w", at-begun, at, err)
+	}
+	return err
+}
+
+type addedObject struct {
+	ID    string `json:"id"`
+	Index int    `json:"index"`
+}
+
+// addMembers adds members in one call, and prints them.
+func (a *app) addMembers(ctx context.Context, k *sdk.Client, id string, at int, items []sdk.Item) error {
+	ids, err := k.AddMembers(ctx, id, at, items)
+	for i, member := range ids {
+		if a.json() {
+			if err := printJSON(a.Stdout, addedObject{string(member), at + i}); err != nil {
+				return err
+			}
+		} else if _, err := fmt.Fprintln(a.Stdout, member); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (a *app) groupSealCommand() *cobra.Command {
+	members := -1
+	c := &cobra.Command{
+		Use:   "seal ID [--members N]",
+		Short: "Say that a group gets no more members",
+		Args:  one("ID"),
+	}
+	c.Flags().Var(intValue{n: &members, min: 1, max: sdk.GroupMembersMax}, "members", "refuse unless the group has `N` members")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		g, err := k.SealGroup(ctx, args[0], members)
+		if err != nil {
+			return err
+		}
+		return a.print(groupObjectOf(&g), "sealed with %d members", g.Members)
+	})
+}
+
+type groupObject struct {
+	ID        string            `json:"id"`
+	State     string            `json:"state"`
+	Sealed    bool              `json:"sealed"`
+	Members   int               `json:"members"`
+	Counted   int               `json:"counted"`
+	Counts    map[sdk.State]int `json:"counts"`
+	Then      string            `json:"then"`
+	Else      string            `json:"else,omitempty"`
+	FollowUp  string            `json:"follow_up,omitempty"`
+	Problem   string            `json:"problem,omitempty"`
+	Created   string            `json:"created"`
+	CreatedBy string            `json:"created_by,omitempty"`
+	Expires   string            `json:"expires"`
+	Completed string            `json:"completed,omitempty"`
+}
+
+func groupObjectOf(g *sdk.GroupInfo) groupObject {
+	return groupObject{
+		ID: g.ID, State: g.State, Sealed: g.State != "open", Members: g.Members, Counted: g.Counted, Counts: g.Counts, Then: g.Then, Else: g.Else,
+		FollowUp: string(g.FollowUp), Problem: g.Problem, Created: timeText(g.Created), CreatedBy: g.CreatedBy, Expires: timeText(g.Expires), Completed: timeText(g.Completed),
+	}
+}
+
+func (a *app) groupShowCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "show ID",
+		Short: "Show a group, with its members counted by state",
+		Args:  one("ID"),
+	}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		g, err := k.GetGroup(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		o := groupObjectOf(&g)
+		if a.json() {
+			return printJSON(a.Stdout, o)
+		}
+		t := newTable(a.Stdout)
+		for _, fact := range [][2]string{
+			{"id", o.ID},
+			{"state", o.State},
+			{"members", strconv.Itoa(o.Members)},
+			{"counts", memberCountsText(&g)},
+			{"then", o.Then},
+			{"else", o.Else},
+			{"follow-up", o.FollowUp},
+			{"problem", o.Problem},
+			{"created", o.Created + " by " + cmp.Or(o.CreatedBy, "anonymous")},
+			{"expires", o.Expires},
+			{"completed", o.Completed},
+		} {
+			t.fact(fact[0], fact[1])
+		}
+		return t.Flush()
+	})
+}
+
+func memberCountsText(g *sdk.GroupInfo) string {
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(g.Counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", state, g.Counts[state]))
+	}
+	if g.Counted < g.Members {
+		parts = append(parts, fmt.Sprintf("not counted yet %d", g.Members-g.Counted))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (a *app) groupMembersCommand() *cobra.Command {
+	return a.calling(&cobra.Command{
+		Use:   "members ID",
+		Short: "List the members of a group in their order, with their results",
+		Args:  one("ID"),
+	}, func(ctx context.Context, k *sdk.Client, args []string) error {
+		t := newTable(a.Stdout)
+		for m, err := range k.GroupMembers(ctx, args[0]) {
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				if err := printJSON(a.Stdout, memberObjectOf(&m)); err != nil {
+					return err
+				}
+				continue
+			}
+			t.row(strconv.Itoa(m.Index), cmp.Or(string(m.Task.ID), "-"), cmp.Or(m.Task.Lambda, "-"), cmp.Or(m.Task.State.String(), "-"))
+		}
+		return t.Flush()
+	})
+}
+
+type memberObject struct {
+	Index int         `json:"index"`
+	Task  *taskObject `json:"task,omitempty"`
+}
+
+func memberObjectOf(m *sdk.Member) memberObject {
+	o := memberObject{Index: m.Index}
+	if m.Task.ID != "" {
+		t := objectOf(&m.Task)
+		o.Task = &t
+	}
+	return o
+}
+
+// groupText returns how a group ended as the command of a task that follows gets it.
+func groupText(g *sdk.GroupEnd) string {
+	if g == nil {
+		return ""
+	}
+	text, _ := json.Marshal(groupEndObject{g.ID, g.Members, g.Succeeded(), g.Ended, g.Expired}) // texts and numbers never fail
+	return string(text)
+}
+
+type groupEndObject struct {
+	ID        string            `json:"id"`
+	Members   int               `json:"members"`
+	Succeeded int               `json:"succeeded"`
+	Ended     map[sdk.State]int `json:"ended"`
+	Expired   bool              `json:"expired"`
+}

@@ -1,0 +1,61 @@
+package task
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// GroupMembersMax is how many members a group has at most.
+const GroupMembersMax = 100_000
+
+// Member says which member of a group a task is. It never changes.
+type Member struct {
+	Group ID
+	Index uint32
+	// Until is how long its ended row is kept at least: the group is counted from the rows of its members.
+	Until Instant
+}
+
+// MemberID returns the id of a member of a group. It is the same whoever puts it, so that it is put once, and
+// whoever counts the group's members finds them all.
+func MemberID(group ID, index uint32) ID {
+	var number [4]byte
+	binary.BigEndian.PutUint32(number[:], index)
+	return IDOf([]byte("group"), group[:], number[:])
+}
+
+// MemberKey is the key of a member: like other keyed tasks it has a task row from the start.
+func MemberKey(group ID, index uint32) string { return fmt.Sprintf("group:%s:%d", group, index) }
+
+// Outcomes counts tasks by the end in which they are.
+type Outcomes [stateEnd]uint32
+
+// Sum returns how many were counted.
+func (o *Outcomes) Sum() (sum uint32) {
+	for _, n := range o {
+		sum += n
+	}
+	return sum
+}
+
+// Succeeded returns how many did their work.
+func (o *Outcomes) Succeeded() uint32 { return o[Success] + o[Delivered] }
+
+// ByName returns the counts that are not 0 by the texts of their states.
+func (o *Outcomes) ByName() map[string]uint32 {
+	all := map[string]uint32{}
+	for s, n := range o {
+		if n > 0 {
+			all[State(s).String()] = n
+		}
+	}
+	return all
+}
+
+// GroupEnd says after which group a task follows, and how that has ended. It never changes.
+type GroupEnd struct {
+	Group   ID
+	Members uint32
+	Ended   Outcomes // all members, unless the group expired
+	Expired bool
+}
