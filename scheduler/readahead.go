@@ -107,9 +107,9 @@ func (l *loop) isFoundAgain(e entry) bool {
 	return !inFlight && e.at == e.row.WakeRow.At
 }
 
-// unknownRows scans from one key to another, until there are enough rows that are not known. With whole, which
-// says that the scan begins where a read-ahead does, it also goes further now and then, to count what is due
-// soon. It returns those rows, and up to where there are no others.
+// unknownRows scans from one key to another, until there are enough rows that are not known. With whole, for
+// a scan that begins where a read-ahead does, it also goes further now and then, to count what is due soon.
+// It returns those rows, and up to where there are no others.
 func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey, whole bool) (unknown []task.Task, end rowKey, err error) {
 	after := store.WakeKey{Wake: from.at, ID: from.id}
 	to, limit, counts := until.at, l.buffer.limit, false

@@ -44,6 +44,12 @@ type Config struct {
 	AuditKeep time.Duration
 	// AuditTo gets each audit record as a line of JSON; nil: nobody.
 	AuditTo io.Writer
+	// MetricLambdas is how many lambdas have series of their own, those that are used most; 200.
+	MetricLambdas int
+	// NoNativeHistograms leaves native histograms out of the metrics; the classic ones stay.
+	NoNativeHistograms bool
+	// Version is that of the program, for metrics; empty: what the Go toolchain recorded.
+	Version string
 	// OTLPEndpoint is the base URL of an OpenTelemetry collector that gets the audit records; empty: none.
 	OTLPEndpoint string
 	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
@@ -124,6 +130,8 @@ const (
 	ListenDefault   = "127.0.0.1:7070"
 	DrainMaxDefault = 10 * time.Second
 
+	MetricLambdasDefault = node.MetricLambdasDefault
+
 	LambdasMaxDefault          = 1000
 	LambdaPartitionsMaxDefault = 1024
 	PartitionsMaxDefault       = 10_000
@@ -182,6 +190,9 @@ func (c Config) Validate() error {
 	}
 	if c.ConnectionsPerAddress < 0 {
 		errs = append(errs, fmt.Errorf("%d connections per address: want 1 or more", c.ConnectionsPerAddress))
+	}
+	if c.MetricLambdas < 0 {
+		errs = append(errs, fmt.Errorf("series of their own for %d lambdas: want 1 or more", c.MetricLambdas))
 	}
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))

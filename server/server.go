@@ -49,7 +49,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: c.withDefaults(), metrics: node.NewMetrics()}
+	s := &Server{config: c.withDefaults(), metrics: node.NewMetrics(node.MetricsConfig{
+		LambdasMax: c.MetricLambdas, NoNative: c.NoNativeHistograms, Version: c.Version,
+	})}
 	asked, err := s.openCredentials(ctx)
 	secure, tlsErr := s.openTLS(ctx, asked)
 	if err := errors.Join(err, tlsErr); err != nil {

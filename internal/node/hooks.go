@@ -137,7 +137,7 @@ func (n *Node) delivered(t *task.Task, late time.Duration) {
 
 func (n *Node) undelivered(t *task.Task, err error) {
 	if l := n.catalog.ByRef(t.Partition.Lambda); l != nil {
-		n.metrics.undelivered.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority]).Inc()
+		n.metrics.undelivered.With(n.metrics.labels.with(l, t.Partition.Priority)).Inc()
 	}
 	n.log.Debug("delivery failed; retrying", slog.String("task_id", t.ID.String()), slog.Any("error", err))
 }

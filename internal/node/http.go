@@ -26,7 +26,7 @@ func (n *Node) Handler() http.Handler {
 	plain := rest.Services{}
 	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})
 	if n.inbound != nil {
-		plain.Tasks, plain.Lambdas, plain.Jobs = n.guard.Tasks(n.inbound), n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+		plain.Tasks, plain.Lambdas, plain.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
 		plain.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
 		mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(plain.DeadLetters, options...))
 		plain.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
@@ -52,7 +52,7 @@ func (n *Node) Handler() http.Handler {
 		path, h := reflection(reflector, options...)
 		mux.Handle(path, needing(access.Debug, h))
 	}
-	mux.Handle("GET /metrics", needing(access.Metrics, promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", needing(access.Metrics, promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})))
 	mux.Handle("GET /debug/pprof/", needing(access.Debug, http.HandlerFunc(pprof.Index)))
 	mux.Handle("GET /debug/pprof/profile", needing(access.Debug, http.HandlerFunc(pprof.Profile)))
 	mux.Handle("GET /debug/pprof/trace", needing(access.Debug, http.HandlerFunc(pprof.Trace)))

@@ -83,6 +83,8 @@ type Node struct {
 	recent     *recent
 	breakers   *breaker.Keeper
 
+	storeOutage, queueOutage outage
+
 	shared   bool // several processes may use the store
 	running  atomic.Bool
 	warm     atomic.Bool // all partitions of this process have been read once
@@ -93,18 +95,25 @@ type Node struct {
 // closes the drivers, but not if New fails.
 func New(ctx context.Context, c Config) (*Node, error) {
 	if c.Metrics == nil {
-		c.Metrics = NewMetrics()
+		c.Metrics = NewMetrics(MetricsConfig{})
 	}
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
 	}
 	c.shared = c.Membership == nil || c.Shared
-	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics, shared: c.shared}
+	n := &Node{
+		log: c.Log, clock: c.Clock, metrics: c.Metrics, shared: c.shared,
+		storeOutage: outage{clock: c.Clock}, queueOutage: outage{clock: c.Clock},
+	}
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
-		Observer: store.Observer{OpDone: n.metrics.storeOp},
+		Observer: store.Observer{OpDone: func(kind string, ops int, took time.Duration, err error) {
+			n.metrics.storeOp(kind, ops, took, err)
+			n.storeOutage.note(err)
+		}},
 	})
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
+	n.queue.Answered = n.queueOutage.note
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }

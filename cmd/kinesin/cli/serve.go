@@ -29,6 +29,7 @@ type serveFlags struct {
 	growShards  bool
 	policies    bool // of new queues
 	auditStdout bool
+	native      bool // histograms
 	log         logFlags
 	cpuProfile  string
 }
@@ -61,6 +62,7 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 	s.add(c.Flags())
 	return a.acting(c, func(ctx context.Context, _ []string) error {
 		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = s.log.logger(a.Stderr), !s.match, !s.growShards, !s.watch, !s.policies
+		s.NoNativeHistograms, s.Version = !s.native, a.version()
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -91,6 +93,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	settings(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addBounds(f)
+	s.addMetrics(f)
 	s.addAuth(f)
 	s.addMembership(f)
 	s.addAWS(f)
@@ -105,6 +108,14 @@ func (s *serveFlags) addBounds(f *pflag.FlagSet) {
 	f.Var(intValue{n: &s.PartitionsMax, min: 1}, "partitions-max", "how many `PARTITIONS` all lambdas together may have")
 	f.IntVar(&s.ConnectionsPerAddress, "connections-per-address", 0, "how many `CONNECTIONS` one address may have; half of all when not set")
 	settings(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
+}
+
+// addMetrics adds the flags for metrics.
+func (s *serveFlags) addMetrics(f *pflag.FlagSet) {
+	s.MetricLambdas = server.MetricLambdasDefault
+	f.Var(intValue{n: &s.MetricLambdas, min: 1}, "metric-lambdas", "how many `LAMBDAS` have series of their own: those that are used most; the others share the label other")
+	f.BoolVar(&s.native, "native-histograms", true, "also have native histograms, for a Prometheus that scrapes them; false: classic ones only")
+	settings(f, "metric-lambdas", "native-histograms")
 }
 
 // addAuth adds the flags for tokens and TLS.
