@@ -97,7 +97,8 @@ var table = []row{
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
-	{name: "internal/otlp", may: []string{"task", "internal/audit"}},
+	{name: "internal/otlp", may: []string{"task", "internal/audit", "internal/tracing"}},
+	{name: "internal/tracing", may: slices.Concat(wire, []string{"task"}), tests: []string{"internal/otlp"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/quota"}},
@@ -153,7 +154,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/crons", "internal/gates", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/gating", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/crons", "internal/gates", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/gating", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
@@ -185,7 +186,7 @@ var planned []string
 // reserved modules may be imported directly only by these packages, tests included.
 var reserved = map[string][]string{
 	"github.com/cockroachdb":          {"store/pebble", "test/sim"},
-	"go.opentelemetry.io":             {"internal/otlp"},
+	"go.opentelemetry.io":             {"internal/otlp", "internal/tracing", "server"},
 	"github.com/netresearch/go-cron":  {"internal/cron"},
 	"github.com/teambition/rrule-go":  {"internal/cron"},
 	"github.com/spf13":                {"cmd/kinesin/cli"},

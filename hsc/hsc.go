@@ -100,6 +100,8 @@ type Config struct {
 	// caller may.
 	Execute func(ctx context.Context, lambda string) error
 
+	// Traceparent returns the trace context for the handler of a claimed task; nil: that of the task.
+	Traceparent func(t *task.Task) string
 	// Limited reports whether tasks of a lambda wait until others have ended, whose results are then sent and
 	// stored without waiting for others. nil: none do.
 	Limited func(lambda uint32) bool

@@ -50,8 +50,16 @@ type Config struct {
 	NoNativeHistograms bool
 	// Version is that of the program, for metrics; empty: what the Go toolchain recorded.
 	Version string
-	// OTLPEndpoint is the base URL of an OpenTelemetry collector that gets the audit records; empty: none.
+	// OTLPEndpoint is the base URL of an OpenTelemetry collector that gets the audit records; empty: none. It
+	// also gets traces and metrics where these are turned on.
 	OTLPEndpoint string
+	// TraceSample is the share of calls that begin a trace, 0 to 1; a call that comes with a sampled trace is
+	// traced, too. 0: nothing is traced.
+	TraceSample float64
+	// OTLPByEnv takes the endpoint and the sampler of traces from OpenTelemetry's own environment variables.
+	OTLPByEnv bool
+	// OTLPMetrics sends the metrics as well.
+	OTLPMetrics bool
 	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
 	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
@@ -190,6 +198,12 @@ func (c Config) Validate() error {
 	}
 	if c.ConnectionsPerAddress < 0 {
 		errs = append(errs, fmt.Errorf("%d connections per address: want 1 or more", c.ConnectionsPerAddress))
+	}
+	if !(c.TraceSample >= 0 && c.TraceSample <= 1) {
+		errs = append(errs, fmt.Errorf("share of traced calls %v: want 0 to 1", c.TraceSample))
+	}
+	if (c.TraceSample > 0 || c.OTLPMetrics) && c.OTLPEndpoint == "" && !c.OTLPByEnv {
+		errs = append(errs, errors.New("traces or metrics to an OpenTelemetry collector without its address: set --otlp-endpoint, such as http://localhost:4318"))
 	}
 	if c.MetricLambdas < 0 {
 		errs = append(errs, fmt.Errorf("series of their own for %d lambdas: want 1 or more", c.MetricLambdas))

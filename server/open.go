@@ -64,6 +64,9 @@ func (s *Server) open(ctx context.Context, asked credentials) error {
 	}
 	c := s.nodeConfig(d)
 	s.join(&c, pods)
+	if err := s.export(ctx, &c); err != nil {
+		return errors.Join(err, d.close())
+	}
 	err = s.identify(ctx, &c, asked)
 	if err == nil {
 		d.node, err = node.New(ctx, c)

@@ -37,6 +37,7 @@ type Server struct {
 	http     *http.Server
 	// collector gets the audit records too; nil: there is none.
 	collector *otlp.AuditLog
+	exports   []exporter // of traces and metrics
 }
 
 // collectorCloseMax bounds the time for the last audit records to reach the collector.
@@ -175,6 +176,7 @@ func (s *Server) Run(ctx context.Context) error {
 	err := group.Wait()
 	err = errors.Join(err, s.node.Close())
 	s.closeCollector()
+	s.closeExports()
 	s.drivers.release()
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/internal/tracing"
 )
 
 // Outcomes of a Schedule call.
@@ -13,15 +14,18 @@ const (
 	callAccepted, callRefused, callFailed = "accepted", "refused", "failed"
 )
 
-// countedTasks counts Schedule calls by their outcome.
+// countedTasks counts Schedule calls by their outcome, and traces them.
 type countedTasks struct {
 	kinesinv1connect.TaskServiceHandler
 
 	metrics *Metrics
+	tracer  *tracing.Tracer
 }
 
 // Schedule counts the call. It failed if the server failed one of its tasks.
 func (c countedTasks) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+	ctx, end := c.tracer.Scheduling(ctx, request.GetItems())
+	defer end()
 	response, err := c.TaskServiceHandler.Schedule(ctx, request)
 	outcome := callAccepted
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	processes "github.com/kinesin-io/kinesin/internal/process"
+	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
@@ -35,8 +36,9 @@ type Config struct {
 	Queue   queue.Driver
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Roles   []string // none: all
-	Metrics *Metrics // nil: new ones
+	Roles   []string        // none: all
+	Metrics *Metrics        // nil: new ones
+	Tracer  *tracing.Tracer // nil: nothing is traced
 
 	// Membership lists the processes that share the partitions, if they are known beforehand; mostly this one
 	// alone. nil: they find each other by lease rows in the store, which several processes share.

@@ -254,3 +254,6 @@ func (m *Metrics) Histogram(o prometheus.HistogramOpts) prometheus.HistogramOpts
 
 // Registerer returns the registry to which drivers add their series.
 func (m *Metrics) Registerer() prometheus.Registerer { return &m.series }
+
+// Gatherer returns what collects all series.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
@@ -35,6 +36,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
@@ -84,6 +86,8 @@ type Node struct {
 	breakers   *breaker.Keeper
 
 	storeOutage, queueOutage outage
+	tracer                   *tracing.Tracer         // nil: nothing is traced
+	spans                    []connect.HandlerOption // that make those of calls
 
 	shared   bool // several processes may use the store
 	running  atomic.Bool
@@ -103,11 +107,16 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	c.shared = c.Membership == nil || c.Shared
 	n := &Node{
 		log: c.Log, clock: c.Clock, metrics: c.Metrics, shared: c.shared,
-		storeOutage: outage{clock: c.Clock}, queueOutage: outage{clock: c.Clock},
+		storeOutage: outage{clock: c.Clock}, queueOutage: outage{clock: c.Clock}, tracer: c.Tracer,
+	}
+	var err error
+	if n.spans, err = n.tracer.Interceptors(); err != nil {
+		return nil, err
 	}
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
-		Observer: store.Observer{OpDone: func(kind string, ops int, took time.Duration, err error) {
+		Observer: store.Observer{OpDone: func(ctx context.Context, kind string, ops int, took time.Duration, err error) {
+			n.tracer.Op(ctx, "kinesin.store "+kind, took, err)
 			n.metrics.storeOp(kind, ops, took, err)
 			n.storeOutage.note(err)
 		}},
@@ -125,7 +134,6 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err := n.gates.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	var err error
 	n.keyring, err = keyring.Open(ctx, keyring.Config{
 		Rows: n.store, Clock: c.Clock, Log: c.Log, Inbound: c.Buffer != nil,
 		IDsFor: cmp.Or(c.Horizon, intake.HorizonDefault) + task.RetentionMax,
@@ -182,7 +190,8 @@ func (n *Node) compose(c Config) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.store, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
 			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
-			Caller: callerOf, Execute: n.guard.Execute, WatchProcess: c.beside(),
+			Traceparent: n.tracer.Traceparent,
+			Caller:      callerOf, Execute: n.guard.Execute, WatchProcess: c.beside(),
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {
