@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/logging"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/store/dynamo"
@@ -30,6 +31,8 @@ type Config struct {
 	Listen  string   // host:port, beyond loopback only with AuthTokenFile or PolicyFile; 127.0.0.1:7070
 	Roles   []string // all
 	Log     *slog.Logger
+	// LogControl is behind Log, if its levels can be changed and its last lines be read; nil: not.
+	LogControl *logging.Log
 
 	// AcceptLoss starts although logs of the embedded store are damaged or missing, with the state before the
 	// loss.

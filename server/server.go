@@ -50,6 +50,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	if c.LogControl != nil {
+		c.LogControl.IDs = node.LogIDs
+	}
 	s := &Server{config: c.withDefaults(), metrics: node.NewMetrics(node.MetricsConfig{
 		LambdasMax: c.MetricLambdas, NoNative: c.NoNativeHistograms, Version: c.Version,
 	})}
@@ -146,6 +149,9 @@ func (s *Server) Config() Config { return s.config }
 // Calls that take longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was
 // acknowledged.
 func (s *Server) Run(ctx context.Context) error {
+	s.config.Log.InfoContext(ctx, "serving", slog.String("version", s.config.Version), slog.String("url", s.URL()), slog.Any("roles", s.config.Roles),
+		slog.String("store", s.config.Store), slog.String("queue", s.config.Queue), slog.Bool("authenticated", s.config.isAuthenticated()),
+		slog.Bool("tls", s.config.TLSCertFile != ""), slog.Bool("traces", len(s.exports) > 0))
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)
 	defer stopRunning()

@@ -4355,6 +4355,518 @@ func (x *GetQuotasResponse) GetQuotas() []*Quota {
 	return nil
 }
 
+// Objective says that a share of the tasks of a lambda starts within a time after they are due, over a window that ends now. A task
+// of a deliver lambda starts when it is delivered.
+type Objective struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	WithinMicros  int64                  `protobuf:"varint,2,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
+	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`                          // percent: above 0, below 100
+	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // whole hours: 1 h to 90 days
+	UpdatedMicros int64                  `protobuf:"varint,5,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
+	UpdatedBy     string                 `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Objective) Reset() {
+	*x = Objective{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Objective) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Objective) ProtoMessage() {}
+
+func (x *Objective) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Objective.ProtoReflect.Descriptor instead.
+func (*Objective) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *Objective) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Objective) GetWithinMicros() int64 {
+	if x != nil {
+		return x.WithinMicros
+	}
+	return 0
+}
+
+func (x *Objective) GetObjective() float64 {
+	if x != nil {
+		return x.Objective
+	}
+	return 0
+}
+
+func (x *Objective) GetWindowMicros() int64 {
+	if x != nil {
+		return x.WindowMicros
+	}
+	return 0
+}
+
+func (x *Objective) GetUpdatedMicros() int64 {
+	if x != nil {
+		return x.UpdatedMicros
+	}
+	return 0
+}
+
+func (x *Objective) GetUpdatedBy() string {
+	if x != nil {
+		return x.UpdatedBy
+	}
+	return ""
+}
+
+// ObjectiveStatus says how an objective is met. The budget is the share of tasks that may be late: 100 % less the objective.
+type ObjectiveStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
+	Started       int64                  `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`                          // tasks that started in the window
+	Good          int64                  `protobuf:"varint,3,opt,name=good,proto3" json:"good,omitempty"`                                // those of them that started in time
+	Attained      float64                `protobuf:"fixed64,4,opt,name=attained,proto3" json:"attained,omitempty"`                       // percent; 100 while none has started
+	BudgetLeft    float64                `protobuf:"fixed64,5,opt,name=budget_left,json=budgetLeft,proto3" json:"budget_left,omitempty"` // share of the window's budget that is left, up to 1; negative when more tasks were late than may be
+	Burns         []*Burn                `protobuf:"bytes,6,rep,name=burns,proto3" json:"burns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectiveStatus) Reset() {
+	*x = ObjectiveStatus{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectiveStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectiveStatus) ProtoMessage() {}
+
+func (x *ObjectiveStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectiveStatus.ProtoReflect.Descriptor instead.
+func (*ObjectiveStatus) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *ObjectiveStatus) GetObjective() *Objective {
+	if x != nil {
+		return x.Objective
+	}
+	return nil
+}
+
+func (x *ObjectiveStatus) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetGood() int64 {
+	if x != nil {
+		return x.Good
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetAttained() float64 {
+	if x != nil {
+		return x.Attained
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetBudgetLeft() float64 {
+	if x != nil {
+		return x.BudgetLeft
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetBurns() []*Burn {
+	if x != nil {
+		return x.Burns
+	}
+	return nil
+}
+
+// Burn is how fast the budget is used up: 1 uses all of it up in one window.
+type Burn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OverMicros    int64                  `protobuf:"varint,1,opt,name=over_micros,json=overMicros,proto3" json:"over_micros,omitempty"`
+	Rate          float64                `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	Started       int64                  `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Burn) Reset() {
+	*x = Burn{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Burn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Burn) ProtoMessage() {}
+
+func (x *Burn) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Burn.ProtoReflect.Descriptor instead.
+func (*Burn) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Burn) GetOverMicros() int64 {
+	if x != nil {
+		return x.OverMicros
+	}
+	return 0
+}
+
+func (x *Burn) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Burn) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+type SetObjectiveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	WithinMicros  int64                  `protobuf:"varint,2,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
+	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`
+	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // 0: 30 days
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetObjectiveRequest) Reset() {
+	*x = SetObjectiveRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetObjectiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetObjectiveRequest) ProtoMessage() {}
+
+func (x *SetObjectiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetObjectiveRequest.ProtoReflect.Descriptor instead.
+func (*SetObjectiveRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *SetObjectiveRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *SetObjectiveRequest) GetWithinMicros() int64 {
+	if x != nil {
+		return x.WithinMicros
+	}
+	return 0
+}
+
+func (x *SetObjectiveRequest) GetObjective() float64 {
+	if x != nil {
+		return x.Objective
+	}
+	return 0
+}
+
+func (x *SetObjectiveRequest) GetWindowMicros() int64 {
+	if x != nil {
+		return x.WindowMicros
+	}
+	return 0
+}
+
+type SetObjectiveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetObjectiveResponse) Reset() {
+	*x = SetObjectiveResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetObjectiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetObjectiveResponse) ProtoMessage() {}
+
+func (x *SetObjectiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetObjectiveResponse.ProtoReflect.Descriptor instead.
+func (*SetObjectiveResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *SetObjectiveResponse) GetObjective() *Objective {
+	if x != nil {
+		return x.Objective
+	}
+	return nil
+}
+
+type DeleteObjectiveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteObjectiveRequest) Reset() {
+	*x = DeleteObjectiveRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteObjectiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteObjectiveRequest) ProtoMessage() {}
+
+func (x *DeleteObjectiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteObjectiveRequest.ProtoReflect.Descriptor instead.
+func (*DeleteObjectiveRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *DeleteObjectiveRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+type DeleteObjectiveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteObjectiveResponse) Reset() {
+	*x = DeleteObjectiveResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteObjectiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteObjectiveResponse) ProtoMessage() {}
+
+func (x *DeleteObjectiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteObjectiveResponse.ProtoReflect.Descriptor instead.
+func (*DeleteObjectiveResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+}
+
+type GetObjectivesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetObjectivesRequest) Reset() {
+	*x = GetObjectivesRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetObjectivesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetObjectivesRequest) ProtoMessage() {}
+
+func (x *GetObjectivesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetObjectivesRequest.ProtoReflect.Descriptor instead.
+func (*GetObjectivesRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *GetObjectivesRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+type GetObjectivesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objectives    []*ObjectiveStatus     `protobuf:"bytes,1,rep,name=objectives,proto3" json:"objectives,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetObjectivesResponse) Reset() {
+	*x = GetObjectivesResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetObjectivesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetObjectivesResponse) ProtoMessage() {}
+
+func (x *GetObjectivesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetObjectivesResponse.ProtoReflect.Descriptor instead.
+func (*GetObjectivesResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *GetObjectivesResponse) GetObjectives() []*ObjectiveStatus {
+	if x != nil {
+		return x.Objectives
+	}
+	return nil
+}
+
 // DeadLetter is a message of a dead-letter queue.
 type DeadLetter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4372,7 +4884,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4896,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +4909,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -4471,7 +4983,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4483,7 +4995,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4496,7 +5008,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DeadLetterQueue) GetPriority() string {
@@ -4555,7 +5067,7 @@ type DeadLetterMove struct {
 
 func (x *DeadLetterMove) Reset() {
 	*x = DeadLetterMove{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +5079,7 @@ func (x *DeadLetterMove) String() string {
 func (*DeadLetterMove) ProtoMessage() {}
 
 func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +5092,7 @@ func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
 func (*DeadLetterMove) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *DeadLetterMove) GetState() string {
@@ -4630,7 +5142,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4642,7 +5154,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4655,7 +5167,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ListDeadLettersRequest) GetLambda() string {
@@ -4696,7 +5208,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +5220,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +5233,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
@@ -4748,7 +5260,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4760,7 +5272,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4773,7 +5285,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CountDeadLettersRequest) GetLambda() string {
@@ -4800,7 +5312,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4812,7 +5324,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4825,7 +5337,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -4856,7 +5368,7 @@ type ChangeDeadLettersRequest struct {
 
 func (x *ChangeDeadLettersRequest) Reset() {
 	*x = ChangeDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4868,7 +5380,7 @@ func (x *ChangeDeadLettersRequest) String() string {
 func (*ChangeDeadLettersRequest) ProtoMessage() {}
 
 func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4881,7 +5393,7 @@ func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ChangeDeadLettersRequest) GetAction() string {
@@ -4938,7 +5450,7 @@ type ChangeDeadLettersResponse struct {
 
 func (x *ChangeDeadLettersResponse) Reset() {
 	*x = ChangeDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4950,7 +5462,7 @@ func (x *ChangeDeadLettersResponse) String() string {
 func (*ChangeDeadLettersResponse) ProtoMessage() {}
 
 func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4963,7 +5475,7 @@ func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
@@ -5034,7 +5546,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5046,7 +5558,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5059,7 +5571,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Lambda) GetName() string {
@@ -5248,7 +5760,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5260,7 +5772,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5273,7 +5785,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Breaker) GetFailures() float64 {
@@ -5299,7 +5811,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5311,7 +5823,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5324,7 +5836,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -5344,7 +5856,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5356,7 +5868,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5369,7 +5881,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -5397,7 +5909,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5409,7 +5921,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5422,7 +5934,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -5455,7 +5967,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +5979,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +5992,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -5498,7 +6010,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5510,7 +6022,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5523,7 +6035,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 type ListLambdasResponse struct {
@@ -5535,7 +6047,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5547,7 +6059,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5560,7 +6072,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -5579,7 +6091,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5591,7 +6103,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5604,7 +6116,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -5623,7 +6135,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +6147,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +6160,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -5669,7 +6181,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5681,7 +6193,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5694,7 +6206,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -5728,7 +6240,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5740,7 +6252,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5753,7 +6265,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -5781,7 +6293,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5793,7 +6305,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5806,7 +6318,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -5835,7 +6347,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5847,7 +6359,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5860,7 +6372,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -5903,7 +6415,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5915,7 +6427,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5928,7 +6440,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -5965,7 +6477,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5977,7 +6489,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5990,7 +6502,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -6039,7 +6551,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6051,7 +6563,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6064,7 +6576,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Held) GetTask() []byte {
@@ -6093,7 +6605,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6105,7 +6617,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6118,7 +6630,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Hello) GetWorker() string {
@@ -6161,7 +6673,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6173,7 +6685,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6186,7 +6698,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -6225,7 +6737,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6237,7 +6749,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6250,7 +6762,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Result) GetTask() []byte {
@@ -6313,7 +6825,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +6837,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +6850,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *Started) GetTask() []byte {
@@ -6374,7 +6886,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6386,7 +6898,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6399,7 +6911,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -6461,7 +6973,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6473,7 +6985,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6486,7 +6998,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -6640,7 +7152,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6652,7 +7164,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6665,7 +7177,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -6704,7 +7216,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6716,7 +7228,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6729,7 +7241,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -6779,7 +7291,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6791,7 +7303,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6804,7 +7316,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -6844,7 +7356,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6856,7 +7368,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6869,7 +7381,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -6889,7 +7401,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6901,7 +7413,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6914,7 +7426,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -6940,7 +7452,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6952,7 +7464,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6965,7 +7477,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -6985,7 +7497,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6997,7 +7509,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7010,7 +7522,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -7038,7 +7550,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7050,7 +7562,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7063,7 +7575,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -7096,7 +7608,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7108,7 +7620,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7121,7 +7633,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -7139,7 +7651,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7151,7 +7663,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7164,7 +7676,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -7179,7 +7691,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7191,7 +7703,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7204,7 +7716,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -7240,7 +7752,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7252,7 +7764,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7265,7 +7777,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -7309,7 +7821,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7321,7 +7833,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7334,7 +7846,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Rejected) GetName() string {
@@ -7424,7 +7936,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7436,7 +7948,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7449,7 +7961,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -7476,7 +7988,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7488,7 +8000,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7501,7 +8013,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -7527,7 +8039,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7539,7 +8051,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7552,7 +8064,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -7571,7 +8083,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7583,7 +8095,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7596,7 +8108,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -7615,7 +8127,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7627,7 +8139,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7640,7 +8152,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -7660,7 +8172,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7672,7 +8184,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7685,7 +8197,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -7711,7 +8223,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7723,7 +8235,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7736,7 +8248,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -7755,7 +8267,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7767,7 +8279,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7780,7 +8292,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -7799,7 +8311,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7811,7 +8323,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7824,7 +8336,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -7843,7 +8355,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7855,7 +8367,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7868,7 +8380,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -7886,7 +8398,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7898,7 +8410,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7911,7 +8423,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 type KeyResponse struct {
@@ -7923,7 +8435,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7935,7 +8447,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7948,7 +8460,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -7970,7 +8482,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7982,7 +8494,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7995,7 +8507,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *BackupFile) GetName() string {
@@ -8028,7 +8540,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8552,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8565,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -8073,7 +8585,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8085,7 +8597,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8098,7 +8610,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -8128,7 +8640,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8140,7 +8652,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8153,7 +8665,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -8206,7 +8718,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8218,7 +8730,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8231,7 +8743,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *Token) GetName() string {
@@ -8287,7 +8799,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8299,7 +8811,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8312,7 +8824,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -8346,7 +8858,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8358,7 +8870,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8371,7 +8883,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -8396,7 +8908,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8408,7 +8920,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8421,7 +8933,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
 }
 
 type ListTokensResponse struct {
@@ -8433,7 +8945,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8445,7 +8957,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8458,7 +8970,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -8477,7 +8989,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8489,7 +9001,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8502,7 +9014,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -8521,7 +9033,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8533,7 +9045,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8546,7 +9058,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -8576,7 +9088,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8588,7 +9100,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8601,7 +9113,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -8693,7 +9205,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8705,7 +9217,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8718,7 +9230,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -8759,7 +9271,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8771,7 +9283,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8784,7 +9296,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -8809,7 +9321,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8821,7 +9333,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8834,7 +9346,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
 }
 
 type VerifyAuditResponse struct {
@@ -8850,7 +9362,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8862,7 +9374,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8875,7 +9387,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -8929,7 +9441,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8941,7 +9453,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8954,7 +9466,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -9014,7 +9526,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9026,7 +9538,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9039,7 +9551,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
 }
 
 type RotateKeysResponse struct {
@@ -9052,7 +9564,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9064,7 +9576,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9077,7 +9589,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -9102,7 +9614,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9114,7 +9626,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9127,7 +9639,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
 }
 
 type ListKeysResponse struct {
@@ -9139,7 +9651,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9151,7 +9663,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9164,7 +9676,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -9186,7 +9698,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9198,7 +9710,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9211,7 +9723,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *InboundSender) GetName() string {
@@ -9252,7 +9764,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9264,7 +9776,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9277,7 +9789,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -9304,7 +9816,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9316,7 +9828,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9329,7 +9841,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -9354,7 +9866,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9366,7 +9878,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9379,7 +9891,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
 }
 
 type ListSendersResponse struct {
@@ -9391,7 +9903,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9403,7 +9915,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9416,7 +9928,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -9435,7 +9947,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9447,7 +9959,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9460,7 +9972,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -9479,7 +9991,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9491,7 +10003,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9504,7 +10016,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -9550,7 +10062,7 @@ type Cron struct {
 
 func (x *Cron) Reset() {
 	*x = Cron{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9562,7 +10074,7 @@ func (x *Cron) String() string {
 func (*Cron) ProtoMessage() {}
 
 func (x *Cron) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9575,7 +10087,7 @@ func (x *Cron) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cron.ProtoReflect.Descriptor instead.
 func (*Cron) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *Cron) GetName() string {
@@ -9772,7 +10284,7 @@ type CronPause struct {
 
 func (x *CronPause) Reset() {
 	*x = CronPause{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9784,7 +10296,7 @@ func (x *CronPause) String() string {
 func (*CronPause) ProtoMessage() {}
 
 func (x *CronPause) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9797,7 +10309,7 @@ func (x *CronPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronPause.ProtoReflect.Descriptor instead.
 func (*CronPause) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *CronPause) GetReason() string {
@@ -9837,7 +10349,7 @@ type SetCronRequest struct {
 
 func (x *SetCronRequest) Reset() {
 	*x = SetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9849,7 +10361,7 @@ func (x *SetCronRequest) String() string {
 func (*SetCronRequest) ProtoMessage() {}
 
 func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9862,7 +10374,7 @@ func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronRequest.ProtoReflect.Descriptor instead.
 func (*SetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *SetCronRequest) GetCron() *Cron {
@@ -9882,7 +10394,7 @@ type SetCronResponse struct {
 
 func (x *SetCronResponse) Reset() {
 	*x = SetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9894,7 +10406,7 @@ func (x *SetCronResponse) String() string {
 func (*SetCronResponse) ProtoMessage() {}
 
 func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9907,7 +10419,7 @@ func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronResponse.ProtoReflect.Descriptor instead.
 func (*SetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *SetCronResponse) GetCron() *Cron {
@@ -9933,7 +10445,7 @@ type GetCronRequest struct {
 
 func (x *GetCronRequest) Reset() {
 	*x = GetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9945,7 +10457,7 @@ func (x *GetCronRequest) String() string {
 func (*GetCronRequest) ProtoMessage() {}
 
 func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9958,7 +10470,7 @@ func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
 func (*GetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *GetCronRequest) GetName() string {
@@ -9977,7 +10489,7 @@ type GetCronResponse struct {
 
 func (x *GetCronResponse) Reset() {
 	*x = GetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9989,7 +10501,7 @@ func (x *GetCronResponse) String() string {
 func (*GetCronResponse) ProtoMessage() {}
 
 func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10002,7 +10514,7 @@ func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
 func (*GetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *GetCronResponse) GetCron() *Cron {
@@ -10021,7 +10533,7 @@ type ListCronsRequest struct {
 
 func (x *ListCronsRequest) Reset() {
 	*x = ListCronsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10033,7 +10545,7 @@ func (x *ListCronsRequest) String() string {
 func (*ListCronsRequest) ProtoMessage() {}
 
 func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10046,7 +10558,7 @@ func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ListCronsRequest) GetLambda() string {
@@ -10065,7 +10577,7 @@ type ListCronsResponse struct {
 
 func (x *ListCronsResponse) Reset() {
 	*x = ListCronsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10077,7 +10589,7 @@ func (x *ListCronsResponse) String() string {
 func (*ListCronsResponse) ProtoMessage() {}
 
 func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10090,7 +10602,7 @@ func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *ListCronsResponse) GetCrons() []*Cron {
@@ -10111,7 +10623,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10123,7 +10635,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10136,7 +10648,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *PauseCronRequest) GetName() string {
@@ -10169,7 +10681,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10181,7 +10693,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10194,7 +10706,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *PauseCronResponse) GetCron() *Cron {
@@ -10213,7 +10725,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10225,7 +10737,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10238,7 +10750,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ResumeCronRequest) GetName() string {
@@ -10257,7 +10769,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10269,7 +10781,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10282,7 +10794,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *ResumeCronResponse) GetCron() *Cron {
@@ -10302,7 +10814,7 @@ type RunCronRequest struct {
 
 func (x *RunCronRequest) Reset() {
 	*x = RunCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10314,7 +10826,7 @@ func (x *RunCronRequest) String() string {
 func (*RunCronRequest) ProtoMessage() {}
 
 func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10327,7 +10839,7 @@ func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronRequest.ProtoReflect.Descriptor instead.
 func (*RunCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *RunCronRequest) GetName() string {
@@ -10353,7 +10865,7 @@ type RunCronResponse struct {
 
 func (x *RunCronResponse) Reset() {
 	*x = RunCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10365,7 +10877,7 @@ func (x *RunCronResponse) String() string {
 func (*RunCronResponse) ProtoMessage() {}
 
 func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10378,7 +10890,7 @@ func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronResponse.ProtoReflect.Descriptor instead.
 func (*RunCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *RunCronResponse) GetId() string {
@@ -10397,7 +10909,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10409,7 +10921,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10422,7 +10934,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *DeleteCronRequest) GetName() string {
@@ -10440,7 +10952,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10452,7 +10964,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10465,7 +10977,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{167}
 }
 
 type CronHistoryRequest struct {
@@ -10480,7 +10992,7 @@ type CronHistoryRequest struct {
 
 func (x *CronHistoryRequest) Reset() {
 	*x = CronHistoryRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10492,7 +11004,7 @@ func (x *CronHistoryRequest) String() string {
 func (*CronHistoryRequest) ProtoMessage() {}
 
 func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10505,7 +11017,7 @@ func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryRequest.ProtoReflect.Descriptor instead.
 func (*CronHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *CronHistoryRequest) GetName() string {
@@ -10545,7 +11057,7 @@ type CronHistoryResponse struct {
 
 func (x *CronHistoryResponse) Reset() {
 	*x = CronHistoryResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10557,7 +11069,7 @@ func (x *CronHistoryResponse) String() string {
 func (*CronHistoryResponse) ProtoMessage() {}
 
 func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10570,7 +11082,7 @@ func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryResponse.ProtoReflect.Descriptor instead.
 func (*CronHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
@@ -10595,7 +11107,7 @@ type CronOccurrence struct {
 
 func (x *CronOccurrence) Reset() {
 	*x = CronOccurrence{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10607,7 +11119,7 @@ func (x *CronOccurrence) String() string {
 func (*CronOccurrence) ProtoMessage() {}
 
 func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10620,7 +11132,7 @@ func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronOccurrence.ProtoReflect.Descriptor instead.
 func (*CronOccurrence) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *CronOccurrence) GetNominalMicros() int64 {
@@ -11070,7 +11582,44 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x10GetQuotasRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\">\n" +
 	"\x11GetQuotasResponse\x12)\n" +
-	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xf2\x01\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xd1\x01\n" +
+	"\tObjective\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
+	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
+	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12#\n" +
+	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\x12%\n" +
+	"\x0eupdated_micros\x18\x05 \x01(\x03R\rupdatedMicros\x12\x1d\n" +
+	"\n" +
+	"updated_by\x18\x06 \x01(\tR\tupdatedBy\"\xd9\x01\n" +
+	"\x0fObjectiveStatus\x123\n" +
+	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\x12\x18\n" +
+	"\astarted\x18\x02 \x01(\x03R\astarted\x12\x12\n" +
+	"\x04good\x18\x03 \x01(\x03R\x04good\x12\x1a\n" +
+	"\battained\x18\x04 \x01(\x01R\battained\x12\x1f\n" +
+	"\vbudget_left\x18\x05 \x01(\x01R\n" +
+	"budgetLeft\x12&\n" +
+	"\x05burns\x18\x06 \x03(\v2\x10.kinesin.v1.BurnR\x05burns\"U\n" +
+	"\x04Burn\x12\x1f\n" +
+	"\vover_micros\x18\x01 \x01(\x03R\n" +
+	"overMicros\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x18\n" +
+	"\astarted\x18\x03 \x01(\x03R\astarted\"\x95\x01\n" +
+	"\x13SetObjectiveRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
+	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
+	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12#\n" +
+	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\"K\n" +
+	"\x14SetObjectiveResponse\x123\n" +
+	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\"0\n" +
+	"\x16DeleteObjectiveRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"\x19\n" +
+	"\x17DeleteObjectiveResponse\".\n" +
+	"\x14GetObjectivesRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"T\n" +
+	"\x15GetObjectivesResponse\x12;\n" +
+	"\n" +
+	"objectives\x18\x01 \x03(\v2\x1b.kinesin.v1.ObjectiveStatusR\n" +
+	"objectives\"\xf2\x01\n" +
 	"\n" +
 	"DeadLetter\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -11605,7 +12154,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vCronHistory\x12\x1e.kinesin.v1.CronHistoryRequest\x1a\x1f.kinesin.v1.CronHistoryResponse\"\x03\x90\x02\x012\xa4\x01\n" +
 	"\fQuotaService\x12E\n" +
 	"\bSetQuota\x12\x1b.kinesin.v1.SetQuotaRequest\x1a\x1c.kinesin.v1.SetQuotaResponse\x12M\n" +
-	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\xb5\x02\n" +
+	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\x9c\x02\n" +
+	"\x10ObjectiveService\x12Q\n" +
+	"\fSetObjective\x12\x1f.kinesin.v1.SetObjectiveRequest\x1a .kinesin.v1.SetObjectiveResponse\x12Z\n" +
+	"\x0fDeleteObjective\x12\".kinesin.v1.DeleteObjectiveRequest\x1a#.kinesin.v1.DeleteObjectiveResponse\x12Y\n" +
+	"\rGetObjectives\x12 .kinesin.v1.GetObjectivesRequest\x1a!.kinesin.v1.GetObjectivesResponse\"\x03\x90\x02\x012\xb5\x02\n" +
 	"\x11DeadLetterService\x12Z\n" +
 	"\x0fListDeadLetters\x12\".kinesin.v1.ListDeadLettersRequest\x1a#.kinesin.v1.ListDeadLettersResponse\x12b\n" +
 	"\x10CountDeadLetters\x12#.kinesin.v1.CountDeadLettersRequest\x1a$.kinesin.v1.CountDeadLettersResponse\"\x03\x90\x02\x01\x12`\n" +
@@ -11660,7 +12213,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 170)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 179)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
@@ -11721,128 +12274,137 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*SetQuotaResponse)(nil),          // 56: kinesin.v1.SetQuotaResponse
 	(*GetQuotasRequest)(nil),          // 57: kinesin.v1.GetQuotasRequest
 	(*GetQuotasResponse)(nil),         // 58: kinesin.v1.GetQuotasResponse
-	(*DeadLetter)(nil),                // 59: kinesin.v1.DeadLetter
-	(*DeadLetterQueue)(nil),           // 60: kinesin.v1.DeadLetterQueue
-	(*DeadLetterMove)(nil),            // 61: kinesin.v1.DeadLetterMove
-	(*ListDeadLettersRequest)(nil),    // 62: kinesin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),   // 63: kinesin.v1.ListDeadLettersResponse
-	(*CountDeadLettersRequest)(nil),   // 64: kinesin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),  // 65: kinesin.v1.CountDeadLettersResponse
-	(*ChangeDeadLettersRequest)(nil),  // 66: kinesin.v1.ChangeDeadLettersRequest
-	(*ChangeDeadLettersResponse)(nil), // 67: kinesin.v1.ChangeDeadLettersResponse
-	(*Lambda)(nil),                    // 68: kinesin.v1.Lambda
-	(*Breaker)(nil),                   // 69: kinesin.v1.Breaker
-	(*CreateLambdaRequest)(nil),       // 70: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),      // 71: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),          // 72: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),         // 73: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),        // 74: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),       // 75: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),       // 76: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),      // 77: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),       // 78: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),      // 79: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),                 // 80: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),           // 81: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),             // 82: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),          // 83: kinesin.v1.RegisterResponse
-	(*Held)(nil),                      // 84: kinesin.v1.Held
-	(*Hello)(nil),                     // 85: kinesin.v1.Hello
-	(*Process)(nil),                   // 86: kinesin.v1.Process
-	(*Result)(nil),                    // 87: kinesin.v1.Result
-	(*Started)(nil),                   // 88: kinesin.v1.Started
-	(*WorkRequest)(nil),               // 89: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                   // 90: kinesin.v1.Claimed
-	(*ResultAck)(nil),                 // 91: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),              // 92: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),              // 93: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),             // 94: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),         // 95: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),        // 96: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),          // 97: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),         // 98: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),              // 99: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),             // 100: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),              // 101: kinesin.v1.BufferedTask
-	(*Envelope)(nil),                  // 102: kinesin.v1.Envelope
-	(*Rejected)(nil),                  // 103: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),       // 104: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),      // 105: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),        // 106: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),       // 107: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),      // 108: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),       // 109: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),     // 110: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),     // 111: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),      // 112: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil),    // 113: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),                // 114: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),               // 115: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),                // 116: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),             // 117: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),               // 118: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),            // 119: kinesin.v1.BackupResponse
-	(*Token)(nil),                     // 120: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),        // 121: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 122: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),         // 123: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),        // 124: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),        // 125: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),       // 126: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),               // 127: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),          // 128: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),         // 129: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),        // 130: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),       // 131: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),                // 132: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),         // 133: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),        // 134: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),           // 135: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),          // 136: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),             // 137: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),          // 138: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),         // 139: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),        // 140: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),       // 141: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),       // 142: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),      // 143: kinesin.v1.RevokeSenderResponse
-	(*Cron)(nil),                      // 144: kinesin.v1.Cron
-	(*CronPause)(nil),                 // 145: kinesin.v1.CronPause
-	(*SetCronRequest)(nil),            // 146: kinesin.v1.SetCronRequest
-	(*SetCronResponse)(nil),           // 147: kinesin.v1.SetCronResponse
-	(*GetCronRequest)(nil),            // 148: kinesin.v1.GetCronRequest
-	(*GetCronResponse)(nil),           // 149: kinesin.v1.GetCronResponse
-	(*ListCronsRequest)(nil),          // 150: kinesin.v1.ListCronsRequest
-	(*ListCronsResponse)(nil),         // 151: kinesin.v1.ListCronsResponse
-	(*PauseCronRequest)(nil),          // 152: kinesin.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),         // 153: kinesin.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),         // 154: kinesin.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),        // 155: kinesin.v1.ResumeCronResponse
-	(*RunCronRequest)(nil),            // 156: kinesin.v1.RunCronRequest
-	(*RunCronResponse)(nil),           // 157: kinesin.v1.RunCronResponse
-	(*DeleteCronRequest)(nil),         // 158: kinesin.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),        // 159: kinesin.v1.DeleteCronResponse
-	(*CronHistoryRequest)(nil),        // 160: kinesin.v1.CronHistoryRequest
-	(*CronHistoryResponse)(nil),       // 161: kinesin.v1.CronHistoryResponse
-	(*CronOccurrence)(nil),            // 162: kinesin.v1.CronOccurrence
-	nil,                               // 163: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 164: kinesin.v1.Task.TagsEntry
-	nil,                               // 165: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 166: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 167: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 168: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 169: kinesin.v1.Claimed.TagsEntry
-	nil,                               // 170: kinesin.v1.Cron.TagsEntry
+	(*Objective)(nil),                 // 59: kinesin.v1.Objective
+	(*ObjectiveStatus)(nil),           // 60: kinesin.v1.ObjectiveStatus
+	(*Burn)(nil),                      // 61: kinesin.v1.Burn
+	(*SetObjectiveRequest)(nil),       // 62: kinesin.v1.SetObjectiveRequest
+	(*SetObjectiveResponse)(nil),      // 63: kinesin.v1.SetObjectiveResponse
+	(*DeleteObjectiveRequest)(nil),    // 64: kinesin.v1.DeleteObjectiveRequest
+	(*DeleteObjectiveResponse)(nil),   // 65: kinesin.v1.DeleteObjectiveResponse
+	(*GetObjectivesRequest)(nil),      // 66: kinesin.v1.GetObjectivesRequest
+	(*GetObjectivesResponse)(nil),     // 67: kinesin.v1.GetObjectivesResponse
+	(*DeadLetter)(nil),                // 68: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 69: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 70: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 71: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 72: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 73: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 74: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 75: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 76: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 77: kinesin.v1.Lambda
+	(*Breaker)(nil),                   // 78: kinesin.v1.Breaker
+	(*CreateLambdaRequest)(nil),       // 79: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 80: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 81: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 82: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 83: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 84: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 85: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 86: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 87: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 88: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 89: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 90: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 91: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 92: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 93: kinesin.v1.Held
+	(*Hello)(nil),                     // 94: kinesin.v1.Hello
+	(*Process)(nil),                   // 95: kinesin.v1.Process
+	(*Result)(nil),                    // 96: kinesin.v1.Result
+	(*Started)(nil),                   // 97: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 98: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 99: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 100: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 101: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 102: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 103: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 104: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 105: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 106: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 107: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 108: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 109: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 110: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 111: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 112: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 113: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 114: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 115: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 116: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 117: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 118: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 119: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 120: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 121: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 122: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 123: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 124: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 125: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 126: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 127: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 128: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 129: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 130: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 131: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 132: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 133: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 134: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 135: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 136: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 137: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 138: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 139: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 140: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 141: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 142: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 143: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 144: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 145: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 146: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 147: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 148: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 149: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 150: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 151: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 152: kinesin.v1.RevokeSenderResponse
+	(*Cron)(nil),                      // 153: kinesin.v1.Cron
+	(*CronPause)(nil),                 // 154: kinesin.v1.CronPause
+	(*SetCronRequest)(nil),            // 155: kinesin.v1.SetCronRequest
+	(*SetCronResponse)(nil),           // 156: kinesin.v1.SetCronResponse
+	(*GetCronRequest)(nil),            // 157: kinesin.v1.GetCronRequest
+	(*GetCronResponse)(nil),           // 158: kinesin.v1.GetCronResponse
+	(*ListCronsRequest)(nil),          // 159: kinesin.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),         // 160: kinesin.v1.ListCronsResponse
+	(*PauseCronRequest)(nil),          // 161: kinesin.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),         // 162: kinesin.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),         // 163: kinesin.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),        // 164: kinesin.v1.ResumeCronResponse
+	(*RunCronRequest)(nil),            // 165: kinesin.v1.RunCronRequest
+	(*RunCronResponse)(nil),           // 166: kinesin.v1.RunCronResponse
+	(*DeleteCronRequest)(nil),         // 167: kinesin.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),        // 168: kinesin.v1.DeleteCronResponse
+	(*CronHistoryRequest)(nil),        // 169: kinesin.v1.CronHistoryRequest
+	(*CronHistoryResponse)(nil),       // 170: kinesin.v1.CronHistoryResponse
+	(*CronOccurrence)(nil),            // 171: kinesin.v1.CronOccurrence
+	nil,                               // 172: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 173: kinesin.v1.Task.TagsEntry
+	nil,                               // 174: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 175: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 176: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 177: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 178: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 179: kinesin.v1.Cron.TagsEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	163, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	172, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleRequest.items:type_name -> kinesin.v1.ScheduleItem
 	1,   // 4: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	5,   // 5: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	7,   // 6: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	164, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	173, // 7: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 8: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	10,  // 9: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
 	9,   // 10: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
@@ -11863,11 +12425,11 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	2,   // 25: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
 	1,   // 26: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
 	25,  // 27: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	165, // 28: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	174, // 28: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
 	31,  // 29: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
 	32,  // 30: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
 	30,  // 31: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	166, // 32: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	175, // 32: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
 	35,  // 33: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
 	8,   // 34: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
 	34,  // 35: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
@@ -11882,195 +12444,205 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	44,  // 44: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
 	54,  // 45: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
 	54,  // 46: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	61,  // 47: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
-	59,  // 48: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
-	60,  // 49: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	167, // 50: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	60,  // 51: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	168, // 52: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	30,  // 53: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
-	69,  // 54: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
-	68,  // 55: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 56: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 57: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 58: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	68,  // 59: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	68,  // 60: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	80,  // 61: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	82,  // 62: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	87,  // 63: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	91,  // 64: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	80,  // 65: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	84,  // 66: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	86,  // 67: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	85,  // 68: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	87,  // 69: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	88,  // 70: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	169, // 71: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 72: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	9,   // 73: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
-	1,   // 74: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	90,  // 75: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	91,  // 76: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	84,  // 77: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	90,  // 78: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	87,  // 79: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	91,  // 80: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	84,  // 81: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	84,  // 82: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	84,  // 83: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 84: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	101, // 85: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 86: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	103, // 87: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	103, // 88: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 89: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	109, // 90: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 91: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	112, // 92: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	116, // 93: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	116, // 94: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	118, // 95: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	116, // 96: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	120, // 97: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	120, // 98: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	120, // 99: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	127, // 100: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	132, // 101: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	132, // 102: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	137, // 103: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	137, // 104: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	137, // 105: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	170, // 106: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
-	145, // 107: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
-	144, // 108: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
-	144, // 109: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
-	144, // 110: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
-	144, // 111: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
-	144, // 112: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
-	144, // 113: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
-	162, // 114: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
-	4,   // 115: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	12,  // 116: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	15,  // 117: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	17,  // 118: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	20,  // 119: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	21,  // 120: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	23,  // 121: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	24,  // 122: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	27,  // 123: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	29,  // 124: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	36,  // 125: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	38,  // 126: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	40,  // 127: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	42,  // 128: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	46,  // 129: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	48,  // 130: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	50,  // 131: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	52,  // 132: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	146, // 133: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
-	148, // 134: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
-	150, // 135: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
-	152, // 136: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
-	154, // 137: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
-	156, // 138: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
-	158, // 139: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
-	160, // 140: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
-	55,  // 141: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	57,  // 142: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	62,  // 143: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	64,  // 144: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	66,  // 145: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	70,  // 146: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	72,  // 147: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	74,  // 148: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	76,  // 149: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	78,  // 150: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	81,  // 151: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	89,  // 152: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	93,  // 153: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	95,  // 154: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	97,  // 155: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	99,  // 156: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	104, // 157: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	106, // 158: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	108, // 159: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	111, // 160: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	114, // 161: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	117, // 162: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	121, // 163: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	123, // 164: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	125, // 165: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	128, // 166: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	130, // 167: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	133, // 168: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	135, // 169: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	138, // 170: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	140, // 171: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	142, // 172: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	6,   // 173: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	14,  // 174: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	16,  // 175: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	19,  // 176: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	14,  // 177: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	26,  // 178: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	26,  // 179: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	26,  // 180: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	28,  // 181: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	33,  // 182: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	37,  // 183: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	39,  // 184: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	41,  // 185: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	43,  // 186: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	47,  // 187: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	49,  // 188: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	51,  // 189: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	53,  // 190: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	147, // 191: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
-	149, // 192: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
-	151, // 193: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
-	153, // 194: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
-	155, // 195: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
-	157, // 196: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
-	159, // 197: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
-	161, // 198: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
-	56,  // 199: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	58,  // 200: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	63,  // 201: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	65,  // 202: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	67,  // 203: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	71,  // 204: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	73,  // 205: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	75,  // 206: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	77,  // 207: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	79,  // 208: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	83,  // 209: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	92,  // 210: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	94,  // 211: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	96,  // 212: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	98,  // 213: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	100, // 214: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	105, // 215: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	107, // 216: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	110, // 217: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	113, // 218: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	115, // 219: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	119, // 220: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	122, // 221: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	124, // 222: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	126, // 223: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	129, // 224: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	131, // 225: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	134, // 226: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	136, // 227: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	139, // 228: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	141, // 229: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	143, // 230: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	173, // [173:231] is the sub-list for method output_type
-	115, // [115:173] is the sub-list for method input_type
-	115, // [115:115] is the sub-list for extension type_name
-	115, // [115:115] is the sub-list for extension extendee
-	0,   // [0:115] is the sub-list for field type_name
+	59,  // 47: kinesin.v1.ObjectiveStatus.objective:type_name -> kinesin.v1.Objective
+	61,  // 48: kinesin.v1.ObjectiveStatus.burns:type_name -> kinesin.v1.Burn
+	59,  // 49: kinesin.v1.SetObjectiveResponse.objective:type_name -> kinesin.v1.Objective
+	60,  // 50: kinesin.v1.GetObjectivesResponse.objectives:type_name -> kinesin.v1.ObjectiveStatus
+	70,  // 51: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	68,  // 52: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	69,  // 53: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	176, // 54: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	69,  // 55: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	177, // 56: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	30,  // 57: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	78,  // 58: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	77,  // 59: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 60: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 61: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 62: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	77,  // 63: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	77,  // 64: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	89,  // 65: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	91,  // 66: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	96,  // 67: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	100, // 68: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	89,  // 69: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	93,  // 70: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	95,  // 71: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	94,  // 72: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	96,  // 73: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	97,  // 74: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	178, // 75: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 76: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	9,   // 77: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	1,   // 78: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	99,  // 79: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	100, // 80: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	93,  // 81: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	99,  // 82: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	96,  // 83: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	100, // 84: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	93,  // 85: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	93,  // 86: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	93,  // 87: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 88: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	110, // 89: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 90: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	112, // 91: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	112, // 92: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 93: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	118, // 94: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 95: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	121, // 96: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	125, // 97: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	125, // 98: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	127, // 99: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	125, // 100: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	129, // 101: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	129, // 102: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	129, // 103: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	136, // 104: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	141, // 105: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	141, // 106: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	146, // 107: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	146, // 108: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	146, // 109: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	179, // 110: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	154, // 111: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
+	153, // 112: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
+	153, // 113: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 114: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 115: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
+	153, // 116: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
+	153, // 117: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
+	171, // 118: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
+	4,   // 119: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	12,  // 120: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	15,  // 121: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	17,  // 122: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	20,  // 123: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	21,  // 124: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	23,  // 125: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	24,  // 126: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	27,  // 127: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	29,  // 128: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	36,  // 129: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	38,  // 130: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	40,  // 131: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	42,  // 132: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	46,  // 133: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	48,  // 134: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	50,  // 135: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	52,  // 136: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	155, // 137: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	157, // 138: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	159, // 139: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	161, // 140: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	163, // 141: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	165, // 142: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	167, // 143: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	169, // 144: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	55,  // 145: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	57,  // 146: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	62,  // 147: kinesin.v1.ObjectiveService.SetObjective:input_type -> kinesin.v1.SetObjectiveRequest
+	64,  // 148: kinesin.v1.ObjectiveService.DeleteObjective:input_type -> kinesin.v1.DeleteObjectiveRequest
+	66,  // 149: kinesin.v1.ObjectiveService.GetObjectives:input_type -> kinesin.v1.GetObjectivesRequest
+	71,  // 150: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	73,  // 151: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	75,  // 152: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	79,  // 153: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	81,  // 154: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	83,  // 155: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	85,  // 156: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	87,  // 157: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	90,  // 158: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	98,  // 159: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	102, // 160: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	104, // 161: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	106, // 162: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	108, // 163: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	113, // 164: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	115, // 165: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	117, // 166: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	120, // 167: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	123, // 168: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	126, // 169: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	130, // 170: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	132, // 171: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	134, // 172: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	137, // 173: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	139, // 174: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	142, // 175: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	144, // 176: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	147, // 177: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	149, // 178: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	151, // 179: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	6,   // 180: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	14,  // 181: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	16,  // 182: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	19,  // 183: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	14,  // 184: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	26,  // 185: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	26,  // 186: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	26,  // 187: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	28,  // 188: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	33,  // 189: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	37,  // 190: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	39,  // 191: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	41,  // 192: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	43,  // 193: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	47,  // 194: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	49,  // 195: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	51,  // 196: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	53,  // 197: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	156, // 198: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	158, // 199: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	160, // 200: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	162, // 201: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	164, // 202: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	166, // 203: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	168, // 204: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	170, // 205: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	56,  // 206: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	58,  // 207: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	63,  // 208: kinesin.v1.ObjectiveService.SetObjective:output_type -> kinesin.v1.SetObjectiveResponse
+	65,  // 209: kinesin.v1.ObjectiveService.DeleteObjective:output_type -> kinesin.v1.DeleteObjectiveResponse
+	67,  // 210: kinesin.v1.ObjectiveService.GetObjectives:output_type -> kinesin.v1.GetObjectivesResponse
+	72,  // 211: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	74,  // 212: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	76,  // 213: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	80,  // 214: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	82,  // 215: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	84,  // 216: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	86,  // 217: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	88,  // 218: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	92,  // 219: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	101, // 220: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	103, // 221: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	105, // 222: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	107, // 223: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	109, // 224: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	114, // 225: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	116, // 226: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	119, // 227: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	122, // 228: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	124, // 229: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	128, // 230: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	131, // 231: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	133, // 232: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	135, // 233: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	138, // 234: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	140, // 235: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	143, // 236: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	145, // 237: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	148, // 238: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	150, // 239: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	152, // 240: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	180, // [180:241] is the sub-list for method output_type
+	119, // [119:180] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -12090,9 +12662,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   170,
+			NumMessages:   179,
 			NumExtensions: 0,
-			NumServices:   12,
+			NumServices:   13,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

@@ -39,6 +39,7 @@ type Config struct {
 	Roles   []string        // none: all
 	Metrics *Metrics        // nil: new ones
 	Tracer  *tracing.Tracer // nil: nothing is traced
+	Debug   Debug
 
 	// Membership lists the processes that share the partitions, if they are known beforehand; mostly this one
 	// alone. nil: they find each other by lease rows in the store, which several processes share.

@@ -57,6 +57,7 @@ func (n *Node) Handler() http.Handler {
 	mux.Handle("GET /debug/pprof/", needing(access.Debug, http.HandlerFunc(pprof.Index)))
 	mux.Handle("GET /debug/pprof/profile", needing(access.Debug, http.HandlerFunc(pprof.Profile)))
 	mux.Handle("GET /debug/pprof/trace", needing(access.Debug, http.HandlerFunc(pprof.Trace)))
+	n.debugRoutes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /livez", probe("ok", n.notLive))
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
@@ -65,7 +66,7 @@ func (n *Node) Handler() http.Handler {
 			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
-	return withPlain(n.tracer.Plain(rest.New(plain, api.Hooks{Internal: n.internalError})), mux)
+	return withRequestID(withPlain(n.tracer.Plain(rest.New(plain, api.Hooks{Internal: n.internalError})), mux))
 }
 
 // services returns the names of all services of the contract.

@@ -128,6 +128,14 @@ func IsSampled(traceparent string) bool {
 // TraceID returns the trace id of a traced task, for exemplars.
 func TraceID(k *task.Task) string { return k.Traceparent[3 : 3+32] }
 
+// TraceIDOf returns the id of a context's trace; empty if it is not sampled.
+func TraceIDOf(ctx context.Context) string {
+	if c := trace.SpanContextFromContext(ctx); c.IsSampled() {
+		return c.TraceID().String()
+	}
+	return ""
+}
+
 // Traceparent returns what the handler of a task's newest attempt gets: the span of its attempt if the task
 // is traced, or else what the task was scheduled with.
 func (t *Tracer) Traceparent(k *task.Task) string {

@@ -61,7 +61,8 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 	}
 	s.add(c.Flags())
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = s.log.logger(a.Stderr), !s.match, !s.growShards, !s.watch, !s.policies
+		s.Log, s.LogControl = s.log.controlled(a.Stderr)
+		s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = !s.match, !s.growShards, !s.watch, !s.policies
 		s.NoNativeHistograms, s.Version = !s.native, a.version()
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
