@@ -244,6 +244,10 @@ generate: ## generate code
 	tools/gen/generate.sh
 	go generate ./...
 
+.PHONY: docs/metrics
+docs/metrics: ## the table of series in docs/metrics.md
+	go test ./server -run TestMetricsPage -update
+
 .PHONY: tf/docs
 tf/docs: ## the tables of inputs and outputs in terraform/modules/*/README.md
 	cd terraform/internal/readme && go run . ../../modules/core ../../modules/lambda

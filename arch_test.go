@@ -99,7 +99,9 @@ var table = []row{
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
-	{name: "internal/otlp", may: []string{"task", "internal/audit"}},
+	{name: "internal/otlp", may: []string{"task", "internal/audit", "internal/tracing"}},
+	{name: "internal/logging", stdOnly: true},
+	{name: "internal/tracing", may: slices.Concat(wire, []string{"task"}), tests: []string{"internal/otlp"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/quota"}},
@@ -157,7 +159,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
@@ -165,12 +167,12 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/otlp",
+			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/logging", "internal/otlp",
 		}, tools),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "partition"},
 	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},
@@ -189,7 +191,7 @@ var planned []string
 // reserved modules may be imported directly only by these packages, tests included.
 var reserved = map[string][]string{
 	"github.com/cockroachdb":          {"store/pebble", "test/sim"},
-	"go.opentelemetry.io":             {"internal/otlp"},
+	"go.opentelemetry.io":             {"internal/otlp", "internal/tracing", "server"},
 	"github.com/netresearch/go-cron":  {"internal/cron"},
 	"github.com/teambition/rrule-go":  {"internal/cron"},
 	"github.com/spf13":                {"cmd/kinesin/cli"},

@@ -31,6 +31,20 @@ func TestEveryNameIsDocumented(t *testing.T) {
 	}
 }
 
+// TestEverySeriesIsOnItsPage checks docs/metrics.md against the names in the code, as the test in server does
+// against the series of a process.
+func TestEverySeriesIsOnItsPage(t *testing.T) {
+	page, err := os.ReadFile("docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range metricNames(t) {
+		if !strings.Contains(string(page), "| `"+name+"` |") {
+			t.Errorf("%s is not on docs/metrics.md: its collector is not registered through Metrics.Registerer", name)
+		}
+	}
+}
+
 // documentedCode returns the code spans and code blocks of the documentation.
 func documentedCode(t *testing.T) string {
 	t.Helper()

@@ -106,6 +106,8 @@ type Config struct {
 	// Extend returns the chain of a task with what its handler adds to what follows it, after that was checked
 	// and stored. nil: handlers add nothing.
 	Extend func(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error)
+	// Traceparent returns the trace context for the handler of a claimed task; nil: that of the task.
+	Traceparent func(t *task.Task) string
 	// Limited reports whether tasks of a lambda wait until others have ended, whose results are then sent and
 	// stored without waiting for others. nil: none do.
 	Limited func(lambda uint32) bool

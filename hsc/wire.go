@@ -45,7 +45,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 		TimeoutMicros: policy.Timeout.Microseconds(),
 		Payload:       payload,
 		Blob:          api.WireBlob(t.Blob),
-		Traceparent:   t.Traceparent,
+		Traceparent:   s.traceparent(t),
 		Tags:          task.TagValues(t.Tags),
 		Prompt:        s.isLimited(t),
 		Occurrence:    api.WireOccurrence(t.Occurrence),
@@ -59,6 +59,14 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 		c.Priority = l.Priorities[p]
 	}
 	return c
+}
+
+// traceparent returns the trace context for the handler of a claimed task.
+func (s *Service) traceparent(t *task.Task) string {
+	if s.Traceparent == nil {
+		return t.Traceparent
+	}
+	return s.Traceparent(t)
 }
 
 func (s *Service) isLimited(t *task.Task) bool {

@@ -86,6 +86,7 @@ func (q *Queue) Deliver(ctx context.Context, deliveries []Delivery) []error {
 		if len(part) != n {
 			panic(fmt.Sprintf("queue driver answered %d of %d deliveries", len(part), n))
 		}
+		q.answered(part...)
 		for k, err := range part {
 			results[of[k]] = err
 		}

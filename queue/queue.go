@@ -35,10 +35,23 @@ const (
 )
 
 // Queue validates and bounds the calls of roles to a Driver.
-type Queue struct{ d Driver }
+type Queue struct {
+	d Driver
+	// Answered, if not nil, is told how each message was sent, and how each receive ended.
+	Answered func(err error)
+}
 
 // New wraps a driver.
 func New(d Driver) *Queue { return &Queue{d: d} }
+
+func (q *Queue) answered(errs ...error) {
+	if q.Answered == nil {
+		return
+	}
+	for _, err := range errs {
+		q.Answered(err)
+	}
+}
 
 // Send puts messages on their queues and returns a result for each.
 func (q *Queue) Send(ctx context.Context, messages []Message) []error {
@@ -49,6 +62,7 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 		if len(part) != n {
 			panic(fmt.Sprintf("queue driver answered %d of %d sends", len(part), n))
 		}
+		q.answered(part...)
 		results = append(results, part...)
 		messages = messages[n:]
 	}
@@ -61,7 +75,9 @@ func (q *Queue) Receive(ctx context.Context, names []Name, limit int, ahead time
 	if limit < 1 {
 		return nil, fmt.Errorf("receive %d messages: want 1 to %d", limit, ReceiveMax)
 	}
-	return q.d.Receive(ctx, names, min(limit, ReceiveMax), min(max(ahead, 0), AheadMax))
+	messages, err := q.d.Receive(ctx, names, min(limit, ReceiveMax), min(max(ahead, 0), AheadMax))
+	q.answered(err)
+	return messages, err
 }
 
 // Delete removes received messages for good.

@@ -11,8 +11,9 @@ import (
 const (
 	// ForecastSpan is how far ahead DueSoon counts.
 	ForecastSpan = 5 * time.Minute
-	// countEvery is how often a partition is counted: by a scan that is made anyway, so that an idle
-	// partition costs nothing more.
+	// countEvery is how often a partition is counted of a store that other processes share, and where each
+	// read costs: by a scan that is made anyway, so that an idle partition costs nothing more. A partition of
+	// a store of this process alone is counted with each read-ahead.
 	countEvery = time.Minute
 	// countRowsMax bounds the rows that are read for it; beyond them it is extrapolated.
 	countRowsMax = 512
@@ -22,8 +23,25 @@ const (
 	crowdSpan = 2 * time.Second
 )
 
+// DueHorizons are the times ahead up to which due tasks are counted, in rising order up to ForecastSpan.
+var DueHorizons = [...]time.Duration{time.Minute, ForecastSpan}
+
+// DueCounts are the tasks that are overdue or due within each of DueHorizons.
+type DueCounts [len(DueHorizons)]int64
+
 // dueSoonCount plans the counting of one partition's tasks that are due soon.
-type dueSoonCount struct{ next task.Instant }
+type dueSoonCount struct {
+	next  task.Instant
+	every time.Duration // 0: with each scan
+}
+
+// countsEvery returns how often a partition is counted.
+func (s *shared) countsEvery() time.Duration {
+	if s.Foreign {
+		return countEvery
+	}
+	return 0
+}
 
 // span returns how far a scan goes, and with what limit, that otherwise goes through an instant; counts says
 // that its rows are to be counted.
@@ -35,30 +53,62 @@ func (d *dueSoonCount) span(now, through task.Instant, limit int) (to task.Insta
 }
 
 // count estimates from the first rows of a scan that span made longer; full says that there may be more rows.
-func (d *dueSoonCount) count(c clock.Clock, now task.Instant, rows []task.Task, full bool) int64 {
-	spread, _ := bits.Mul64(c.Uint64(), uint64(countEvery/2))
-	d.next = now.Add(countEvery - countEvery/4 + time.Duration(spread))
-	return int64(estimate(now, rows, full))
+func (d *dueSoonCount) count(c clock.Clock, now task.Instant, rows []task.Task, full bool) (due DueCounts) {
+	if d.every > 0 {
+		spread, _ := bits.Mul64(c.Uint64(), uint64(d.every/2))
+		d.next = now.Add(d.every - d.every/4 + time.Duration(spread))
+	}
+	for i, horizon := range DueHorizons {
+		due[i] = int64(estimate(now, now.Add(horizon), rows, full))
+	}
+	return due
 }
 
-// estimate extrapolates from rows in order of their due times, if there may be more: at the rate between the
-// first and the last of them. Overdue rows count as they are.
-func estimate(now task.Instant, rows []task.Task, full bool) int {
-	ahead, first := 0, task.Instant(0)
+// estimate counts the rows, in order of their due times, that are due through an instant. If there may be
+// more it extrapolates: at the rate between the first and the last of those ahead. Overdue rows count as they
+// are.
+func estimate(now, through task.Instant, rows []task.Task, full bool) int {
+	ahead, within, first := 0, 0, task.Instant(0)
 	for i := range rows {
-		if rows[i].WakeRow.At <= now {
+		at := rows[i].WakeRow.At
+		if at <= through {
+			within++
+		}
+		if at <= now {
 			continue
 		}
 		if ahead == 0 {
-			first = rows[i].WakeRow.At
+			first = at
 		}
 		ahead++
 	}
-	if !full || ahead == 0 {
-		return len(rows)
+	if !full || ahead == 0 || within < len(rows) {
+		return within
 	}
 	last := rows[len(rows)-1].WakeRow.At
 	over := max(last.Sub(first), last.Sub(now)/2, crowdSpan)
-	rest := max(0, now.Add(ForecastSpan).Sub(last))
+	rest := max(0, through.Sub(last))
 	return len(rows) + int(float64(ahead)*float64(rest)/float64(over))
+}
+
+// DueSoon estimates how many tasks of the partitions that are fired here are overdue or due within
+// ForecastSpan. Tasks in flight are not counted.
+func (s *Scheduler) DueSoon() (tasks int64) {
+	for _, due := range s.Due() {
+		tasks += due[len(due)-1]
+	}
+	return tasks
+}
+
+// Due estimates the same by lambda, for each of DueHorizons.
+func (s *Scheduler) Due() map[uint32]DueCounts {
+	all := map[uint32]DueCounts{}
+	for p, l := range s.loops() {
+		sum := all[p.Lambda]
+		for i := range sum {
+			sum[i] += l.stats.due[i].Load()
+		}
+		all[p.Lambda] = sum
+	}
+	return all
 }

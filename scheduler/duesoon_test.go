@@ -21,14 +21,14 @@ func TestACrowdIsNotExtrapolated(t *testing.T) {
 	for _, in := range []time.Duration{time.Microsecond, time.Millisecond, time.Second, crowdSpan, time.Minute, ForecastSpan} {
 		rows := page(func(int) time.Duration { return in })
 		most := countRowsMax * int(1+ForecastSpan/crowdSpan)
-		if got := estimate(at, rows, true); got < countRowsMax || got > most {
+		if got := estimate(at, at.Add(ForecastSpan), rows, true); got < countRowsMax || got > most {
 			t.Errorf("%d rows due in %v: %d due soon, want at most %d", countRowsMax, in, got, most)
 		}
-		if got := estimate(at, rows, false); got != countRowsMax {
+		if got := estimate(at, at.Add(ForecastSpan), rows, false); got != countRowsMax {
 			t.Errorf("%d rows due in %v and none behind: %d due soon", countRowsMax, in, got)
 		}
 	}
-	if got := estimate(at, page(func(n int) time.Duration { return time.Duration(n/256) * time.Microsecond }), true); got > countRowsMax+256*int(ForecastSpan/crowdSpan) {
+	if got := estimate(at, at.Add(ForecastSpan), page(func(n int) time.Duration { return time.Duration(n/256) * time.Microsecond }), true); got > countRowsMax+256*int(ForecastSpan/crowdSpan) {
 		t.Errorf("%d due soon of 256 that are overdue and as many that are due now", got)
 	}
 }
@@ -38,14 +38,24 @@ func TestASteadyLoadIsExtrapolated(t *testing.T) {
 	for _, every := range []time.Duration{4 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
 		rows := page(func(n int) time.Duration { return time.Duration(n+1) * every })
 		want := int(ForecastSpan / every)
-		if got := estimate(at, rows, true); got < want*9/10 || got > want*11/10 {
+		if got := estimate(at, at.Add(ForecastSpan), rows, true); got < want*9/10 || got > want*11/10 {
 			t.Errorf("one every %v: %d due soon, want about %d", every, got, want)
 		}
 	}
 }
 
 func TestWhatIsOverdueCountsAsItIs(t *testing.T) {
-	if got := estimate(at, page(func(n int) time.Duration { return -time.Duration(n) * time.Second }), true); got != countRowsMax {
+	if got := estimate(at, at.Add(ForecastSpan), page(func(n int) time.Duration { return -time.Duration(n) * time.Second }), true); got != countRowsMax {
 		t.Errorf("%d due soon, want %d", got, countRowsMax)
+	}
+}
+
+func TestEachHorizonIsCounted(t *testing.T) {
+	rows := page(func(n int) time.Duration { return time.Duration(n-10) * time.Second }) // to 501 s ahead
+	if got := estimate(at, at.Add(time.Minute), rows, true); got != 71 {
+		t.Errorf("%d due within a minute, want 71", got)
+	}
+	if got := estimate(at, at.Add(10*time.Minute), rows, false); got != countRowsMax {
+		t.Errorf("%d due within ten minutes, want %d", got, countRowsMax)
 	}
 }

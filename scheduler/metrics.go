@@ -117,8 +117,9 @@ func (s *Scheduler) Overdue() map[task.Partition]task.Instant {
 	return all
 }
 
-// Lag returns how late the oldest task is that waits here to be dispatched; 0 when none is late. Tasks that
-// wait for room in their queue do not count: more schedulers would not help them.
+// Lag returns how late the oldest task is that waits here to be dispatched, or may be: while a partition
+// cannot be read, a task may be due just behind what was read of it. 0 when none is late. Tasks that wait for
+// room in their queue do not count: more schedulers would not help them.
 func (s *Scheduler) Lag() (lag time.Duration) {
 	now := s.Clock.Now()
 	for p, due := range s.Overdue() {
@@ -126,14 +127,10 @@ func (s *Scheduler) Lag() (lag time.Duration) {
 			lag = max(lag, now.Sub(due))
 		}
 	}
-	return lag
-}
-
-// DueSoon estimates how many tasks of the partitions that are fired here are overdue or due within
-// ForecastSpan. Each partition is counted once a minute. Tasks in flight are not counted.
-func (s *Scheduler) DueSoon() (tasks int64) {
 	for _, l := range s.loops() {
-		tasks += l.stats.dueSoon.Load()
+		if l.stats.readsFail.Load() != nil && l.stats.warm.Load() {
+			lag = max(lag, now.Sub(task.Instant(l.buffer.highWater.Load())))
+		}
 	}
-	return tasks
+	return lag
 }

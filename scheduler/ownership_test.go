@@ -296,6 +296,13 @@ func TestTheForecastCountsWhatIsDueSoon(t *testing.T) {
 		if got := s.DueSoon(); got < 2700 || got > 3300 {
 			t.Errorf("%d due soon, after three minutes", got)
 		}
+		for range 200 {
+			w.waiting(low, 40*time.Second)
+		}
+		w.advance(5 * time.Second) // the owner of a store counts with each read-ahead
+		if got := s.Due()[low.Lambda][0]; got < 200 || got > 1100 {
+			t.Errorf("%d due within a minute, want the 200 and those of the other priority", got)
+		}
 		w.advance(10 * time.Minute)
 		if got := s.DueSoon(); got != 0 || s.Lag() != 0 {
 			t.Errorf("%d due soon in the end, lag %v", got, s.Lag())

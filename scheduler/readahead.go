@@ -73,7 +73,7 @@ func (l *loop) readWindow(ctx context.Context, now task.Instant, due bool) error
 	}
 	before := l.buffer.extend(until)
 	l.inFlight.beginScan()
-	rows, end, err := l.unknownRows(ctx, now, from, until)
+	rows, end, err := l.unknownRows(ctx, now, from, until, due)
 	if err != nil {
 		l.buffer.extend(before)
 		return err
@@ -107,11 +107,15 @@ func (l *loop) isFoundAgain(e entry) bool {
 	return !inFlight && e.at == e.row.WakeRow.At
 }
 
-// unknownRows scans from one key to another, until there are enough rows that are not known, and now and then
-// further, to count what is due soon. It returns those rows, and up to where there are no others.
-func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey) (unknown []task.Task, end rowKey, err error) {
+// unknownRows scans from one key to another, until there are enough rows that are not known. With whole, for
+// a scan that begins where a read-ahead does, it also goes further now and then, to count what is due soon.
+// It returns those rows, and up to where there are no others.
+func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey, whole bool) (unknown []task.Task, end rowKey, err error) {
 	after := store.WakeKey{Wake: from.at, ID: from.id}
-	to, limit, counts := l.reader.dueSoon.span(now, until.at, l.buffer.limit)
+	to, limit, counts := until.at, l.buffer.limit, false
+	if whole {
+		to, limit, counts = l.reader.dueSoon.span(now, until.at, l.buffer.limit)
+	}
 	enough := limit
 	var counted []task.Task
 	for pages := 1; ; pages++ {
@@ -134,7 +138,9 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 		full := len(page) == limit
 		last := l.passesRows() && pages >= heldPagesMax
 		if counts && (!full || last || len(counted) >= enough) {
-			l.stats.dueSoon.Store(l.reader.dueSoon.count(l.Clock, now, counted, full))
+			for i, n := range l.reader.dueSoon.count(l.Clock, now, counted, full) {
+				l.stats.due[i].Store(n)
+			}
 			to, limit, counts = until.at, l.buffer.limit, false
 		}
 		if !full || page[len(page)-1].WakeRow.At > to {

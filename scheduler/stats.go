@@ -29,18 +29,18 @@ func (p *progress) stalled(now time.Duration) time.Duration {
 
 // loopStats is what other goroutines may read of a loop.
 type loopStats struct {
-	oldestSend  atomic.Int64  // due time of the oldest task that waits to be dispatched; 0 for none
-	inFlight    atomic.Int64  // tasks in flight
-	stuck       atomic.Int64  // tasks of a deliver lambda that are acquired and not under way
-	held        atomic.Int64  // rows that gates hold, as far as they were read
-	heldByQuota atomic.Int64  // tasks that are due and wait for their quota
-	heldByKey   atomic.Int64  // tasks that are due and wait for their limit key
-	heldByQueue atomic.Int64  // tasks that are due and wait for room in their queue
-	heldRetries atomic.Int64  // retries that wait for the retry budget
-	dueSoon     atomic.Int64  // tasks that are due within ForecastSpan
-	census      atomic.Uint64 // the last census that came to its end; 0: none
-	warm        atomic.Bool   // the partition was read ahead
-	queueFull   atomic.Bool   // tasks wait only because their queue has no room
+	oldestSend  atomic.Int64                   // due time of the oldest task that waits to be dispatched; 0 for none
+	inFlight    atomic.Int64                   // tasks in flight
+	stuck       atomic.Int64                   // tasks of a deliver lambda that are acquired and not under way
+	held        atomic.Int64                   // rows that gates hold, as far as they were read
+	heldByQuota atomic.Int64                   // tasks that are due and wait for their quota
+	heldByKey   atomic.Int64                   // tasks that are due and wait for their limit key
+	heldByQueue atomic.Int64                   // tasks that are due and wait for room in their queue
+	heldRetries atomic.Int64                   // retries that wait for the retry budget
+	due         [len(DueHorizons)]atomic.Int64 // tasks that are overdue or due within each of DueHorizons
+	census      atomic.Uint64                  // the last census that came to its end; 0: none
+	warm        atomic.Bool                    // the partition was read ahead
+	queueFull   atomic.Bool                    // tasks wait only because their queue has no room
 	progress    progress
 	readsFail   atomic.Pointer[time.Duration] // monotonic time since when reads fail; nil while they do not
 }

@@ -49,7 +49,7 @@ func (d *drivers) openAWS(ctx context.Context, c *Config, m *node.Metrics) (err 
 		return err
 	}
 	c.Log.InfoContext(ctx, "AWS", slog.String("prefix", c.AWSPrefix), slog.String("endpoints", d.aws.Endpoints()))
-	ofDynamo, ofSQS := awsObservers(m.Registerer())
+	ofDynamo, ofSQS := awsObservers(m)
 	if c.Store == StoreDynamoDB {
 		if err := d.checkTables(ctx, c); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/logging"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/store/dynamo"
@@ -30,6 +31,8 @@ type Config struct {
 	Listen  string   // host:port, beyond loopback only with AuthTokenFile or PolicyFile; 127.0.0.1:7070
 	Roles   []string // all
 	Log     *slog.Logger
+	// LogControl is behind Log, if its levels can be changed and its last lines be read; nil: not.
+	LogControl *logging.Log
 
 	// AcceptLoss starts although logs of the embedded store are damaged or missing, with the state before the
 	// loss.
@@ -44,8 +47,22 @@ type Config struct {
 	AuditKeep time.Duration
 	// AuditTo gets each audit record as a line of JSON; nil: nobody.
 	AuditTo io.Writer
-	// OTLPEndpoint is the base URL of an OpenTelemetry collector that gets the audit records; empty: none.
+	// MetricLambdas is how many lambdas have series of their own, those that are used most; 200.
+	MetricLambdas int
+	// NoNativeHistograms leaves native histograms out of the metrics; the classic ones stay.
+	NoNativeHistograms bool
+	// Version is that of the program, for metrics; empty: what the Go toolchain recorded.
+	Version string
+	// OTLPEndpoint is the base URL of an OpenTelemetry collector that gets the audit records; empty: none. It
+	// also gets traces and metrics where these are turned on.
 	OTLPEndpoint string
+	// TraceSample is the share of calls that begin a trace, 0 to 1; a call that comes with a sampled trace is
+	// traced, too. 0: nothing is traced.
+	TraceSample float64
+	// OTLPByEnv takes the endpoint and the sampler of traces from OpenTelemetry's own environment variables.
+	OTLPByEnv bool
+	// OTLPMetrics sends the metrics as well.
+	OTLPMetrics bool
 	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
 	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
@@ -124,6 +141,8 @@ const (
 	ListenDefault   = "127.0.0.1:7070"
 	DrainMaxDefault = 10 * time.Second
 
+	MetricLambdasDefault = node.MetricLambdasDefault
+
 	LambdasMaxDefault          = 1000
 	LambdaPartitionsMaxDefault = 1024
 	PartitionsMaxDefault       = 10_000
@@ -182,6 +201,15 @@ func (c Config) Validate() error {
 	}
 	if c.ConnectionsPerAddress < 0 {
 		errs = append(errs, fmt.Errorf("%d connections per address: want 1 or more", c.ConnectionsPerAddress))
+	}
+	if !(c.TraceSample >= 0 && c.TraceSample <= 1) {
+		errs = append(errs, fmt.Errorf("share of traced calls %v: want 0 to 1", c.TraceSample))
+	}
+	if (c.TraceSample > 0 || c.OTLPMetrics) && c.OTLPEndpoint == "" && !c.OTLPByEnv {
+		errs = append(errs, errors.New("traces or metrics to an OpenTelemetry collector without its address: set --otlp-endpoint, such as http://localhost:4318"))
+	}
+	if c.MetricLambdas < 0 {
+		errs = append(errs, fmt.Errorf("series of their own for %d lambdas: want 1 or more", c.MetricLambdas))
 	}
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))

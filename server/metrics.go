@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/store/dynamo"
@@ -13,15 +14,15 @@ import (
 
 // awsObservers returns observers that count the requests to AWS. The labels are names of requests and of our
 // own tables.
-func awsObservers(r prometheus.Registerer) (dynamo.Observer, *sqsclient.Observer) {
-	f := promauto.With(r)
+func awsObservers(m *node.Metrics) (dynamo.Observer, *sqsclient.Observer) {
+	f := promauto.With(m.Registerer())
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	requests := f.NewHistogramVec(prometheus.HistogramOpts{
+	requests := f.NewHistogramVec(m.Histogram(prometheus.HistogramOpts{
 		Name: "kinesin_aws_request_seconds", Help: "Duration of requests to AWS, including the wait of long polls.",
 		Buckets: []float64{.001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 3, 10, 25},
-	}, []string{"service", "request", "outcome"})
+	}), []string{"service", "request", "outcome"})
 	rows := counter("kinesin_dynamodb_rows_total", "Rows read or written by DynamoDB requests.", "request")
 	throttled := counter("kinesin_dynamodb_throttled_total", "Reads and writes throttled by DynamoDB.", "table")
 	unreadable := counter("kinesin_dynamodb_unreadable_rows_total", "Rows skipped because they are damaged or of a newer version.", "table")

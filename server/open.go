@@ -65,6 +65,9 @@ func (s *Server) open(ctx context.Context, asked credentials) error {
 	}
 	c := s.nodeConfig(d)
 	s.join(&c, pods)
+	if err := s.export(ctx, &c); err != nil {
+		return errors.Join(err, d.close())
+	}
 	err = s.identify(ctx, &c, asked)
 	if err == nil {
 		d.node, err = node.New(ctx, c)
@@ -150,6 +153,7 @@ func openDrivers(ctx context.Context, c *Config, files descriptors, m *node.Metr
 func (s *Server) nodeConfig(d *drivers) node.Config {
 	c := node.Config{
 		Store: d.store, Queue: d.queue, Buffer: d.buffer, Clock: clock.Real(), Log: s.config.Log, Roles: s.config.Roles, Metrics: s.metrics,
+		Debug:           node.Debug{Log: s.config.LogControl, Settings: func() any { return s.config.settings() }},
 		Name:            hostName(),
 		PayloadBytesMax: s.config.PayloadBytesMax, Horizon: s.config.Horizon, Window: s.config.Window,
 		DeliverDirect: s.config.DeliverDirect, NoMatch: s.config.NoMatch, NoGrow: s.config.NoGrow, LeasesOnly: s.config.LeasesOnly,

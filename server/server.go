@@ -37,6 +37,7 @@ type Server struct {
 	http     *http.Server
 	// collector gets the audit records too; nil: there is none.
 	collector *otlp.AuditLog
+	exports   []exporter // of traces and metrics
 }
 
 // collectorCloseMax bounds the time for the last audit records to reach the collector.
@@ -49,7 +50,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{config: c.withDefaults(), metrics: node.NewMetrics()}
+	if c.LogControl != nil {
+		c.LogControl.IDs = node.LogIDs
+	}
+	s := &Server{config: c.withDefaults(), metrics: node.NewMetrics(node.MetricsConfig{
+		LambdasMax: c.MetricLambdas, NoNative: c.NoNativeHistograms, Version: c.Version,
+	})}
 	asked, err := s.openCredentials(ctx)
 	secure, tlsErr := s.openTLS(ctx, asked)
 	if err := errors.Join(err, tlsErr); err != nil {
@@ -143,6 +149,9 @@ func (s *Server) Config() Config { return s.config }
 // Calls that take longer than Config.DrainMax after the hand-over are cut off, which loses nothing that was
 // acknowledged.
 func (s *Server) Run(ctx context.Context) error {
+	s.config.Log.InfoContext(ctx, "serving", slog.String("version", s.config.Version), slog.String("url", s.URL()), slog.Any("roles", s.config.Roles),
+		slog.String("store", s.config.Store), slog.String("queue", s.config.Queue), slog.Bool("authenticated", s.config.isAuthenticated()),
+		slog.Bool("tls", s.config.TLSCertFile != ""), slog.Bool("traces", len(s.exports) > 0))
 	group, groupCtx := errgroup.WithContext(context.WithoutCancel(ctx))
 	running, stopRunning := context.WithCancel(groupCtx)
 	defer stopRunning()
@@ -173,6 +182,7 @@ func (s *Server) Run(ctx context.Context) error {
 	err := group.Wait()
 	err = errors.Join(err, s.node.Close())
 	s.closeCollector()
+	s.closeExports()
 	s.drivers.release()
 	return err
 }

@@ -379,6 +379,13 @@ func TestMetrics(t *testing.T) {
 		`kinesin_task_lateness_seconds_count{lambda="mail",priority="normal",stage="claimed"}`: "1",
 		`kinesin_task_lateness_seconds_count{lambda="mail",priority="normal",stage="started"}`: "1",
 		`kinesin_wakeups_total{event="enqueue"}`:                                               "1", // which ended the expired one
+		`kinesin_schedule_calls_total{outcome="accepted"}`:                                     "2",
+		`kinesin_schedule_calls_total{outcome="refused"}`:                                      "1",
+		`kinesin_schedule_calls_total{outcome="failed"}`:                                       "0",
+		`kinesin_due_tasks{horizon="1m",lambda="mail"}`:                                        "0",
+		`kinesin_due_tasks{horizon="5m",lambda="mail"}`:                                        "0",
+		`kinesin_outage_seconds{service="store"}`:                                              "0",
+		`kinesin_outage_seconds{service="queue"}`:                                              "0",
 		`kinesin_workers_lost_total`:                                                           "0",
 		`kinesin_internal_errors_total`:                                                        "0",
 		`kinesin_registrations{outcome="refused"}`:                                             "0",

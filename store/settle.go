@@ -30,7 +30,7 @@ func (s *Store) settle(ctx context.Context, ops []Op, results []error, cause err
 	if errors.Is(cause, ErrClosed) {
 		return cause
 	}
-	defer s.observe("settle", len(ops), clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "settle", len(ops), clock.Steady(s.cfg.Clock), &err)
 	for failures := range settleTriesMax {
 		unknown := unknownOf(results)
 		if cause = s.settleOnce(ctx, ops, results, unknown); cause == nil {

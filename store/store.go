@@ -50,10 +50,10 @@ type Config struct {
 
 // Observer holds callbacks. A nil one is not called.
 type Observer struct {
-	// OpDone is called after every call with its kind ("apply", "tasks", "scan_schedule", ...; "settle" for
-	// reading back unknown outcomes), the number of writes or rows asked for, how long it took, and the
-	// call-wide error.
-	OpDone func(kind string, ops int, took time.Duration, err error)
+	// OpDone is called after every call with its context, its kind ("apply", "tasks", "scan_schedule", ...;
+	// "settle" for reading back unknown outcomes), the number of writes or rows asked for, how long it took,
+	// and the call-wide error.
+	OpDone func(ctx context.Context, kind string, ops int, took time.Duration, err error)
 }
 
 func (c Config) withDefaults() Config {
@@ -94,7 +94,7 @@ func (s *Store) PayloadInlineMax() int { return s.cfg.PayloadInlineMax }
 // call, a row that is gone as deleted by it, and any other row is a conflict. So two callers that write the
 // same bytes at the same time may, under faults, both be told that they did.
 func (s *Store) Apply(ctx context.Context, ops []Op) (results []error, err error) {
-	defer s.observe("apply", len(ops), clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "apply", len(ops), clock.Steady(s.cfg.Clock), &err)
 	refused := s.check(ops)
 	if refused == nil {
 		return s.apply(ctx, ops)
@@ -180,7 +180,7 @@ func isUnknown(err error) bool { return err != nil && errors.Is(err, ErrUnknown)
 // Tasks reads task rows, strongly consistent; a missing row has a zero ID in its place. A row that cannot be
 // read has an ID and no state; if it alone was asked for, it is an error for which IsUnreadable holds.
 func (s *Store) Tasks(ctx context.Context, ids []task.ID) (rows []task.Task, err error) {
-	defer s.observe("tasks", len(ids), clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "tasks", len(ids), clock.Steady(s.cfg.Clock), &err)
 	return inParts(ctx, ids, s.d.Tasks)
 }
 
@@ -198,7 +198,7 @@ func (s *Store) Task(ctx context.Context, id task.ID) (task.Task, error) {
 
 // Wakeups reads wake-up rows, strongly consistent; a missing row has a zero ID in its place.
 func (s *Store) Wakeups(ctx context.Context, keys []WakeKey) (rows []task.Task, err error) {
-	defer s.observe("wakeups", len(keys), clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "wakeups", len(keys), clock.Steady(s.cfg.Clock), &err)
 	return inParts(ctx, keys, s.d.Wakeups)
 }
 
@@ -223,7 +223,7 @@ func inParts[K any](ctx context.Context, keys []K, read func(context.Context, []
 
 // Payload reads a payload row; ErrNotFound when there is none.
 func (s *Store) Payload(ctx context.Context, id task.ID) (payload []byte, err error) {
-	defer s.observe("payload", 1, clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "payload", 1, clock.Steady(s.cfg.Clock), &err)
 	return s.d.Payload(ctx, id)
 }
 
@@ -231,7 +231,7 @@ func (s *Store) Payload(ctx context.Context, id task.ID) (payload []byte, err er
 // consistent, after the given key (zero: from the head) and with a wake at or before through. limit is at
 // most ScanMax.
 func (s *Store) ScanSchedule(ctx context.Context, p task.Partition, after WakeKey, through task.Instant, limit int) (rows []task.Task, err error) {
-	defer s.observe("scan_schedule", limit, clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "scan_schedule", limit, clock.Steady(s.cfg.Clock), &err)
 	if err := checkLimit(limit); err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (s *Store) ScanSchedule(ctx context.Context, p task.Partition, after WakeKe
 
 // ScanEnded pages over ended rows; see Driver.ScanEnded. limit is at most ScanMax.
 func (s *Store) ScanEnded(ctx context.Context, p *task.Partition, state task.State, cursor []byte, limit int) (rows []task.Task, next []byte, err error) {
-	defer s.observe("scan_ended", limit, clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "scan_ended", limit, clock.Steady(s.cfg.Clock), &err)
 	if err := checkLimit(limit); err != nil {
 		return nil, nil, err
 	}
@@ -252,7 +252,7 @@ func (s *Store) ScanEnded(ctx context.Context, p *task.Partition, state task.Sta
 
 // Control reads one control row; ErrNotFound when there is none.
 func (s *Store) Control(ctx context.Context, kind, name string) (row Control, err error) {
-	defer s.observe("control", 1, clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "control", 1, clock.Steady(s.cfg.Clock), &err)
 	if err := checkControlKey(kind, name); err != nil {
 		return Control{}, err
 	}
@@ -268,7 +268,7 @@ func (s *Store) Control(ctx context.Context, kind, name string) (row Control, er
 
 // Controls reads all control rows of a kind, in order of their names.
 func (s *Store) Controls(ctx context.Context, kind string) (rows []Control, err error) {
-	defer s.observe("controls", 1, clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "controls", 1, clock.Steady(s.cfg.Clock), &err)
 	if err := checkControlKey(kind, "any"); err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Contro
 		rows, err = s.Controls(ctx, kind)
 		return rows, nil, err
 	}
-	defer s.observe("controls", 1, clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "controls", 1, clock.Steady(s.cfg.Clock), &err)
 	if err := checkControlKey(kind, "any"); err != nil {
 		return nil, nil, err
 	}
@@ -311,7 +311,7 @@ func (s *Store) applyOne(ctx context.Context, op Op) error {
 // Sweep deletes up to limit ended rows that expired at or before now, with their payloads and wake-up rows,
 // and returns how many.
 func (s *Store) Sweep(ctx context.Context, now task.Instant, limit int) (n int, err error) {
-	defer s.observe("sweep", limit, clock.Steady(s.cfg.Clock), &err)
+	defer s.observe(ctx, "sweep", limit, clock.Steady(s.cfg.Clock), &err)
 	if err := checkLimit(limit); err != nil {
 		return 0, err
 	}
@@ -350,8 +350,8 @@ func (s *Store) Health() (h Health, known bool) {
 // Close closes the driver; what was acknowledged stays.
 func (s *Store) Close() error { return s.d.Close() }
 
-func (s *Store) observe(kind string, ops int, began task.Instant, err *error) {
+func (s *Store) observe(ctx context.Context, kind string, ops int, began task.Instant, err *error) {
 	if s.cfg.Observer.OpDone != nil {
-		s.cfg.Observer.OpDone(kind, ops, clock.Steady(s.cfg.Clock).Sub(began), *err)
+		s.cfg.Observer.OpDone(ctx, kind, ops, clock.Steady(s.cfg.Clock).Sub(began), *err)
 	}
 }

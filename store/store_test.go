@@ -276,7 +276,7 @@ func TestFullStoreRefusesOnlyNewTasks(t *testing.T) {
 func TestObserverIsTold(t *testing.T) {
 	told := map[string]int{}
 	var failed int
-	s := store.New(mem.New(), store.Config{Observer: store.Observer{OpDone: func(kind string, ops int, took time.Duration, err error) {
+	s := store.New(mem.New(), store.Config{Observer: store.Observer{OpDone: func(_ context.Context, kind string, ops int, took time.Duration, err error) {
 		told[kind] += ops
 		if err != nil {
 			failed++

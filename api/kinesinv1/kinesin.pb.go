@@ -5128,6 +5128,518 @@ func (x *GetQuotasResponse) GetQuotas() []*Quota {
 	return nil
 }
 
+// Objective says that a share of the tasks of a lambda starts within a time after they are due, over a window that ends now. A task
+// of a deliver lambda starts when it is delivered.
+type Objective struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	WithinMicros  int64                  `protobuf:"varint,2,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
+	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`                          // percent: above 0, below 100
+	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // whole hours: 1 h to 90 days
+	UpdatedMicros int64                  `protobuf:"varint,5,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
+	UpdatedBy     string                 `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Objective) Reset() {
+	*x = Objective{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Objective) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Objective) ProtoMessage() {}
+
+func (x *Objective) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Objective.ProtoReflect.Descriptor instead.
+func (*Objective) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *Objective) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *Objective) GetWithinMicros() int64 {
+	if x != nil {
+		return x.WithinMicros
+	}
+	return 0
+}
+
+func (x *Objective) GetObjective() float64 {
+	if x != nil {
+		return x.Objective
+	}
+	return 0
+}
+
+func (x *Objective) GetWindowMicros() int64 {
+	if x != nil {
+		return x.WindowMicros
+	}
+	return 0
+}
+
+func (x *Objective) GetUpdatedMicros() int64 {
+	if x != nil {
+		return x.UpdatedMicros
+	}
+	return 0
+}
+
+func (x *Objective) GetUpdatedBy() string {
+	if x != nil {
+		return x.UpdatedBy
+	}
+	return ""
+}
+
+// ObjectiveStatus says how an objective is met. The budget is the share of tasks that may be late: 100 % less the objective.
+type ObjectiveStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
+	Started       int64                  `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`                          // tasks that started in the window
+	Good          int64                  `protobuf:"varint,3,opt,name=good,proto3" json:"good,omitempty"`                                // those of them that started in time
+	Attained      float64                `protobuf:"fixed64,4,opt,name=attained,proto3" json:"attained,omitempty"`                       // percent; 100 while none has started
+	BudgetLeft    float64                `protobuf:"fixed64,5,opt,name=budget_left,json=budgetLeft,proto3" json:"budget_left,omitempty"` // share of the window's budget that is left, up to 1; negative when more tasks were late than may be
+	Burns         []*Burn                `protobuf:"bytes,6,rep,name=burns,proto3" json:"burns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectiveStatus) Reset() {
+	*x = ObjectiveStatus{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectiveStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectiveStatus) ProtoMessage() {}
+
+func (x *ObjectiveStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectiveStatus.ProtoReflect.Descriptor instead.
+func (*ObjectiveStatus) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ObjectiveStatus) GetObjective() *Objective {
+	if x != nil {
+		return x.Objective
+	}
+	return nil
+}
+
+func (x *ObjectiveStatus) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetGood() int64 {
+	if x != nil {
+		return x.Good
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetAttained() float64 {
+	if x != nil {
+		return x.Attained
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetBudgetLeft() float64 {
+	if x != nil {
+		return x.BudgetLeft
+	}
+	return 0
+}
+
+func (x *ObjectiveStatus) GetBurns() []*Burn {
+	if x != nil {
+		return x.Burns
+	}
+	return nil
+}
+
+// Burn is how fast the budget is used up: 1 uses all of it up in one window.
+type Burn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	OverMicros    int64                  `protobuf:"varint,1,opt,name=over_micros,json=overMicros,proto3" json:"over_micros,omitempty"`
+	Rate          float64                `protobuf:"fixed64,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	Started       int64                  `protobuf:"varint,3,opt,name=started,proto3" json:"started,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Burn) Reset() {
+	*x = Burn{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Burn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Burn) ProtoMessage() {}
+
+func (x *Burn) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Burn.ProtoReflect.Descriptor instead.
+func (*Burn) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *Burn) GetOverMicros() int64 {
+	if x != nil {
+		return x.OverMicros
+	}
+	return 0
+}
+
+func (x *Burn) GetRate() float64 {
+	if x != nil {
+		return x.Rate
+	}
+	return 0
+}
+
+func (x *Burn) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+type SetObjectiveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	WithinMicros  int64                  `protobuf:"varint,2,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
+	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`
+	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // 0: 30 days
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetObjectiveRequest) Reset() {
+	*x = SetObjectiveRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetObjectiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetObjectiveRequest) ProtoMessage() {}
+
+func (x *SetObjectiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetObjectiveRequest.ProtoReflect.Descriptor instead.
+func (*SetObjectiveRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *SetObjectiveRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *SetObjectiveRequest) GetWithinMicros() int64 {
+	if x != nil {
+		return x.WithinMicros
+	}
+	return 0
+}
+
+func (x *SetObjectiveRequest) GetObjective() float64 {
+	if x != nil {
+		return x.Objective
+	}
+	return 0
+}
+
+func (x *SetObjectiveRequest) GetWindowMicros() int64 {
+	if x != nil {
+		return x.WindowMicros
+	}
+	return 0
+}
+
+type SetObjectiveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetObjectiveResponse) Reset() {
+	*x = SetObjectiveResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetObjectiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetObjectiveResponse) ProtoMessage() {}
+
+func (x *SetObjectiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetObjectiveResponse.ProtoReflect.Descriptor instead.
+func (*SetObjectiveResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *SetObjectiveResponse) GetObjective() *Objective {
+	if x != nil {
+		return x.Objective
+	}
+	return nil
+}
+
+type DeleteObjectiveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteObjectiveRequest) Reset() {
+	*x = DeleteObjectiveRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteObjectiveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteObjectiveRequest) ProtoMessage() {}
+
+func (x *DeleteObjectiveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteObjectiveRequest.ProtoReflect.Descriptor instead.
+func (*DeleteObjectiveRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *DeleteObjectiveRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+type DeleteObjectiveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteObjectiveResponse) Reset() {
+	*x = DeleteObjectiveResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteObjectiveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteObjectiveResponse) ProtoMessage() {}
+
+func (x *DeleteObjectiveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteObjectiveResponse.ProtoReflect.Descriptor instead.
+func (*DeleteObjectiveResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+}
+
+type GetObjectivesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetObjectivesRequest) Reset() {
+	*x = GetObjectivesRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetObjectivesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetObjectivesRequest) ProtoMessage() {}
+
+func (x *GetObjectivesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetObjectivesRequest.ProtoReflect.Descriptor instead.
+func (*GetObjectivesRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *GetObjectivesRequest) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+type GetObjectivesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objectives    []*ObjectiveStatus     `protobuf:"bytes,1,rep,name=objectives,proto3" json:"objectives,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetObjectivesResponse) Reset() {
+	*x = GetObjectivesResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetObjectivesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetObjectivesResponse) ProtoMessage() {}
+
+func (x *GetObjectivesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetObjectivesResponse.ProtoReflect.Descriptor instead.
+func (*GetObjectivesResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *GetObjectivesResponse) GetObjectives() []*ObjectiveStatus {
+	if x != nil {
+		return x.Objectives
+	}
+	return nil
+}
+
 // DeadLetter is a message of a dead-letter queue.
 type DeadLetter struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5145,7 +5657,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5157,7 +5669,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5170,7 +5682,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -5244,7 +5756,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5256,7 +5768,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5269,7 +5781,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeadLetterQueue) GetPriority() string {
@@ -5328,7 +5840,7 @@ type DeadLetterMove struct {
 
 func (x *DeadLetterMove) Reset() {
 	*x = DeadLetterMove{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5340,7 +5852,7 @@ func (x *DeadLetterMove) String() string {
 func (*DeadLetterMove) ProtoMessage() {}
 
 func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5353,7 +5865,7 @@ func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
 func (*DeadLetterMove) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *DeadLetterMove) GetState() string {
@@ -5403,7 +5915,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5415,7 +5927,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5428,7 +5940,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListDeadLettersRequest) GetLambda() string {
@@ -5469,7 +5981,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5481,7 +5993,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5494,7 +6006,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
@@ -5521,7 +6033,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5533,7 +6045,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5546,7 +6058,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *CountDeadLettersRequest) GetLambda() string {
@@ -5573,7 +6085,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5585,7 +6097,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5598,7 +6110,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -5629,7 +6141,7 @@ type ChangeDeadLettersRequest struct {
 
 func (x *ChangeDeadLettersRequest) Reset() {
 	*x = ChangeDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5641,7 +6153,7 @@ func (x *ChangeDeadLettersRequest) String() string {
 func (*ChangeDeadLettersRequest) ProtoMessage() {}
 
 func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5654,7 +6166,7 @@ func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ChangeDeadLettersRequest) GetAction() string {
@@ -5711,7 +6223,7 @@ type ChangeDeadLettersResponse struct {
 
 func (x *ChangeDeadLettersResponse) Reset() {
 	*x = ChangeDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5723,7 +6235,7 @@ func (x *ChangeDeadLettersResponse) String() string {
 func (*ChangeDeadLettersResponse) ProtoMessage() {}
 
 func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5736,7 +6248,7 @@ func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
@@ -5807,7 +6319,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5819,7 +6331,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5832,7 +6344,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *Lambda) GetName() string {
@@ -6021,7 +6533,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6033,7 +6545,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6046,7 +6558,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *Breaker) GetFailures() float64 {
@@ -6072,7 +6584,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6084,7 +6596,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6097,7 +6609,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -6117,7 +6629,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6129,7 +6641,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6142,7 +6654,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -6170,7 +6682,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6182,7 +6694,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6195,7 +6707,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -6228,7 +6740,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6240,7 +6752,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6253,7 +6765,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -6271,7 +6783,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6283,7 +6795,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6296,7 +6808,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 type ListLambdasResponse struct {
@@ -6308,7 +6820,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6320,7 +6832,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6333,7 +6845,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -6352,7 +6864,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6364,7 +6876,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6377,7 +6889,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -6396,7 +6908,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6408,7 +6920,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6421,7 +6933,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -6442,7 +6954,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6454,7 +6966,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6467,7 +6979,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -6501,7 +7013,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6513,7 +7025,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6526,7 +7038,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -6554,7 +7066,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6566,7 +7078,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6579,7 +7091,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -6608,7 +7120,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6620,7 +7132,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6633,7 +7145,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -6676,7 +7188,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6688,7 +7200,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6701,7 +7213,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -6738,7 +7250,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6750,7 +7262,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6763,7 +7275,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -6812,7 +7324,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6824,7 +7336,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6837,7 +7349,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *Held) GetTask() []byte {
@@ -6866,7 +7378,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6878,7 +7390,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6891,7 +7403,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Hello) GetWorker() string {
@@ -6934,7 +7446,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6946,7 +7458,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6959,7 +7471,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -6999,7 +7511,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7011,7 +7523,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7024,7 +7536,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *Result) GetTask() []byte {
@@ -7094,7 +7606,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7106,7 +7618,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7119,7 +7631,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Started) GetTask() []byte {
@@ -7155,7 +7667,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7167,7 +7679,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7180,7 +7692,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -7246,7 +7758,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7258,7 +7770,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7271,7 +7783,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -7453,7 +7965,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7465,7 +7977,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7478,7 +7990,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -7517,7 +8029,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7529,7 +8041,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7542,7 +8054,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -7592,7 +8104,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7604,7 +8116,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7617,7 +8129,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -7657,7 +8169,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7669,7 +8181,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7682,7 +8194,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -7702,7 +8214,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +8226,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7727,7 +8239,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -7753,7 +8265,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7765,7 +8277,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7778,7 +8290,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -7798,7 +8310,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7810,7 +8322,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7823,7 +8335,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -7851,7 +8363,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7863,7 +8375,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7876,7 +8388,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -7909,7 +8421,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7921,7 +8433,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7934,7 +8446,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -7952,7 +8464,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7964,7 +8476,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7977,7 +8489,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -7992,7 +8504,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8004,7 +8516,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8017,7 +8529,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -8053,7 +8565,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8065,7 +8577,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8078,7 +8590,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -8122,7 +8634,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8134,7 +8646,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8147,7 +8659,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *Rejected) GetName() string {
@@ -8237,7 +8749,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8249,7 +8761,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8262,7 +8774,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -8289,7 +8801,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8301,7 +8813,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8314,7 +8826,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -8340,7 +8852,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8352,7 +8864,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8365,7 +8877,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -8384,7 +8896,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8396,7 +8908,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8409,7 +8921,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -8428,7 +8940,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8440,7 +8952,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8453,7 +8965,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -8473,7 +8985,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8485,7 +8997,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8498,7 +9010,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -8524,7 +9036,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +9048,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +9061,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -8568,7 +9080,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8580,7 +9092,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8593,7 +9105,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -8612,7 +9124,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8624,7 +9136,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8637,7 +9149,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -8656,7 +9168,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8668,7 +9180,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8681,7 +9193,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -8699,7 +9211,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8711,7 +9223,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8724,7 +9236,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
 }
 
 type KeyResponse struct {
@@ -8736,7 +9248,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8748,7 +9260,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8761,7 +9273,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -8783,7 +9295,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8795,7 +9307,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8808,7 +9320,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *BackupFile) GetName() string {
@@ -8841,7 +9353,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8853,7 +9365,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8866,7 +9378,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -8886,7 +9398,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8898,7 +9410,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8911,7 +9423,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -8941,7 +9453,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8953,7 +9465,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8966,7 +9478,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -9019,7 +9531,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9031,7 +9543,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9044,7 +9556,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *Token) GetName() string {
@@ -9100,7 +9612,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9112,7 +9624,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9125,7 +9637,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -9159,7 +9671,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9171,7 +9683,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9184,7 +9696,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -9209,7 +9721,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9221,7 +9733,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9234,7 +9746,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
 }
 
 type ListTokensResponse struct {
@@ -9246,7 +9758,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9258,7 +9770,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9271,7 +9783,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -9290,7 +9802,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9302,7 +9814,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9315,7 +9827,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -9334,7 +9846,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9346,7 +9858,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9359,7 +9871,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -9389,7 +9901,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9401,7 +9913,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9414,7 +9926,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -9506,7 +10018,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9518,7 +10030,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9531,7 +10043,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -9572,7 +10084,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9584,7 +10096,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9597,7 +10109,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -9622,7 +10134,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9634,7 +10146,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9647,7 +10159,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
 }
 
 type VerifyAuditResponse struct {
@@ -9663,7 +10175,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9675,7 +10187,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9688,7 +10200,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -9742,7 +10254,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9754,7 +10266,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9767,7 +10279,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -9827,7 +10339,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9839,7 +10351,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9852,7 +10364,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
 }
 
 type RotateKeysResponse struct {
@@ -9865,7 +10377,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9877,7 +10389,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9890,7 +10402,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -9915,7 +10427,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9927,7 +10439,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9940,7 +10452,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
 }
 
 type ListKeysResponse struct {
@@ -9952,7 +10464,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9964,7 +10476,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9977,7 +10489,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -9999,7 +10511,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10011,7 +10523,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10024,7 +10536,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *InboundSender) GetName() string {
@@ -10065,7 +10577,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10077,7 +10589,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10090,7 +10602,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -10117,7 +10629,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10129,7 +10641,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10142,7 +10654,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -10167,7 +10679,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10179,7 +10691,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10192,7 +10704,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
 }
 
 type ListSendersResponse struct {
@@ -10204,7 +10716,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10216,7 +10728,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10229,7 +10741,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -10248,7 +10760,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10260,7 +10772,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10273,7 +10785,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -10292,7 +10804,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10304,7 +10816,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10317,7 +10829,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -10364,7 +10876,7 @@ type Cron struct {
 
 func (x *Cron) Reset() {
 	*x = Cron{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10376,7 +10888,7 @@ func (x *Cron) String() string {
 func (*Cron) ProtoMessage() {}
 
 func (x *Cron) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10389,7 +10901,7 @@ func (x *Cron) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cron.ProtoReflect.Descriptor instead.
 func (*Cron) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *Cron) GetName() string {
@@ -10593,7 +11105,7 @@ type CronPause struct {
 
 func (x *CronPause) Reset() {
 	*x = CronPause{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10605,7 +11117,7 @@ func (x *CronPause) String() string {
 func (*CronPause) ProtoMessage() {}
 
 func (x *CronPause) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10618,7 +11130,7 @@ func (x *CronPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronPause.ProtoReflect.Descriptor instead.
 func (*CronPause) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *CronPause) GetReason() string {
@@ -10658,7 +11170,7 @@ type SetCronRequest struct {
 
 func (x *SetCronRequest) Reset() {
 	*x = SetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10670,7 +11182,7 @@ func (x *SetCronRequest) String() string {
 func (*SetCronRequest) ProtoMessage() {}
 
 func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10683,7 +11195,7 @@ func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronRequest.ProtoReflect.Descriptor instead.
 func (*SetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *SetCronRequest) GetCron() *Cron {
@@ -10703,7 +11215,7 @@ type SetCronResponse struct {
 
 func (x *SetCronResponse) Reset() {
 	*x = SetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10715,7 +11227,7 @@ func (x *SetCronResponse) String() string {
 func (*SetCronResponse) ProtoMessage() {}
 
 func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10728,7 +11240,7 @@ func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronResponse.ProtoReflect.Descriptor instead.
 func (*SetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *SetCronResponse) GetCron() *Cron {
@@ -10754,7 +11266,7 @@ type GetCronRequest struct {
 
 func (x *GetCronRequest) Reset() {
 	*x = GetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10766,7 +11278,7 @@ func (x *GetCronRequest) String() string {
 func (*GetCronRequest) ProtoMessage() {}
 
 func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10779,7 +11291,7 @@ func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
 func (*GetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *GetCronRequest) GetName() string {
@@ -10798,7 +11310,7 @@ type GetCronResponse struct {
 
 func (x *GetCronResponse) Reset() {
 	*x = GetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10810,7 +11322,7 @@ func (x *GetCronResponse) String() string {
 func (*GetCronResponse) ProtoMessage() {}
 
 func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10823,7 +11335,7 @@ func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
 func (*GetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *GetCronResponse) GetCron() *Cron {
@@ -10842,7 +11354,7 @@ type ListCronsRequest struct {
 
 func (x *ListCronsRequest) Reset() {
 	*x = ListCronsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10854,7 +11366,7 @@ func (x *ListCronsRequest) String() string {
 func (*ListCronsRequest) ProtoMessage() {}
 
 func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10867,7 +11379,7 @@ func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *ListCronsRequest) GetLambda() string {
@@ -10886,7 +11398,7 @@ type ListCronsResponse struct {
 
 func (x *ListCronsResponse) Reset() {
 	*x = ListCronsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10898,7 +11410,7 @@ func (x *ListCronsResponse) String() string {
 func (*ListCronsResponse) ProtoMessage() {}
 
 func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10911,7 +11423,7 @@ func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *ListCronsResponse) GetCrons() []*Cron {
@@ -10932,7 +11444,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10944,7 +11456,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10957,7 +11469,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *PauseCronRequest) GetName() string {
@@ -10990,7 +11502,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11002,7 +11514,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11015,7 +11527,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *PauseCronResponse) GetCron() *Cron {
@@ -11034,7 +11546,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11046,7 +11558,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11059,7 +11571,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ResumeCronRequest) GetName() string {
@@ -11078,7 +11590,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11090,7 +11602,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11103,7 +11615,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *ResumeCronResponse) GetCron() *Cron {
@@ -11123,7 +11635,7 @@ type RunCronRequest struct {
 
 func (x *RunCronRequest) Reset() {
 	*x = RunCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11135,7 +11647,7 @@ func (x *RunCronRequest) String() string {
 func (*RunCronRequest) ProtoMessage() {}
 
 func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11148,7 +11660,7 @@ func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronRequest.ProtoReflect.Descriptor instead.
 func (*RunCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *RunCronRequest) GetName() string {
@@ -11174,7 +11686,7 @@ type RunCronResponse struct {
 
 func (x *RunCronResponse) Reset() {
 	*x = RunCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11186,7 +11698,7 @@ func (x *RunCronResponse) String() string {
 func (*RunCronResponse) ProtoMessage() {}
 
 func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11199,7 +11711,7 @@ func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronResponse.ProtoReflect.Descriptor instead.
 func (*RunCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{165}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *RunCronResponse) GetId() string {
@@ -11224,7 +11736,7 @@ type BackfillCronRequest struct {
 
 func (x *BackfillCronRequest) Reset() {
 	*x = BackfillCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11236,7 +11748,7 @@ func (x *BackfillCronRequest) String() string {
 func (*BackfillCronRequest) ProtoMessage() {}
 
 func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11249,7 +11761,7 @@ func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronRequest.ProtoReflect.Descriptor instead.
 func (*BackfillCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{166}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *BackfillCronRequest) GetName() string {
@@ -11310,7 +11822,7 @@ type BackfillCronResponse struct {
 
 func (x *BackfillCronResponse) Reset() {
 	*x = BackfillCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11322,7 +11834,7 @@ func (x *BackfillCronResponse) String() string {
 func (*BackfillCronResponse) ProtoMessage() {}
 
 func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11335,7 +11847,7 @@ func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronResponse.ProtoReflect.Descriptor instead.
 func (*BackfillCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{167}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *BackfillCronResponse) GetJob() *Job {
@@ -11354,7 +11866,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11366,7 +11878,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11379,7 +11891,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{168}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *DeleteCronRequest) GetName() string {
@@ -11397,7 +11909,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11409,7 +11921,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11422,7 +11934,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{169}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{178}
 }
 
 type CronHistoryRequest struct {
@@ -11437,7 +11949,7 @@ type CronHistoryRequest struct {
 
 func (x *CronHistoryRequest) Reset() {
 	*x = CronHistoryRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11449,7 +11961,7 @@ func (x *CronHistoryRequest) String() string {
 func (*CronHistoryRequest) ProtoMessage() {}
 
 func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11462,7 +11974,7 @@ func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryRequest.ProtoReflect.Descriptor instead.
 func (*CronHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{170}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *CronHistoryRequest) GetName() string {
@@ -11502,7 +12014,7 @@ type CronHistoryResponse struct {
 
 func (x *CronHistoryResponse) Reset() {
 	*x = CronHistoryResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11514,7 +12026,7 @@ func (x *CronHistoryResponse) String() string {
 func (*CronHistoryResponse) ProtoMessage() {}
 
 func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11527,7 +12039,7 @@ func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryResponse.ProtoReflect.Descriptor instead.
 func (*CronHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{171}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
@@ -11553,7 +12065,7 @@ type CronOccurrence struct {
 
 func (x *CronOccurrence) Reset() {
 	*x = CronOccurrence{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11565,7 +12077,7 @@ func (x *CronOccurrence) String() string {
 func (*CronOccurrence) ProtoMessage() {}
 
 func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11578,7 +12090,7 @@ func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronOccurrence.ProtoReflect.Descriptor instead.
 func (*CronOccurrence) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{172}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *CronOccurrence) GetNominalMicros() int64 {
@@ -11659,7 +12171,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11671,7 +12183,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11684,7 +12196,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{173}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *Group) GetId() string {
@@ -11789,7 +12301,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11801,7 +12313,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11814,7 +12326,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{174}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *GroupMember) GetGroup() string {
@@ -11844,7 +12356,7 @@ type GroupEnd struct {
 
 func (x *GroupEnd) Reset() {
 	*x = GroupEnd{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11856,7 +12368,7 @@ func (x *GroupEnd) String() string {
 func (*GroupEnd) ProtoMessage() {}
 
 func (x *GroupEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11869,7 +12381,7 @@ func (x *GroupEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupEnd.ProtoReflect.Descriptor instead.
 func (*GroupEnd) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{175}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *GroupEnd) GetGroup() string {
@@ -11912,7 +12424,7 @@ type CreateGroupRequest struct {
 
 func (x *CreateGroupRequest) Reset() {
 	*x = CreateGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11924,7 +12436,7 @@ func (x *CreateGroupRequest) String() string {
 func (*CreateGroupRequest) ProtoMessage() {}
 
 func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11937,7 +12449,7 @@ func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupRequest.ProtoReflect.Descriptor instead.
 func (*CreateGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{176}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *CreateGroupRequest) GetThen() *ScheduleItem {
@@ -11978,7 +12490,7 @@ type CreateGroupResponse struct {
 
 func (x *CreateGroupResponse) Reset() {
 	*x = CreateGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11990,7 +12502,7 @@ func (x *CreateGroupResponse) String() string {
 func (*CreateGroupResponse) ProtoMessage() {}
 
 func (x *CreateGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12003,7 +12515,7 @@ func (x *CreateGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupResponse.ProtoReflect.Descriptor instead.
 func (*CreateGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{177}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *CreateGroupResponse) GetGroup() *Group {
@@ -12031,7 +12543,7 @@ type AddMembersRequest struct {
 
 func (x *AddMembersRequest) Reset() {
 	*x = AddMembersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12043,7 +12555,7 @@ func (x *AddMembersRequest) String() string {
 func (*AddMembersRequest) ProtoMessage() {}
 
 func (x *AddMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12056,7 +12568,7 @@ func (x *AddMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMembersRequest.ProtoReflect.Descriptor instead.
 func (*AddMembersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{178}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *AddMembersRequest) GetGroup() string {
@@ -12091,7 +12603,7 @@ type AddMembersResponse struct {
 
 func (x *AddMembersResponse) Reset() {
 	*x = AddMembersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12103,7 +12615,7 @@ func (x *AddMembersResponse) String() string {
 func (*AddMembersResponse) ProtoMessage() {}
 
 func (x *AddMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12116,7 +12628,7 @@ func (x *AddMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMembersResponse.ProtoReflect.Descriptor instead.
 func (*AddMembersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{179}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *AddMembersResponse) GetIds() []string {
@@ -12150,7 +12662,7 @@ type SealGroupRequest struct {
 
 func (x *SealGroupRequest) Reset() {
 	*x = SealGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12162,7 +12674,7 @@ func (x *SealGroupRequest) String() string {
 func (*SealGroupRequest) ProtoMessage() {}
 
 func (x *SealGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12175,7 +12687,7 @@ func (x *SealGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealGroupRequest.ProtoReflect.Descriptor instead.
 func (*SealGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{180}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *SealGroupRequest) GetGroup() string {
@@ -12202,7 +12714,7 @@ type SealGroupResponse struct {
 
 func (x *SealGroupResponse) Reset() {
 	*x = SealGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12214,7 +12726,7 @@ func (x *SealGroupResponse) String() string {
 func (*SealGroupResponse) ProtoMessage() {}
 
 func (x *SealGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12227,7 +12739,7 @@ func (x *SealGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealGroupResponse.ProtoReflect.Descriptor instead.
 func (*SealGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{181}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *SealGroupResponse) GetGroup() *Group {
@@ -12253,7 +12765,7 @@ type GetGroupRequest struct {
 
 func (x *GetGroupRequest) Reset() {
 	*x = GetGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12265,7 +12777,7 @@ func (x *GetGroupRequest) String() string {
 func (*GetGroupRequest) ProtoMessage() {}
 
 func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12278,7 +12790,7 @@ func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupRequest.ProtoReflect.Descriptor instead.
 func (*GetGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{182}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *GetGroupRequest) GetId() string {
@@ -12297,7 +12809,7 @@ type GetGroupResponse struct {
 
 func (x *GetGroupResponse) Reset() {
 	*x = GetGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12309,7 +12821,7 @@ func (x *GetGroupResponse) String() string {
 func (*GetGroupResponse) ProtoMessage() {}
 
 func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12322,7 +12834,7 @@ func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupResponse.ProtoReflect.Descriptor instead.
 func (*GetGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{183}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *GetGroupResponse) GetGroup() *Group {
@@ -12343,7 +12855,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12355,7 +12867,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12368,7 +12880,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{184}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *ListMembersRequest) GetGroup() string {
@@ -12403,7 +12915,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12415,7 +12927,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12428,7 +12940,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{185}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *ListMembersResponse) GetMembers() []*MemberOfGroup {
@@ -12462,7 +12974,7 @@ type MemberOfGroup struct {
 
 func (x *MemberOfGroup) Reset() {
 	*x = MemberOfGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12474,7 +12986,7 @@ func (x *MemberOfGroup) String() string {
 func (*MemberOfGroup) ProtoMessage() {}
 
 func (x *MemberOfGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12487,7 +12999,7 @@ func (x *MemberOfGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberOfGroup.ProtoReflect.Descriptor instead.
 func (*MemberOfGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{186}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *MemberOfGroup) GetIndex() uint32 {
@@ -12972,7 +13484,44 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x10GetQuotasRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\">\n" +
 	"\x11GetQuotasResponse\x12)\n" +
-	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xf2\x01\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xd1\x01\n" +
+	"\tObjective\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
+	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
+	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12#\n" +
+	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\x12%\n" +
+	"\x0eupdated_micros\x18\x05 \x01(\x03R\rupdatedMicros\x12\x1d\n" +
+	"\n" +
+	"updated_by\x18\x06 \x01(\tR\tupdatedBy\"\xd9\x01\n" +
+	"\x0fObjectiveStatus\x123\n" +
+	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\x12\x18\n" +
+	"\astarted\x18\x02 \x01(\x03R\astarted\x12\x12\n" +
+	"\x04good\x18\x03 \x01(\x03R\x04good\x12\x1a\n" +
+	"\battained\x18\x04 \x01(\x01R\battained\x12\x1f\n" +
+	"\vbudget_left\x18\x05 \x01(\x01R\n" +
+	"budgetLeft\x12&\n" +
+	"\x05burns\x18\x06 \x03(\v2\x10.kinesin.v1.BurnR\x05burns\"U\n" +
+	"\x04Burn\x12\x1f\n" +
+	"\vover_micros\x18\x01 \x01(\x03R\n" +
+	"overMicros\x12\x12\n" +
+	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x18\n" +
+	"\astarted\x18\x03 \x01(\x03R\astarted\"\x95\x01\n" +
+	"\x13SetObjectiveRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
+	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
+	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12#\n" +
+	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\"K\n" +
+	"\x14SetObjectiveResponse\x123\n" +
+	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\"0\n" +
+	"\x16DeleteObjectiveRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"\x19\n" +
+	"\x17DeleteObjectiveResponse\".\n" +
+	"\x14GetObjectivesRequest\x12\x16\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"T\n" +
+	"\x15GetObjectivesResponse\x12;\n" +
+	"\n" +
+	"objectives\x18\x01 \x03(\v2\x1b.kinesin.v1.ObjectiveStatusR\n" +
+	"objectives\"\xf2\x01\n" +
 	"\n" +
 	"DeadLetter\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -13600,7 +14149,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\fControlChain\x12\x1f.kinesin.v1.ControlChainRequest\x1a .kinesin.v1.ControlChainResponse2\xa4\x01\n" +
 	"\fQuotaService\x12E\n" +
 	"\bSetQuota\x12\x1b.kinesin.v1.SetQuotaRequest\x1a\x1c.kinesin.v1.SetQuotaResponse\x12M\n" +
-	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\xb5\x02\n" +
+	"\tGetQuotas\x12\x1c.kinesin.v1.GetQuotasRequest\x1a\x1d.kinesin.v1.GetQuotasResponse\"\x03\x90\x02\x012\x9c\x02\n" +
+	"\x10ObjectiveService\x12Q\n" +
+	"\fSetObjective\x12\x1f.kinesin.v1.SetObjectiveRequest\x1a .kinesin.v1.SetObjectiveResponse\x12Z\n" +
+	"\x0fDeleteObjective\x12\".kinesin.v1.DeleteObjectiveRequest\x1a#.kinesin.v1.DeleteObjectiveResponse\x12Y\n" +
+	"\rGetObjectives\x12 .kinesin.v1.GetObjectivesRequest\x1a!.kinesin.v1.GetObjectivesResponse\"\x03\x90\x02\x012\xb5\x02\n" +
 	"\x11DeadLetterService\x12Z\n" +
 	"\x0fListDeadLetters\x12\".kinesin.v1.ListDeadLettersRequest\x1a#.kinesin.v1.ListDeadLettersResponse\x12b\n" +
 	"\x10CountDeadLetters\x12#.kinesin.v1.CountDeadLettersRequest\x1a$.kinesin.v1.CountDeadLettersResponse\"\x03\x90\x02\x01\x12`\n" +
@@ -13662,7 +14215,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 197)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 206)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
@@ -13732,140 +14285,149 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*SetQuotaResponse)(nil),          // 65: kinesin.v1.SetQuotaResponse
 	(*GetQuotasRequest)(nil),          // 66: kinesin.v1.GetQuotasRequest
 	(*GetQuotasResponse)(nil),         // 67: kinesin.v1.GetQuotasResponse
-	(*DeadLetter)(nil),                // 68: kinesin.v1.DeadLetter
-	(*DeadLetterQueue)(nil),           // 69: kinesin.v1.DeadLetterQueue
-	(*DeadLetterMove)(nil),            // 70: kinesin.v1.DeadLetterMove
-	(*ListDeadLettersRequest)(nil),    // 71: kinesin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),   // 72: kinesin.v1.ListDeadLettersResponse
-	(*CountDeadLettersRequest)(nil),   // 73: kinesin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),  // 74: kinesin.v1.CountDeadLettersResponse
-	(*ChangeDeadLettersRequest)(nil),  // 75: kinesin.v1.ChangeDeadLettersRequest
-	(*ChangeDeadLettersResponse)(nil), // 76: kinesin.v1.ChangeDeadLettersResponse
-	(*Lambda)(nil),                    // 77: kinesin.v1.Lambda
-	(*Breaker)(nil),                   // 78: kinesin.v1.Breaker
-	(*CreateLambdaRequest)(nil),       // 79: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),      // 80: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),          // 81: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),         // 82: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),        // 83: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),       // 84: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),       // 85: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),      // 86: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),       // 87: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),      // 88: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),                 // 89: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),           // 90: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),             // 91: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),          // 92: kinesin.v1.RegisterResponse
-	(*Held)(nil),                      // 93: kinesin.v1.Held
-	(*Hello)(nil),                     // 94: kinesin.v1.Hello
-	(*Process)(nil),                   // 95: kinesin.v1.Process
-	(*Result)(nil),                    // 96: kinesin.v1.Result
-	(*Started)(nil),                   // 97: kinesin.v1.Started
-	(*WorkRequest)(nil),               // 98: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                   // 99: kinesin.v1.Claimed
-	(*ResultAck)(nil),                 // 100: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),              // 101: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),              // 102: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),             // 103: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),         // 104: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),        // 105: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),          // 106: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),         // 107: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),              // 108: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),             // 109: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),              // 110: kinesin.v1.BufferedTask
-	(*Envelope)(nil),                  // 111: kinesin.v1.Envelope
-	(*Rejected)(nil),                  // 112: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),       // 113: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),      // 114: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),        // 115: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),       // 116: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),      // 117: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),       // 118: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),     // 119: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),     // 120: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),      // 121: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil),    // 122: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),                // 123: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),               // 124: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),                // 125: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),             // 126: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),               // 127: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),            // 128: kinesin.v1.BackupResponse
-	(*Token)(nil),                     // 129: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),        // 130: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 131: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),         // 132: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),        // 133: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),        // 134: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),       // 135: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),               // 136: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),          // 137: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),         // 138: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),        // 139: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),       // 140: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),                // 141: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),         // 142: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),        // 143: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),           // 144: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),          // 145: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),             // 146: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),          // 147: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),         // 148: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),        // 149: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),       // 150: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),       // 151: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),      // 152: kinesin.v1.RevokeSenderResponse
-	(*Cron)(nil),                      // 153: kinesin.v1.Cron
-	(*CronPause)(nil),                 // 154: kinesin.v1.CronPause
-	(*SetCronRequest)(nil),            // 155: kinesin.v1.SetCronRequest
-	(*SetCronResponse)(nil),           // 156: kinesin.v1.SetCronResponse
-	(*GetCronRequest)(nil),            // 157: kinesin.v1.GetCronRequest
-	(*GetCronResponse)(nil),           // 158: kinesin.v1.GetCronResponse
-	(*ListCronsRequest)(nil),          // 159: kinesin.v1.ListCronsRequest
-	(*ListCronsResponse)(nil),         // 160: kinesin.v1.ListCronsResponse
-	(*PauseCronRequest)(nil),          // 161: kinesin.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),         // 162: kinesin.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),         // 163: kinesin.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),        // 164: kinesin.v1.ResumeCronResponse
-	(*RunCronRequest)(nil),            // 165: kinesin.v1.RunCronRequest
-	(*RunCronResponse)(nil),           // 166: kinesin.v1.RunCronResponse
-	(*BackfillCronRequest)(nil),       // 167: kinesin.v1.BackfillCronRequest
-	(*BackfillCronResponse)(nil),      // 168: kinesin.v1.BackfillCronResponse
-	(*DeleteCronRequest)(nil),         // 169: kinesin.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),        // 170: kinesin.v1.DeleteCronResponse
-	(*CronHistoryRequest)(nil),        // 171: kinesin.v1.CronHistoryRequest
-	(*CronHistoryResponse)(nil),       // 172: kinesin.v1.CronHistoryResponse
-	(*CronOccurrence)(nil),            // 173: kinesin.v1.CronOccurrence
-	(*Group)(nil),                     // 174: kinesin.v1.Group
-	(*GroupMember)(nil),               // 175: kinesin.v1.GroupMember
-	(*GroupEnd)(nil),                  // 176: kinesin.v1.GroupEnd
-	(*CreateGroupRequest)(nil),        // 177: kinesin.v1.CreateGroupRequest
-	(*CreateGroupResponse)(nil),       // 178: kinesin.v1.CreateGroupResponse
-	(*AddMembersRequest)(nil),         // 179: kinesin.v1.AddMembersRequest
-	(*AddMembersResponse)(nil),        // 180: kinesin.v1.AddMembersResponse
-	(*SealGroupRequest)(nil),          // 181: kinesin.v1.SealGroupRequest
-	(*SealGroupResponse)(nil),         // 182: kinesin.v1.SealGroupResponse
-	(*GetGroupRequest)(nil),           // 183: kinesin.v1.GetGroupRequest
-	(*GetGroupResponse)(nil),          // 184: kinesin.v1.GetGroupResponse
-	(*ListMembersRequest)(nil),        // 185: kinesin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),       // 186: kinesin.v1.ListMembersResponse
-	(*MemberOfGroup)(nil),             // 187: kinesin.v1.MemberOfGroup
-	nil,                               // 188: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 189: kinesin.v1.Task.TagsEntry
-	nil,                               // 190: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 191: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 192: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 193: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 194: kinesin.v1.Claimed.TagsEntry
-	nil,                               // 195: kinesin.v1.Cron.TagsEntry
-	nil,                               // 196: kinesin.v1.Group.CountsEntry
-	nil,                               // 197: kinesin.v1.GroupEnd.EndedEntry
+	(*Objective)(nil),                 // 68: kinesin.v1.Objective
+	(*ObjectiveStatus)(nil),           // 69: kinesin.v1.ObjectiveStatus
+	(*Burn)(nil),                      // 70: kinesin.v1.Burn
+	(*SetObjectiveRequest)(nil),       // 71: kinesin.v1.SetObjectiveRequest
+	(*SetObjectiveResponse)(nil),      // 72: kinesin.v1.SetObjectiveResponse
+	(*DeleteObjectiveRequest)(nil),    // 73: kinesin.v1.DeleteObjectiveRequest
+	(*DeleteObjectiveResponse)(nil),   // 74: kinesin.v1.DeleteObjectiveResponse
+	(*GetObjectivesRequest)(nil),      // 75: kinesin.v1.GetObjectivesRequest
+	(*GetObjectivesResponse)(nil),     // 76: kinesin.v1.GetObjectivesResponse
+	(*DeadLetter)(nil),                // 77: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 78: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 79: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 80: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 81: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 82: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 83: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 84: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 85: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 86: kinesin.v1.Lambda
+	(*Breaker)(nil),                   // 87: kinesin.v1.Breaker
+	(*CreateLambdaRequest)(nil),       // 88: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 89: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 90: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 91: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 92: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 93: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 94: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 95: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 96: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 97: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 98: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 99: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 100: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 101: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 102: kinesin.v1.Held
+	(*Hello)(nil),                     // 103: kinesin.v1.Hello
+	(*Process)(nil),                   // 104: kinesin.v1.Process
+	(*Result)(nil),                    // 105: kinesin.v1.Result
+	(*Started)(nil),                   // 106: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 107: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 108: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 109: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 110: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 111: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 112: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 113: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 114: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 115: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 116: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 117: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 118: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 119: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 120: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 121: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 122: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 123: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 124: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 125: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 126: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 127: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 128: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 129: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 130: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 131: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 132: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 133: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 134: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 135: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 136: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 137: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 138: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 139: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 140: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 141: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 142: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 143: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 144: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 145: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 146: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 147: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 148: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 149: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 150: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 151: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 152: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 153: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 154: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 155: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 156: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 157: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 158: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 159: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 160: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 161: kinesin.v1.RevokeSenderResponse
+	(*Cron)(nil),                      // 162: kinesin.v1.Cron
+	(*CronPause)(nil),                 // 163: kinesin.v1.CronPause
+	(*SetCronRequest)(nil),            // 164: kinesin.v1.SetCronRequest
+	(*SetCronResponse)(nil),           // 165: kinesin.v1.SetCronResponse
+	(*GetCronRequest)(nil),            // 166: kinesin.v1.GetCronRequest
+	(*GetCronResponse)(nil),           // 167: kinesin.v1.GetCronResponse
+	(*ListCronsRequest)(nil),          // 168: kinesin.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),         // 169: kinesin.v1.ListCronsResponse
+	(*PauseCronRequest)(nil),          // 170: kinesin.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),         // 171: kinesin.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),         // 172: kinesin.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),        // 173: kinesin.v1.ResumeCronResponse
+	(*RunCronRequest)(nil),            // 174: kinesin.v1.RunCronRequest
+	(*RunCronResponse)(nil),           // 175: kinesin.v1.RunCronResponse
+	(*BackfillCronRequest)(nil),       // 176: kinesin.v1.BackfillCronRequest
+	(*BackfillCronResponse)(nil),      // 177: kinesin.v1.BackfillCronResponse
+	(*DeleteCronRequest)(nil),         // 178: kinesin.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),        // 179: kinesin.v1.DeleteCronResponse
+	(*CronHistoryRequest)(nil),        // 180: kinesin.v1.CronHistoryRequest
+	(*CronHistoryResponse)(nil),       // 181: kinesin.v1.CronHistoryResponse
+	(*CronOccurrence)(nil),            // 182: kinesin.v1.CronOccurrence
+	(*Group)(nil),                     // 183: kinesin.v1.Group
+	(*GroupMember)(nil),               // 184: kinesin.v1.GroupMember
+	(*GroupEnd)(nil),                  // 185: kinesin.v1.GroupEnd
+	(*CreateGroupRequest)(nil),        // 186: kinesin.v1.CreateGroupRequest
+	(*CreateGroupResponse)(nil),       // 187: kinesin.v1.CreateGroupResponse
+	(*AddMembersRequest)(nil),         // 188: kinesin.v1.AddMembersRequest
+	(*AddMembersResponse)(nil),        // 189: kinesin.v1.AddMembersResponse
+	(*SealGroupRequest)(nil),          // 190: kinesin.v1.SealGroupRequest
+	(*SealGroupResponse)(nil),         // 191: kinesin.v1.SealGroupResponse
+	(*GetGroupRequest)(nil),           // 192: kinesin.v1.GetGroupRequest
+	(*GetGroupResponse)(nil),          // 193: kinesin.v1.GetGroupResponse
+	(*ListMembersRequest)(nil),        // 194: kinesin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),       // 195: kinesin.v1.ListMembersResponse
+	(*MemberOfGroup)(nil),             // 196: kinesin.v1.MemberOfGroup
+	nil,                               // 197: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 198: kinesin.v1.Task.TagsEntry
+	nil,                               // 199: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 200: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 201: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 202: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 203: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 204: kinesin.v1.Cron.TagsEntry
+	nil,                               // 205: kinesin.v1.Group.CountsEntry
+	nil,                               // 206: kinesin.v1.GroupEnd.EndedEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	188, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	197, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleItem.then:type_name -> kinesin.v1.ScheduleItem
 	3,   // 4: kinesin.v1.ScheduleItem.else:type_name -> kinesin.v1.ScheduleItem
@@ -13878,13 +14440,13 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	1,   // 11: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	8,   // 12: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	10,  // 13: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	189, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	198, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 15: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	13,  // 16: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
 	12,  // 17: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
 	6,   // 18: kinesin.v1.Task.chain:type_name -> kinesin.v1.Link
-	175, // 19: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
-	176, // 20: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
+	184, // 19: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
+	185, // 20: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
 	15,  // 21: kinesin.v1.ChainTask.followups:type_name -> kinesin.v1.ChainTask
 	15,  // 22: kinesin.v1.GetChainResponse.root:type_name -> kinesin.v1.ChainTask
 	14,  // 23: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
@@ -13904,11 +14466,11 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	2,   // 37: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
 	1,   // 38: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
 	33,  // 39: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	190, // 40: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	199, // 40: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
 	39,  // 41: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
 	40,  // 42: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
 	38,  // 43: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	191, // 44: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	200, // 44: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
 	44,  // 45: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
 	11,  // 46: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
 	43,  // 47: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
@@ -13924,226 +14486,236 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	53,  // 57: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
 	63,  // 58: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
 	63,  // 59: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	70,  // 60: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
-	68,  // 61: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
-	69,  // 62: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	192, // 63: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	69,  // 64: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	193, // 65: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	38,  // 66: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
-	78,  // 67: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
-	77,  // 68: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 69: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 70: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 71: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	77,  // 72: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	77,  // 73: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	89,  // 74: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	91,  // 75: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	96,  // 76: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	100, // 77: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	89,  // 78: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	93,  // 79: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	95,  // 80: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	4,   // 81: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
-	94,  // 82: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	96,  // 83: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	97,  // 84: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	194, // 85: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 86: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	12,  // 87: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
-	5,   // 88: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
-	175, // 89: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
-	176, // 90: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
-	1,   // 91: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	99,  // 92: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	100, // 93: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	93,  // 94: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	99,  // 95: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	96,  // 96: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	100, // 97: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	93,  // 98: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	93,  // 99: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	93,  // 100: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 101: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	110, // 102: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 103: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	112, // 104: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	112, // 105: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 106: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	118, // 107: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 108: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	121, // 109: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	125, // 110: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	125, // 111: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	127, // 112: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	125, // 113: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	129, // 114: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	129, // 115: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	129, // 116: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	136, // 117: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	141, // 118: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	141, // 119: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	146, // 120: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	146, // 121: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	146, // 122: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	195, // 123: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
-	154, // 124: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
-	153, // 125: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
-	153, // 126: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
-	153, // 127: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
-	153, // 128: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
-	153, // 129: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
-	153, // 130: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
-	42,  // 131: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
-	173, // 132: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
-	196, // 133: kinesin.v1.Group.counts:type_name -> kinesin.v1.Group.CountsEntry
-	197, // 134: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
-	3,   // 135: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
-	3,   // 136: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
-	174, // 137: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
-	3,   // 138: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
-	174, // 139: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
-	174, // 140: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
-	187, // 141: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
-	11,  // 142: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
-	7,   // 143: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	20,  // 144: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	23,  // 145: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	25,  // 146: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	28,  // 147: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	29,  // 148: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	31,  // 149: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	32,  // 150: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	35,  // 151: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	37,  // 152: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	45,  // 153: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	47,  // 154: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	49,  // 155: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	51,  // 156: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	55,  // 157: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	57,  // 158: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	59,  // 159: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	61,  // 160: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	155, // 161: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
-	157, // 162: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
-	159, // 163: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
-	161, // 164: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
-	163, // 165: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
-	165, // 166: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
-	167, // 167: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
-	169, // 168: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
-	171, // 169: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
-	16,  // 170: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
-	18,  // 171: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
-	64,  // 172: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	66,  // 173: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	71,  // 174: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	73,  // 175: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	75,  // 176: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	79,  // 177: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	81,  // 178: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	83,  // 179: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	85,  // 180: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	87,  // 181: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	90,  // 182: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	98,  // 183: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	102, // 184: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	104, // 185: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	106, // 186: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	108, // 187: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	113, // 188: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	115, // 189: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	117, // 190: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	120, // 191: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	123, // 192: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	126, // 193: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	130, // 194: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	132, // 195: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	134, // 196: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	137, // 197: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	139, // 198: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	142, // 199: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	144, // 200: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	147, // 201: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	149, // 202: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	151, // 203: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	177, // 204: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
-	179, // 205: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
-	181, // 206: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
-	183, // 207: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
-	185, // 208: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
-	9,   // 209: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	22,  // 210: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	24,  // 211: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	27,  // 212: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	22,  // 213: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	34,  // 214: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	34,  // 215: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	34,  // 216: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	36,  // 217: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	41,  // 218: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	46,  // 219: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	48,  // 220: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	50,  // 221: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	52,  // 222: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	56,  // 223: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	58,  // 224: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	60,  // 225: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	62,  // 226: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	156, // 227: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
-	158, // 228: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
-	160, // 229: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
-	162, // 230: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
-	164, // 231: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
-	166, // 232: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
-	168, // 233: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
-	170, // 234: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
-	172, // 235: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
-	17,  // 236: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
-	19,  // 237: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
-	65,  // 238: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	67,  // 239: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	72,  // 240: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	74,  // 241: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	76,  // 242: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	80,  // 243: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	82,  // 244: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	84,  // 245: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	86,  // 246: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	88,  // 247: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	92,  // 248: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	101, // 249: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	103, // 250: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	105, // 251: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	107, // 252: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	109, // 253: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	114, // 254: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	116, // 255: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	119, // 256: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	122, // 257: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	124, // 258: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	128, // 259: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	131, // 260: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	133, // 261: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	135, // 262: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	138, // 263: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	140, // 264: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	143, // 265: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	145, // 266: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	148, // 267: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	150, // 268: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	152, // 269: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	178, // 270: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
-	180, // 271: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
-	182, // 272: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
-	184, // 273: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
-	186, // 274: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
-	209, // [209:275] is the sub-list for method output_type
-	143, // [143:209] is the sub-list for method input_type
-	143, // [143:143] is the sub-list for extension type_name
-	143, // [143:143] is the sub-list for extension extendee
-	0,   // [0:143] is the sub-list for field type_name
+	68,  // 60: kinesin.v1.ObjectiveStatus.objective:type_name -> kinesin.v1.Objective
+	70,  // 61: kinesin.v1.ObjectiveStatus.burns:type_name -> kinesin.v1.Burn
+	68,  // 62: kinesin.v1.SetObjectiveResponse.objective:type_name -> kinesin.v1.Objective
+	69,  // 63: kinesin.v1.GetObjectivesResponse.objectives:type_name -> kinesin.v1.ObjectiveStatus
+	79,  // 64: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	77,  // 65: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	78,  // 66: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	201, // 67: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	78,  // 68: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	202, // 69: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	38,  // 70: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	87,  // 71: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	86,  // 72: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	86,  // 73: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	86,  // 74: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	86,  // 75: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	86,  // 76: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	86,  // 77: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	98,  // 78: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	100, // 79: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	105, // 80: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	109, // 81: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	98,  // 82: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	102, // 83: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	104, // 84: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	4,   // 85: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
+	103, // 86: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	105, // 87: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	106, // 88: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	203, // 89: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 90: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	12,  // 91: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	5,   // 92: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
+	184, // 93: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
+	185, // 94: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
+	1,   // 95: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	108, // 96: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	109, // 97: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	102, // 98: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	108, // 99: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	105, // 100: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	109, // 101: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	102, // 102: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	102, // 103: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	102, // 104: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 105: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	119, // 106: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 107: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	121, // 108: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	121, // 109: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 110: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	127, // 111: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 112: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	130, // 113: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	134, // 114: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	134, // 115: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	136, // 116: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	134, // 117: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	138, // 118: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	138, // 119: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	138, // 120: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	145, // 121: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	150, // 122: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	150, // 123: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	155, // 124: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	155, // 125: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	155, // 126: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	204, // 127: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	163, // 128: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
+	162, // 129: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
+	162, // 130: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
+	162, // 131: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
+	162, // 132: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
+	162, // 133: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
+	162, // 134: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
+	42,  // 135: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
+	182, // 136: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
+	205, // 137: kinesin.v1.Group.counts:type_name -> kinesin.v1.Group.CountsEntry
+	206, // 138: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
+	3,   // 139: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 140: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
+	183, // 141: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
+	3,   // 142: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
+	183, // 143: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
+	183, // 144: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
+	196, // 145: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
+	11,  // 146: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
+	7,   // 147: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	20,  // 148: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	23,  // 149: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	25,  // 150: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	28,  // 151: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	29,  // 152: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	31,  // 153: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	32,  // 154: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	35,  // 155: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	37,  // 156: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	45,  // 157: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	47,  // 158: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	49,  // 159: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	51,  // 160: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	55,  // 161: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	57,  // 162: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	59,  // 163: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	61,  // 164: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	164, // 165: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	166, // 166: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	168, // 167: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	170, // 168: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	172, // 169: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	174, // 170: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	176, // 171: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
+	178, // 172: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	180, // 173: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	16,  // 174: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
+	18,  // 175: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
+	64,  // 176: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	66,  // 177: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	71,  // 178: kinesin.v1.ObjectiveService.SetObjective:input_type -> kinesin.v1.SetObjectiveRequest
+	73,  // 179: kinesin.v1.ObjectiveService.DeleteObjective:input_type -> kinesin.v1.DeleteObjectiveRequest
+	75,  // 180: kinesin.v1.ObjectiveService.GetObjectives:input_type -> kinesin.v1.GetObjectivesRequest
+	80,  // 181: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	82,  // 182: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	84,  // 183: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	88,  // 184: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	90,  // 185: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	92,  // 186: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	94,  // 187: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	96,  // 188: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	99,  // 189: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	107, // 190: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	111, // 191: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	113, // 192: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	115, // 193: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	117, // 194: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	122, // 195: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	124, // 196: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	126, // 197: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	129, // 198: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	132, // 199: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	135, // 200: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	139, // 201: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	141, // 202: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	143, // 203: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	146, // 204: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	148, // 205: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	151, // 206: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	153, // 207: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	156, // 208: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	158, // 209: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	160, // 210: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	186, // 211: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
+	188, // 212: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
+	190, // 213: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
+	192, // 214: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
+	194, // 215: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
+	9,   // 216: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	22,  // 217: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	24,  // 218: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	27,  // 219: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	22,  // 220: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	34,  // 221: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	34,  // 222: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	34,  // 223: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	36,  // 224: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	41,  // 225: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	46,  // 226: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	48,  // 227: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	50,  // 228: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	52,  // 229: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	56,  // 230: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	58,  // 231: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	60,  // 232: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	62,  // 233: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	165, // 234: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	167, // 235: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	169, // 236: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	171, // 237: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	173, // 238: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	175, // 239: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	177, // 240: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
+	179, // 241: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	181, // 242: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	17,  // 243: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
+	19,  // 244: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
+	65,  // 245: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	67,  // 246: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	72,  // 247: kinesin.v1.ObjectiveService.SetObjective:output_type -> kinesin.v1.SetObjectiveResponse
+	74,  // 248: kinesin.v1.ObjectiveService.DeleteObjective:output_type -> kinesin.v1.DeleteObjectiveResponse
+	76,  // 249: kinesin.v1.ObjectiveService.GetObjectives:output_type -> kinesin.v1.GetObjectivesResponse
+	81,  // 250: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	83,  // 251: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	85,  // 252: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	89,  // 253: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	91,  // 254: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	93,  // 255: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	95,  // 256: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	97,  // 257: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	101, // 258: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	110, // 259: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	112, // 260: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	114, // 261: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	116, // 262: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	118, // 263: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	123, // 264: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	125, // 265: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	128, // 266: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	131, // 267: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	133, // 268: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	137, // 269: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	140, // 270: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	142, // 271: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	144, // 272: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	147, // 273: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	149, // 274: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	152, // 275: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	154, // 276: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	157, // 277: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	159, // 278: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	161, // 279: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	187, // 280: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
+	189, // 281: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
+	191, // 282: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
+	193, // 283: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
+	195, // 284: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
+	216, // [216:285] is the sub-list for method output_type
+	147, // [147:216] is the sub-list for method input_type
+	147, // [147:147] is the sub-list for extension type_name
+	147, // [147:147] is the sub-list for extension extendee
+	0,   // [0:147] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -14163,9 +14735,9 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   197,
+			NumMessages:   206,
 			NumExtensions: 0,
-			NumServices:   14,
+			NumServices:   15,
 		},
 		GoTypes:           file_kinesin_v1_kinesin_proto_goTypes,
 		DependencyIndexes: file_kinesin_v1_kinesin_proto_depIdxs,

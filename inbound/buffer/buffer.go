@@ -60,6 +60,8 @@ type Buffer interface {
 	Retry(ctx context.Context, messages []Message, after time.Duration) error
 	// BodyBytesMax returns the bound of a body, and of all bodies of one request.
 	BodyBytesMax() int
+	// Depth returns about how many messages are visible, and how many are hidden: received, or delayed.
+	Depth(ctx context.Context) (visible, hidden int64, err error)
 	// Close ends a waiting Receive. Later calls fail.
 	Close() error
 }

@@ -24,17 +24,17 @@ type bufferMetrics struct {
 	trouble  prometheus.Counter
 }
 
-func newBufferMetrics(f promauto.Factory) bufferMetrics {
+func newBufferMetrics(f promauto.Factory, c MetricsConfig) bufferMetrics {
 	m := bufferMetrics{
 		ways: counters(f, "kinesin_inbound_accepted_total", "Accepted tasks by where they were stored first: the inbound buffer, the store, the store "+
 			"because the buffer failed or was slow (fallback), the buffer by a client that sends to it directly (direct), or the queue of a deliver lambda.", "way"),
 		rejected: counters(f, "kinesin_inbound_rejected_total", "Messages and tasks of the inbound buffer, and tasks that may have run, that were set aside.", "reason"),
 		left:     counters(f, "kinesin_inbound_left_total", "Messages left in the inbound buffer for a later receive.", "why"),
 		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks moved from the inbound buffer to the store."),
-		age: f.NewHistogram(prometheus.HistogramOpts{
+		age: f.NewHistogram(c.histogram(prometheus.HistogramOpts{
 			Name: "kinesin_inbound_age_seconds", Buckets: latenessBuckets,
 			Help: "Time since the oldest task of a batch from the inbound buffer was accepted.",
-		}),
+		})),
 		trouble: counter(f, "kinesin_inbound_pauses_total", "Pauses in consuming the inbound buffer because it or the store failed."),
 	}
 	for _, way := range intake.Ways() {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -22,15 +24,17 @@ const (
 	scrapeMax = 3 * time.Second
 	// scrapesAtOnceMax is how many queues are asked at a time.
 	scrapesAtOnceMax = 8
+	// rankEvery is how often, at a scrape, the lambdas with series of their own are chosen.
+	rankEvery = time.Minute
 )
 
 // registerCollectors adds the series that are computed at each scrape.
 func (n *Node) registerCollectors() {
-	f := promauto.With(n.metrics.registry)
+	f := promauto.With(n.metrics.Registerer())
 	gauge := func(name, help string, value func() float64) {
 		f.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	n.metrics.registry.MustRegister(newClassCollector(n))
+	n.metrics.Registerer().MustRegister(newClassCollector(n))
 	gauge("kinesin_store_full", "Whether the store is out of space and takes no new tasks.", func() float64 { return boolean(n.store.Full()) })
 	if _, known := n.store.Health(); known {
 		n.registerStoreHealth(f)
@@ -38,22 +42,44 @@ func (n *Node) registerCollectors() {
 	if s := n.scheduler; s != nil {
 		gauge("kinesin_inflight_tasks", "Tasks in flight that this process keeps in memory: dispatched and not ended.",
 			func() float64 { return float64(s.InFlight()) })
-		gauge("kinesin_schedule_lag_seconds", "How long ago the oldest task was due that this process has yet to dispatch; 0 if there is none.",
+		gauge("kinesin_schedule_lag_seconds", "How long ago the oldest task was due that this process has yet to dispatch, or may be: while the store cannot be read, since what was read of it; 0 if there is none.",
 			func() float64 { return s.Lag().Seconds() })
 		gauge("kinesin_due_next_5m_tasks", "Approximate number of waiting tasks in this process's partitions that are overdue or due within five minutes, "+
-			"counted once a minute; without tasks in flight. Sum over all processes for the fleet.", func() float64 { return float64(s.DueSoon()) })
+			"counted once a minute, of a store of one process with each read-ahead; without tasks in flight. Sum over all processes for the fleet.", func() float64 { return float64(s.DueSoon()) })
 	}
 	if n.hsc != nil {
 		gauge("kinesin_workers", "Worker processes connected to this server.", func() float64 { return float64(n.hsc.Workers()) })
 	}
-	if n.members == nil {
+	n.metrics.Registerer().MustRegister(newPodCollector(n))
+}
+
+// podCollector computes the series of a membership by pods, if there is one.
+type podCollector struct {
+	n         *Node
+	kept, age *prometheus.Desc
+}
+
+func newPodCollector(n *Node) *podCollector {
+	return &podCollector{
+		n: n,
+		kept: prometheus.NewDesc("kinesin_fleet_members_kept",
+			"Members kept because more than half are gone by the Kubernetes API server although they renew their lease rows.", nil, nil),
+		age: prometheus.NewDesc("kinesin_watch_contact_age_seconds",
+			"Seconds since the Kubernetes API server last sent anything; it does at least once a minute.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *podCollector) Describe(out chan<- *prometheus.Desc) { out <- c.kept; out <- c.age }
+
+// Collect implements prometheus.Collector.
+func (c *podCollector) Collect(out chan<- prometheus.Metric) {
+	if c.n.members == nil {
 		return
 	}
-	if w, is := n.members.watched.(podWatch); is {
-		gauge("kinesin_fleet_members_kept", "Members kept because more than half are gone by the Kubernetes API server although they renew their lease rows.",
-			func() float64 { return float64(w.Kept()) })
-		gauge("kinesin_watch_contact_age_seconds", "Seconds since the Kubernetes API server last sent anything; it does at least once a minute.",
-			func() float64 { return w.ContactAge().Seconds() })
+	if w, is := c.n.members.watched.(podWatch); is {
+		out <- prometheus.MustNewConstMetric(c.kept, prometheus.GaugeValue, float64(w.Kept()))
+		out <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, w.ContactAge().Seconds())
 	}
 }
 
@@ -81,7 +107,10 @@ func (n *Node) registerStoreHealth(f promauto.Factory) {
 type classCollector struct {
 	n *Node
 
-	tasks, oldest, stuck, counted, messages, oldestMessage, held *prometheus.Desc
+	tasks, oldest, stuck, counted, messages, oldestMessage, held, due, outage, buffered *prometheus.Desc
+
+	mu     sync.Mutex
+	ranked time.Duration // monotonic time
 }
 
 func newClassCollector(n *Node) *classCollector {
@@ -100,21 +129,33 @@ func newClassCollector(n *Node) *classCollector {
 			"lambda", "priority", "state"),
 		held: desc("kinesin_held_tasks", "About how many waiting tasks of this process's partitions are held back, by what, as of the last reads of the schedule, "+
 			"which are minutes apart.", "lambda", "reason"),
+		due: desc("kinesin_due_tasks", "About how many waiting tasks of this process's partitions are overdue or due within the horizon, without tasks in flight. "+
+			"Counted every 5 s of a store of one process, once a minute of a shared one. Sum over all processes for the fleet; scale workers by it.", "lambda", "horizon"),
+		outage: desc("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered; 0 if the last one was.", "service"),
+		buffered: desc("kinesin_inbound_messages", "Approximate number of messages in the inbound buffer, by state: visible or hidden. A message may hold several tasks.",
+			"state"),
 		oldestMessage: desc("kinesin_queue_oldest_seconds", "Approximate age of the oldest due message in the queue.", "lambda", "priority"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held} {
+	for _, d := range []*prometheus.Desc{
+		c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held, c.due, c.outage, c.buffered,
+	} {
 		out <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (c *classCollector) Collect(out chan<- prometheus.Metric) {
+func (c *classCollector) Collect(metrics chan<- prometheus.Metric) {
+	c.rank()
+	out := &gauges{}
+	defer out.send(metrics)
+	out.add(c.outage, c.n.storeOutage.lasts().Seconds(), "store")
+	out.add(c.outage, c.n.queueOutage.lasts().Seconds(), "queue")
 	counts, ready := c.n.store.Depths()
-	out <- prometheus.MustNewConstMetric(c.counted, prometheus.GaugeValue, boolean(ready))
+	out.add(c.counted, boolean(ready))
 	var overdue map[task.Partition]task.Instant
 	var stuck, heldByGates, heldByQuotas, heldByKeys map[task.Partition]int64
 	if c.n.scheduler != nil {
@@ -125,7 +166,9 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 	now := c.n.clock.Now()
 	for _, l := range c.n.catalog.All() {
 		var held struct{ gates, quotas, keys int64 }
-		for priority, name := range l.Priorities {
+		label := c.n.metrics.labels.lambda(l)
+		for priority := range l.Priorities {
+			_, name := c.n.metrics.labels.of(l, uint8(priority))
 			var sum store.Depth
 			var oldest time.Duration
 			var acquired int64
@@ -143,31 +186,76 @@ func (c *classCollector) Collect(out chan<- prometheus.Metric) {
 			}
 			for _, s := range task.States() {
 				if !s.IsEnd() && counts != nil {
-					out <- prometheus.MustNewConstMetric(c.tasks, prometheus.GaugeValue, float64(sum[s]), l.Name, name, s.String())
+					out.add(c.tasks, float64(sum[s]), label, name, s.String())
 				}
 			}
-			out <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, oldest.Seconds(), l.Name, name)
+			out.most(c.oldest, oldest.Seconds(), label, name)
 			if l.Mode == task.Deliver {
-				out <- prometheus.MustNewConstMetric(c.stuck, prometheus.GaugeValue, float64(acquired), l.Name, name)
+				out.add(c.stuck, float64(acquired), label, name)
 			}
 		}
 		if c.n.gates.Has(l.Ref) {
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.gates), l.Name, "gate")
+			out.add(c.held, float64(held.gates), label, "gate")
 		}
 		if c.n.scheduler != nil && c.n.quotas.book.HasStarts(l.Ref) {
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.quotas), l.Name, "quota")
+			out.add(c.held, float64(held.quotas), label, "quota")
 		}
 		if c.n.scheduler != nil && l.HasKeyLimits() {
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(held.keys), l.Name, "key")
+			out.add(c.held, float64(held.keys), label, "key")
 		}
 	}
+	c.collectDue(out)
+	c.collectBuffer(out)
 	c.collectBrakes(out)
 	c.collectQueues(out)
 }
 
+// collectDue tells what is due soon, by lambda.
+func (c *classCollector) collectDue(out *gauges) {
+	if c.n.scheduler == nil {
+		return
+	}
+	due := c.n.scheduler.Due()
+	for _, l := range c.n.catalog.All() {
+		for i, horizon := range scheduler.DueHorizons {
+			out.add(c.due, float64(due[l.Ref][i]), c.n.metrics.labels.lambda(l), strconv.Itoa(int(horizon.Minutes()))+"m")
+		}
+	}
+}
+
+// collectBuffer asks the inbound buffer for its depth.
+func (c *classCollector) collectBuffer(out *gauges) {
+	if c.n.buffer == nil {
+		return
+	}
+	ctx, cancel := clock.Within(context.Background(), c.n.clock, scrapeMax)
+	defer cancel()
+	visible, hidden, err := c.n.buffer.Depth(ctx)
+	if err != nil {
+		c.n.log.DebugContext(ctx, "inbound buffer left out of the metrics", slog.Any("error", err))
+		return
+	}
+	out.add(c.buffered, float64(visible), "visible")
+	out.add(c.buffered, float64(hidden), "hidden")
+}
+
+// rank gives series to the lambdas that are used most, now and then.
+func (c *classCollector) rank() {
+	c.mu.Lock()
+	now := clock.Mono(c.n.clock)
+	isDue := now-c.ranked >= rankEvery
+	if isDue {
+		c.ranked = now
+	}
+	c.mu.Unlock()
+	if isDue {
+		c.n.metrics.rank()
+	}
+}
+
 // collectBrakes tells how many tasks wait for a retry budget, of the lambdas that have one, for a worker, and
 // for room in their queues. Where there is no worker, that is also what a full queue waits for.
-func (c *classCollector) collectBrakes(out chan<- prometheus.Metric) {
+func (c *classCollector) collectBrakes(out *gauges) {
 	if c.n.scheduler == nil {
 		return
 	}
@@ -175,7 +263,7 @@ func (c *classCollector) collectBrakes(out chan<- prometheus.Metric) {
 	dispatched := byLambda(c.n.scheduler.Dispatched())
 	for _, l := range c.n.catalog.All() {
 		if l.RetryShare > 0 {
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(retries[l.Ref]), l.Name, "retry budget")
+			out.add(c.held, float64(retries[l.Ref]), c.n.metrics.labels.lambda(l), "retry budget")
 		}
 		if l.Mode == task.Managed {
 			var workerless int64
@@ -183,8 +271,8 @@ func (c *classCollector) collectBrakes(out chan<- prometheus.Metric) {
 			if dispatched[l.Ref]+full > 0 && c.n.noWorker.is(l) {
 				workerless, full = dispatched[l.Ref]+full, 0
 			}
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(workerless), l.Name, "no worker")
-			out <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(full), l.Name, "queue full")
+			out.add(c.held, float64(workerless), c.n.metrics.labels.lambda(l), "no worker")
+			out.add(c.held, float64(full), c.n.metrics.labels.lambda(l), "queue full")
 		}
 	}
 }
@@ -199,7 +287,7 @@ func byLambda(counts map[task.Partition]int64) map[uint32]int64 {
 
 // collectQueues asks the queues for their depths. If the queue is a service each depth is a request, so only
 // the owner of a class's first partition asks.
-func (c *classCollector) collectQueues(out chan<- prometheus.Metric) {
+func (c *classCollector) collectQueues(out *gauges) {
 	if c.n.scheduler == nil {
 		return
 	}
@@ -222,16 +310,16 @@ func (c *classCollector) collectQueues(out chan<- prometheus.Metric) {
 	}
 }
 
-func (c *classCollector) collectQueue(ctx context.Context, out chan<- prometheus.Metric, l *catalog.Entry, priority uint8) {
+func (c *classCollector) collectQueue(ctx context.Context, out *gauges, l *catalog.Entry, priority uint8) {
 	depth, err := c.n.queue.Depth(ctx, queue.Name{Lambda: l.Ref, Priority: priority})
 	if err != nil {
 		c.n.log.DebugContext(ctx, "queue left out of the metrics", slog.String("lambda", l.Name), slog.Any("error", err))
 		return
 	}
-	name := l.Priorities[priority]
-	out <- prometheus.MustNewConstMetric(c.messages, prometheus.GaugeValue, float64(depth.Visible), l.Name, name, "visible")
-	out <- prometheus.MustNewConstMetric(c.messages, prometheus.GaugeValue, float64(depth.InFlight), l.Name, name, "in_flight")
-	out <- prometheus.MustNewConstMetric(c.oldestMessage, prometheus.GaugeValue, depth.Oldest.Seconds(), l.Name, name)
+	lambda, name := c.n.metrics.labels.of(l, priority)
+	out.add(c.messages, float64(depth.Visible), lambda, name, "visible")
+	out.add(c.messages, float64(depth.InFlight), lambda, name, "in_flight")
+	out.most(c.oldestMessage, depth.Oldest.Seconds(), lambda, name)
 }
 
 func partitionsOf(l *catalog.Entry, priority int) []task.Partition {

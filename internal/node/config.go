@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	processes "github.com/kinesin-io/kinesin/internal/process"
+	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
@@ -36,8 +37,10 @@ type Config struct {
 	Queue   queue.Driver
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Roles   []string // none: all
-	Metrics *Metrics // nil: new ones
+	Roles   []string        // none: all
+	Metrics *Metrics        // nil: new ones
+	Tracer  *tracing.Tracer // nil: nothing is traced
+	Debug   Debug
 
 	// Membership lists the processes that share the partitions, if they are known beforehand; mostly this one
 	// alone. nil: they find each other by lease rows in the store, which several processes share.

@@ -41,7 +41,7 @@ func TestFailuresOfTheHSCAndTheStoreAreCounted(t *testing.T) {
 
 func TestCancelledCallsAreNoFailuresOfTheHSC(t *testing.T) {
 	var log bytes.Buffer
-	n := &Node{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: NewMetrics()}
+	n := &Node{log: slog.New(slog.NewTextHandler(&log, nil)), metrics: NewMetrics(MetricsConfig{})}
 	failed := n.hscHooks().Failed
 	failed("send messages", errors.New("full"))
 	failed("receive messages", fmt.Errorf("receive: %w", context.Canceled))
@@ -56,7 +56,7 @@ func TestCancelledCallsAreNoFailuresOfTheHSC(t *testing.T) {
 
 // A cancelled call and a missing row are no errors of the store.
 func TestStoreErrorsAreCountedByOperation(t *testing.T) {
-	m := NewMetrics()
+	m := NewMetrics(MetricsConfig{})
 	p := &process{node: &Node{metrics: m}}
 	m.storeOp("apply", 1, time.Millisecond, errors.New("away"))
 	m.storeOp("tasks", 1, time.Millisecond, fmt.Errorf("read: %w", store.ErrThrottled))

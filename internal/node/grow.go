@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -63,7 +61,7 @@ type grower struct {
 	catalog *catalog.Catalog
 	clock   clock.Clock
 	log     *slog.Logger
-	grown   *prometheus.CounterVec // lambda
+	grown   func(l *catalog.Entry) // is told of each growth
 	name    string                 // of this process's row
 	limit   float64                // write units of a key per second
 
@@ -82,7 +80,7 @@ func (n *Node) newGrower(c *Config) *grower {
 		limit = keyUnitsMax
 	}
 	return &grower{
-		taken: taken, rows: n.store, catalog: n.catalog, clock: c.Clock, log: c.Log, grown: n.metrics.grown,
+		taken: taken, rows: n.store, catalog: n.catalog, clock: c.Clock, log: c.Log, grown: n.metrics.grew,
 		name: fmt.Sprintf("%016x", c.Clock.Uint64()), limit: limit, since: clock.Mono(c.Clock),
 	}
 }
@@ -217,7 +215,7 @@ func (g *grower) grow(ctx context.Context, l *catalog.Entry, load keyLoad) error
 	if err != nil || !grew {
 		return err
 	}
-	g.grown.WithLabelValues(l.Name).Inc()
+	g.grown(l)
 	g.log.InfoContext(ctx, "adding shards; one is near the write limit of a key", slog.String("lambda", l.Name),
 		slog.Int("from", int(l.Shards)), slog.Int("to", int(count)), slog.Time("in_force", entry.ShardsFrom().Time()),
 		slog.String("priority", l.Priorities[load.Priority]), slog.Int("units_a_second", int(load.Units)), slog.Bool("throttled", load.Throttled))

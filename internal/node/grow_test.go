@@ -59,7 +59,7 @@ func inField(t *testing.T, processes int, l task.Lambda, rate func(p task.Partit
 func inBoundedField(t *testing.T, bounds catalog.Bounds, processes int, l task.Lambda, rate func(p task.Partition) (units int, throttled bool), test func(*field)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := &field{T: t, metrics: NewMetrics()}
+		f := &field{T: t, metrics: NewMetrics(MetricsConfig{})}
 		f.rate.Store(&rate)
 		rows := storemem.New()
 		f.rows = store.New(rows, store.Config{Clock: clock.Real()})

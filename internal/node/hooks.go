@@ -7,12 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
@@ -27,8 +30,7 @@ func (n *Node) intakeHooks() intake.Hooks {
 			n.metrics.buffer.ways.WithLabelValues(way).Add(float64(count))
 		},
 		Delivered: func(t *task.Task, late time.Duration) {
-			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
-			n.recent.delivered(t.Partition, max(0, late))
+			n.delivered(t, late)
 		},
 	}
 }
@@ -49,7 +51,11 @@ func (n *Node) fleetHooks() fleet.Hooks {
 func (n *Node) dispatcherHooks() dispatcher.Hooks {
 	return dispatcher.Hooks{
 		Lateness: func(t *task.Task, late time.Duration) {
-			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageEnqueued, late)
+			l := n.catalog.ByRef(t.Partition.Lambda)
+			n.late(l, t, stageEnqueued, late)
+			if n.tracer.Traces(t) {
+				n.tracer.Dispatched(t, nameOf(l), n.clock.Now())
+			}
 		},
 		Unsent: func(count int) { n.metrics.unsent.Add(float64(count)) },
 	}
@@ -61,6 +67,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 			n.metrics.waked(kind)
 			if kind == task.WorkerLost {
 				n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, true)
+				n.traceLost(t)
 			}
 		},
 		Ended: func(t *task.Task) {
@@ -83,6 +90,9 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 func (n *Node) hscHooks() hsc.Hooks {
 	return hsc.Hooks{
 		Claimed: func(l *catalog.Entry, t *task.Task) {
+			if n.tracer.Traces(t) {
+				n.tracer.Claimed(t, nameOf(l))
+			}
 			if t.Attempt == 1 {
 				n.late(l, t, stageClaimed, max(0, t.ClaimedAt.Sub(t.Due)))
 			}
@@ -98,6 +108,9 @@ func (n *Node) hscHooks() hsc.Hooks {
 			}
 			n.countExpired(l, t)
 			n.noteOutcome(t, o)
+			if n.tracer.Traces(t) {
+				n.tracer.Attempted(t, nameOf(l), o.String(), o == task.OutcomeRetriable || o == task.OutcomeFatal, n.clock.Now())
+			}
 			if t.State.IsEnd() {
 				n.memberEnded(t)
 				n.recent.ended(t.Partition.Lambda)
@@ -110,7 +123,10 @@ func (n *Node) hscHooks() hsc.Hooks {
 			n.metrics.lost.Inc()
 			n.metrics.byEvent[task.WorkerLost].Add(float64(tasks))
 		},
-		Lost:    func(t *task.Task) { n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, true) },
+		Lost: func(t *task.Task) {
+			n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, true)
+			n.traceLost(t)
+		},
 		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
 		Failed:  n.hscFailed,
 	}
@@ -132,23 +148,50 @@ func (n *Node) hscFailed(what string, err error) {
 	n.log.Warn("hsc failed", slog.String("what", what), slog.Any("error", err))
 }
 
+// traceLost ends the span of an attempt whose worker was lost.
+func (n *Node) traceLost(t *task.Task) {
+	if n.tracer.Traces(t) {
+		n.tracer.Attempted(t, nameOf(n.catalog.ByRef(t.Partition.Lambda)), "worker lost", true, n.clock.Now())
+	}
+}
+
+// nameOf returns the name of a lambda; empty for one that is gone.
+func nameOf(l *catalog.Entry) string {
+	if l == nil {
+		return ""
+	}
+	return l.Name
+}
+
 func (n *Node) delivered(t *task.Task, late time.Duration) {
-	n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
+	l := n.catalog.ByRef(t.Partition.Lambda)
+	n.late(l, t, stageDelivered, max(0, late))
+	if n.tracer.Traces(t) {
+		n.tracer.Delivered(t, nameOf(l), n.clock.Now())
+	}
 	n.recent.delivered(t.Partition, max(0, late))
 }
 
 func (n *Node) undelivered(t *task.Task, err error) {
 	if l := n.catalog.ByRef(t.Partition.Lambda); l != nil {
-		n.metrics.undelivered.WithLabelValues(l.Name, l.Priorities[t.Partition.Priority]).Inc()
+		n.metrics.undelivered.With(n.metrics.labels.with(l, t.Partition.Priority)).Inc()
 	}
 	n.log.Debug("delivery failed; retrying", slog.String("task_id", t.ID.String()), slog.Any("error", err))
 }
 
-// late observes the lateness of a task at a stage.
+// late observes the lateness of a task at a stage; of a traced one with its trace as an exemplar.
 func (n *Node) late(l *catalog.Entry, t *task.Task, s stage, late time.Duration) {
-	if l != nil {
-		n.metrics.of(l, t.Partition.Priority).lateness[s].Observe(late.Seconds())
+	if l == nil {
+		return
 	}
+	series := n.metrics.of(l, t.Partition.Priority).lateness[s]
+	if n.tracer.Traces(t) {
+		if with, can := series.(prometheus.ExemplarObserver); can {
+			with.ObserveWithExemplar(late.Seconds(), prometheus.Labels{"trace_id": tracing.TraceID(t)})
+			return
+		}
+	}
+	series.Observe(late.Seconds())
 }
 
 // reasonLabel returns the wire's name of a reason without its prefix.

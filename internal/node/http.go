@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -24,9 +25,9 @@ import (
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
 	plain := rest.Services{}
-	options := api.HandlerOptions(api.Hooks{Internal: n.internalError})
+	options := append(slices.Clip(n.spans), api.HandlerOptions(api.Hooks{Internal: n.internalError})...)
 	if n.inbound != nil {
-		plain.Tasks, plain.Lambdas, plain.Jobs = n.guard.Tasks(n.inbound), n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+		plain.Tasks, plain.Lambdas, plain.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
 		plain.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
 		mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(plain.DeadLetters, options...))
 		plain.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
@@ -56,10 +57,11 @@ func (n *Node) Handler() http.Handler {
 		path, h := reflection(reflector, options...)
 		mux.Handle(path, n.needing(access.Debug, h))
 	}
-	mux.Handle("GET /metrics", n.needing(access.Metrics, promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{})))
+	mux.Handle("GET /metrics", n.needing(access.Metrics, promhttp.HandlerFor(n.metrics.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})))
 	mux.Handle("GET /debug/pprof/", n.needing(access.Debug, http.HandlerFunc(pprof.Index)))
 	mux.Handle("GET /debug/pprof/profile", n.needing(access.Debug, http.HandlerFunc(pprof.Profile)))
 	mux.Handle("GET /debug/pprof/trace", n.needing(access.Debug, http.HandlerFunc(pprof.Trace)))
+	n.debugRoutes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /livez", probe("ok", n.notLive))
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
@@ -68,7 +70,7 @@ func (n *Node) Handler() http.Handler {
 			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.GroupService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
-	return withPlain(rest.New(plain, api.Hooks{Internal: n.internalError}), mux)
+	return withRequestID(withPlain(n.tracer.Plain(rest.New(plain, api.Hooks{Internal: n.internalError})), mux))
 }
 
 // services returns the names of all services of the contract.

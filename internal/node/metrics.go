@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +42,9 @@ var stageTexts = [stageEnd]string{"enqueued", "claimed", "started", "delivered"}
 // caller can add series.
 type Metrics struct {
 	registry *prometheus.Registry
+	config   MetricsConfig
+	labels   *lambdaLabels
+	series   seriesBook
 
 	lateness *prometheus.HistogramVec // lambda, priority, stage
 	accepted *prometheus.CounterVec   // lambda, priority
@@ -51,6 +56,7 @@ type Metrics struct {
 	claims   *prometheus.CounterVec   // reason of the refusal
 	lost     prometheus.Counter
 	unsent   prometheus.Counter
+	calls    *prometheus.CounterVec // outcome
 
 	undelivered *prometheus.CounterVec // lambda, priority
 	grown       *prometheus.CounterVec // lambda
@@ -87,7 +93,8 @@ type class struct {
 
 // classSeries are the cached series of a class.
 type classSeries struct {
-	name     string // of the lambda
+	name     string // the value of the label lambda
+	use      *usage
 	accepted prometheus.Counter
 	matched  prometheus.Counter
 	expired  prometheus.Counter
@@ -98,6 +105,7 @@ type classSeries struct {
 // of returns the series of a class.
 func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
 	if s := (*m.classes.Load())[class{l.Ref, priority}]; s != nil {
+		s.use.events.Add(1)
 		return s
 	}
 	m.growing.Lock()
@@ -107,41 +115,69 @@ func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
 		all[class{l.Ref, priority}] = m.newClass(l, priority)
 	}
 	m.classes.Store(&all)
+	all[class{l.Ref, priority}].use.events.Add(1)
 	return all[class{l.Ref, priority}]
+}
+
+// rank gives series of their own to the lambdas that are used most; see lambdaLabels.
+func (m *Metrics) rank() {
+	m.growing.Lock()
+	defer m.growing.Unlock()
+	changed := m.labels.rank()
+	if len(changed) == 0 {
+		return
+	}
+	all := m.withoutGone()
+	for c, s := range all {
+		if slices.Contains(changed, c.lambda) {
+			m.deleteSeries(s.name)
+			delete(all, c)
+		}
+	}
+	m.classes.Store(&all)
+}
+
+// deleteSeries deletes all series of a lambda that has some of its own.
+func (m *Metrics) deleteSeries(lambda string) {
+	if lambda == otherLabel {
+		return
+	}
+	for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
+		m.accepted, m.matched, m.lateness, m.finished, m.expired, m.undelivered, m.grown,
+	} {
+		series.DeletePartialMatch(prometheus.Labels{"lambda": lambda})
+	}
 }
 
 // withoutGone returns a copy of the classes of existing lambdas, and deletes the series of all other names.
 func (m *Metrics) withoutGone() map[class]*classSeries {
 	all := maps.Clone(*m.classes.Load())
 	maps.DeleteFunc(all, func(c class, _ *classSeries) bool { return !m.existing(c.lambda) })
+	m.labels.forget(m.existing)
 	names := map[string]bool{}
 	for _, s := range all {
 		names[s.name] = true
 	}
 	for _, s := range *m.classes.Load() {
 		if !names[s.name] {
-			for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-				m.accepted, m.matched, m.lateness, m.finished, m.expired, m.undelivered, m.grown,
-			} {
-				series.DeletePartialMatch(prometheus.Labels{"lambda": s.name})
-			}
+			m.deleteSeries(s.name)
 		}
 	}
 	return all
 }
 
 func (m *Metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
-	name := l.Priorities[priority]
-	s := &classSeries{name: l.Name, accepted: m.accepted.WithLabelValues(l.Name, name)}
-	s.matched, s.expired = m.matched.WithLabelValues(l.Name, name), m.expired.WithLabelValues(l.Name, name)
+	lambda, name := m.labels.of(l, priority)
+	s := &classSeries{name: lambda, use: m.labels.use(l.Ref), accepted: m.accepted.WithLabelValues(lambda, name)}
+	s.matched, s.expired = m.matched.WithLabelValues(lambda, name), m.expired.WithLabelValues(lambda, name)
 	for i, text := range stageTexts {
-		s.lateness[i] = m.lateness.WithLabelValues(l.Name, name, text)
+		s.lateness[i] = m.lateness.WithLabelValues(lambda, name, text)
 	}
 	if l.Mode == task.Deliver {
-		m.undelivered.WithLabelValues(l.Name, name) // from zero on
+		m.undelivered.WithLabelValues(lambda, name) // from zero on
 	}
 	for o := task.OutcomeSuccess; int(o) < len(s.finished); o++ {
-		s.finished[o] = m.finished.WithLabelValues(l.Name, name, o.String())
+		s.finished[o] = m.finished.WithLabelValues(lambda, name, o.String())
 	}
 	return s
 }
@@ -153,58 +189,42 @@ func (m *Metrics) waked(kind task.EventKind) {
 	}
 }
 
+// MetricsConfig says which series there are. Its zero value means the defaults.
+type MetricsConfig struct {
+	// LambdasMax is how many lambdas have series of their own; 0: MetricLambdasDefault.
+	LambdasMax int
+	// NoNative leaves native histograms out. They are beside the classic ones, for scrapes that ask for them.
+	NoNative bool
+	Version  string // of the program; empty: what the Go toolchain recorded
+}
+
+// Native histograms tell values apart by 10 %, in at most 160 buckets; they are started anew once an hour at
+// most when they need more.
+const (
+	nativeFactor     = 1.1
+	nativeBucketsMax = 160
+	nativeResetEvery = time.Hour
+)
+
+// histogram returns the options with those of a native histogram.
+func (c MetricsConfig) histogram(o prometheus.HistogramOpts) prometheus.HistogramOpts {
+	if !c.NoNative {
+		o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber, o.NativeHistogramMinResetDuration = nativeFactor, nativeBucketsMax, nativeResetEvery
+	}
+	return o
+}
+
 // NewMetrics returns all series at zero.
-func NewMetrics() *Metrics {
+func NewMetrics(c MetricsConfig) *Metrics {
+	c.LambdasMax = cmp.Or(c.LambdasMax, MetricLambdasDefault)
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewBuildInfoCollector())
-	f := promauto.With(r)
-	m := &Metrics{
-		registry: r,
-		lateness: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kinesin_task_lateness_seconds", Buckets: latenessBuckets,
-			Help: "Time from a task's due time until it was first enqueued, claimed, started, or delivered to its queue.",
-		}, []string{"lambda", "priority", "stage"}),
-		accepted: counters(f, "kinesin_tasks_accepted_total", "Accepted tasks.", "lambda", "priority"),
-		matched: counters(f, "kinesin_tasks_matched_total", "Attempts handed directly to a waiting worker, without a queue message.",
-			"lambda", "priority"),
-		refused:     counters(f, "kinesin_tasks_refused_total", "Refused tasks.", "reason"),
-		finished:    counters(f, "kinesin_attempts_total", "Ended attempts.", "lambda", "priority", "outcome"),
-		expired:     counters(f, "kinesin_tasks_expired_total", "Tasks that ended because they did not start in time.", "lambda", "priority"),
-		wakeups:     counters(f, "kinesin_wakeups_total", "Wake-ups by the event they led to.", "event"),
-		claims:      counters(f, "kinesin_claims_refused_total", "Messages whose claim was refused.", "reason"),
-		lost:        counter(f, "kinesin_workers_lost_total", "Expired worker leases."),
-		unsent:      counter(f, "kinesin_messages_unsent_total", "Enqueued tasks whose message could not be sent; they are enqueued again later."),
-		undelivered: counters(f, "kinesin_deliveries_failed_total", "Failed sends to the queue of a deliver lambda; each is retried.", "lambda", "priority"),
-		grown: counters(f, "kinesin_shards_grown_total", "Times this process added shards to a lambda because one shard neared the write limit of a key.",
-			"lambda"),
-
-		failures:    counter(f, "kinesin_partition_failures_total", "Failed reads and dispatches of a partition; each is retried."),
-		hscFailures: counters(f, "kinesin_hsc_failures_total", "Claims, heartbeats, results and messages that failed because of the store or the queue.", "what"),
-		auditLost:   counter(f, "kinesin_audit_lost_total", "Acts whose audit record could not be stored; the log has it, if there was room."),
-		internal:    counter(f, "kinesin_internal_errors_total", "Calls that failed for an internal reason; see the log."),
-		storeErrors: counters(f, "kinesin_store_errors_total", "Failed store operations; settle: writes whose outcome stayed unknown.", "op"),
-		storeTime: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kinesin_store_seconds", Help: "Duration of store operations, until durable.",
-			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
-		}, []string{"op"}),
-		fsync: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "kinesin_store_fsync_seconds", Help: "Time until a batch of writes of the embedded store was durable.",
-			Buckets: prometheus.ExponentialBuckets(20e-6, 2.5, 14),
-		}),
-		clockAhead: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "kinesin_fleet_clock_ahead_seconds", Buckets: []float64{.25, .5, 1, 2, 5, 10, 60},
-			Help: "How far the clock of another process was ahead, if by more than 100 ms.",
-		}),
-		clockSteps: counters(f, "kinesin_clock_steps_total", "Steps of this process's wall clock: forward or back.", "direction"),
-		clockStep: f.NewGauge(prometheus.GaugeOpts{
-			Name: "kinesin_clock_step_seconds", Help: "Size of the last step of this process's wall clock; negative: back; 0: there was none.",
-		}),
-	}
-	for _, direction := range []string{stepForward, stepBack} {
-		m.clockSteps.WithLabelValues(direction) // from zero on
-	}
-	m.buffer, m.ownership, m.registrations = newBufferMetrics(f), newOwnershipMetrics(f), newRegistrationMetrics(f)
+	m := &Metrics{registry: r, config: c, labels: newLambdaLabels(c.LambdasMax)}
+	m.series.registry = r
+	f := promauto.With(m.Registerer())
+	m.addSeries(f)
+	m.buffer, m.ownership, m.registrations = newBufferMetrics(f, c), newOwnershipMetrics(f, c), newRegistrationMetrics(f)
 	m.classes.Store(&map[class]*classSeries{})
 	for kind := range m.byEvent {
 		m.byEvent[kind] = m.wakeups.WithLabelValues(task.EventKind(kind).String())
@@ -213,13 +233,8 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-func counters(f promauto.Factory, name, help string, labels ...string) *prometheus.CounterVec {
-	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-func counter(f promauto.Factory, name, help string) prometheus.Counter {
-	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-}
+// grew counts that shards were added to a lambda.
+func (m *Metrics) grew(l *catalog.Entry) { m.grown.WithLabelValues(m.labels.lambda(l)).Inc() }
 
 // storeOp observes one store operation. A missing row and a cancelled call are no errors.
 func (m *Metrics) storeOp(kind string, _ int, took time.Duration, err error) {
@@ -232,5 +247,13 @@ func (m *Metrics) storeOp(kind string, _ int, took time.Duration, err error) {
 // Synced observes one batch of writes that an embedded store made durable.
 func (m *Metrics) Synced(took time.Duration, _ int) { m.fsync.Observe(took.Seconds()) }
 
+// Histogram returns options of a driver's histogram as this process's metrics have them.
+func (m *Metrics) Histogram(o prometheus.HistogramOpts) prometheus.HistogramOpts {
+	return m.config.histogram(o)
+}
+
 // Registerer returns the registry to which drivers add their series.
-func (m *Metrics) Registerer() prometheus.Registerer { return m.registry }
+func (m *Metrics) Registerer() prometheus.Registerer { return &m.series }
+
+// Gatherer returns what collects all series.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
@@ -40,6 +41,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/logging"
+	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/queue"
@@ -93,6 +96,11 @@ type Node struct {
 	recent     *recent
 	breakers   *breaker.Keeper
 
+	storeOutage, queueOutage outage
+	tracer                   *tracing.Tracer // nil: nothing is traced
+	debug                    Debug
+	spans                    []connect.HandlerOption // that make those of calls
+
 	shared   bool // several processes may use the store
 	running  atomic.Bool
 	warm     atomic.Bool // all partitions of this process have been read once
@@ -103,18 +111,30 @@ type Node struct {
 // closes the drivers, but not if New fails.
 func New(ctx context.Context, c Config) (*Node, error) {
 	if c.Metrics == nil {
-		c.Metrics = NewMetrics()
+		c.Metrics = NewMetrics(MetricsConfig{})
 	}
 	if len(c.Roles) == 0 {
 		c.Roles = Roles()
 	}
 	c.shared = c.Membership == nil || c.Shared
-	n := &Node{log: c.Log, clock: c.Clock, metrics: c.Metrics, shared: c.shared}
+	n := &Node{
+		log: c.Log, clock: c.Clock, metrics: c.Metrics, shared: c.shared,
+		storeOutage: outage{clock: c.Clock}, queueOutage: outage{clock: c.Clock}, tracer: c.Tracer, debug: c.Debug,
+	}
+	var err error
+	if n.spans, err = n.tracer.Interceptors(); err != nil {
+		return nil, err
+	}
 	n.store = store.New(c.Store, store.Config{
-		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: c.Log,
-		Observer: store.Observer{OpDone: n.metrics.storeOp},
+		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: logging.Of(c.Log, "store"),
+		Observer: store.Observer{OpDone: func(ctx context.Context, kind string, ops int, took time.Duration, err error) {
+			n.tracer.Op(ctx, "kinesin.store "+kind, took, err)
+			n.metrics.storeOp(kind, ops, took, err)
+			n.storeOutage.note(err)
+		}},
 	})
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
+	n.queue.Answered = n.queueOutage.note
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
@@ -126,7 +146,6 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err := n.gates.Refresh(ctx); err != nil {
 		return nil, err
 	}
-	var err error
 	n.keyring, err = keyring.Open(ctx, keyring.Config{
 		Rows: n.store, Clock: c.Clock, Log: c.Log, Inbound: c.Buffer != nil,
 		IDsFor: cmp.Or(c.Horizon, intake.HorizonDefault) + task.RetentionMax,
@@ -162,14 +181,14 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c)
 		n.dispatcher = dispatcher.New(dispatcher.Config{
-			Store: n.chains, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: c.Log,
+			Store: n.chains, Queue: n.queue, Policies: policies{n.catalog}, Clock: c.Clock, Log: logging.Of(c.Log, "dispatcher"),
 			Matcher: toDispatcher, DepthMax: c.QueueDepthMax, Hooks: n.dispatcherHooks(), Starts: n.quotas.within,
 			Occurrences: n.firing.Decide,
 		})
 		n.scheduler = scheduler.New(scheduler.Config{
 			Store: n.store, Queue: n.queue, Dispatcher: n.dispatcher, Leases: n.leases,
 			Ownership: partition.Ownership{Membership: n.members, Group: n.quotas.groupOf}, Handover: n.members.handover(), Partitions: n.catalog, Delivery: n.delivery(&c, seal), Downtime: n.downtime(&c, seal), Gating: n.holding(),
-			Clock: c.Clock, Log: c.Log, Hooks: n.schedulerHooks(),
+			Clock: c.Clock, Log: logging.Of(c.Log, "scheduler"), Hooks: n.schedulerHooks(),
 			Process: n.members.process(), Presence: n.members.presence, Found: n.foundClaimed, Ready: n.becameReady,
 			Foreign: c.shared, Window: c.Window, Lead: c.Lead, Quotas: countedStarts{n.quotas.starts, n.recent}, Concurrency: n.quotas.running,
 			KeyLimits: n.keyLimits, RetryBudget: n.quotas.retries,
@@ -183,8 +202,9 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
-			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: c.Log, Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
-			Caller: callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain,
+			Scheduler: hscHints, Held: n.isHeld, Limited: n.quotas.running.waitsForEnds, Process: n.process(), Clock: c.Clock, Log: logging.Of(c.Log, "hsc"), Hooks: n.hscHooks(), Ended: n.ended, Ahead: c.Ahead, Silence: c.Silence, SlotsOnly: c.Stepped,
+			Traceparent: n.tracer.Traceparent,
+			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain,
 		})
 	}
 	if slices.Contains(c.Roles, RoleInbound) {

@@ -28,7 +28,7 @@ type ownershipMetrics struct {
 	warmed  prometheus.Histogram
 }
 
-func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
+func newOwnershipMetrics(f promauto.Factory, c MetricsConfig) ownershipMetrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
@@ -38,10 +38,10 @@ func newOwnershipMetrics(f promauto.Factory) ownershipMetrics {
 		unowned: gauge("kinesin_partitions_unowned",
 			"Partitions whose owner, as this process sees it, has not shown for more than 10 s that it has read them and handles them."),
 		moved: counters(f, "kinesin_partitions_moved_total", "Partitions gained or lost by this process.", "direction"),
-		warmed: f.NewHistogram(prometheus.HistogramOpts{
+		warmed: f.NewHistogram(c.histogram(prometheus.HistogramOpts{
 			Name: "kinesin_partitions_warm_seconds", Buckets: latenessBuckets,
 			Help: "Time from a change of the members or the lambdas until this process had read all its partitions.",
-		}),
+		})),
 	}
 	m.moved.WithLabelValues("gained")
 	m.moved.WithLabelValues("lost")

@@ -19,7 +19,7 @@ import (
 
 func TestWhatIsLoggedOfRegistrations(t *testing.T) {
 	var text strings.Builder
-	n := &Node{metrics: NewMetrics(), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+	n := &Node{metrics: NewMetrics(MetricsConfig{}), log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
@@ -75,7 +75,7 @@ func TestWithdrawn(t *testing.T) {
 }
 
 func TestTheGaugeOfRegistrations(t *testing.T) {
-	m := NewMetrics()
+	m := NewMetrics(MetricsConfig{})
 	gauge := func(state string) float64 {
 		var v dto.Metric
 		if err := m.registrations.states.WithLabelValues(state).Write(&v); err != nil {

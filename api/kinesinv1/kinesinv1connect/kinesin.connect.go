@@ -36,6 +36,8 @@ const (
 	ChainServiceName = "kinesin.v1.ChainService"
 	// QuotaServiceName is the fully-qualified name of the QuotaService service.
 	QuotaServiceName = "kinesin.v1.QuotaService"
+	// ObjectiveServiceName is the fully-qualified name of the ObjectiveService service.
+	ObjectiveServiceName = "kinesin.v1.ObjectiveService"
 	// DeadLetterServiceName is the fully-qualified name of the DeadLetterService service.
 	DeadLetterServiceName = "kinesin.v1.DeadLetterService"
 	// LambdaServiceName is the fully-qualified name of the LambdaService service.
@@ -126,6 +128,15 @@ const (
 	QuotaServiceSetQuotaProcedure = "/kinesin.v1.QuotaService/SetQuota"
 	// QuotaServiceGetQuotasProcedure is the fully-qualified name of the QuotaService's GetQuotas RPC.
 	QuotaServiceGetQuotasProcedure = "/kinesin.v1.QuotaService/GetQuotas"
+	// ObjectiveServiceSetObjectiveProcedure is the fully-qualified name of the ObjectiveService's
+	// SetObjective RPC.
+	ObjectiveServiceSetObjectiveProcedure = "/kinesin.v1.ObjectiveService/SetObjective"
+	// ObjectiveServiceDeleteObjectiveProcedure is the fully-qualified name of the ObjectiveService's
+	// DeleteObjective RPC.
+	ObjectiveServiceDeleteObjectiveProcedure = "/kinesin.v1.ObjectiveService/DeleteObjective"
+	// ObjectiveServiceGetObjectivesProcedure is the fully-qualified name of the ObjectiveService's
+	// GetObjectives RPC.
+	ObjectiveServiceGetObjectivesProcedure = "/kinesin.v1.ObjectiveService/GetObjectives"
 	// DeadLetterServiceListDeadLettersProcedure is the fully-qualified name of the DeadLetterService's
 	// ListDeadLetters RPC.
 	DeadLetterServiceListDeadLettersProcedure = "/kinesin.v1.DeadLetterService/ListDeadLetters"
@@ -1488,6 +1499,142 @@ func (UnimplementedQuotaServiceHandler) SetQuota(context.Context, *kinesinv1.Set
 
 func (UnimplementedQuotaServiceHandler) GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.QuotaService.GetQuotas is not implemented"))
+}
+
+// ObjectiveServiceClient is a client for the kinesin.v1.ObjectiveService service.
+type ObjectiveServiceClient interface {
+	SetObjective(context.Context, *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error)
+	DeleteObjective(context.Context, *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error)
+	GetObjectives(context.Context, *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error)
+}
+
+// NewObjectiveServiceClient constructs a client for the kinesin.v1.ObjectiveService service. By
+// default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses,
+// and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewObjectiveServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ObjectiveServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	objectiveServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("ObjectiveService").Methods()
+	return &objectiveServiceClient{
+		setObjective: connect.NewClient[kinesinv1.SetObjectiveRequest, kinesinv1.SetObjectiveResponse](
+			httpClient,
+			baseURL+ObjectiveServiceSetObjectiveProcedure,
+			connect.WithSchema(objectiveServiceMethods.ByName("SetObjective")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteObjective: connect.NewClient[kinesinv1.DeleteObjectiveRequest, kinesinv1.DeleteObjectiveResponse](
+			httpClient,
+			baseURL+ObjectiveServiceDeleteObjectiveProcedure,
+			connect.WithSchema(objectiveServiceMethods.ByName("DeleteObjective")),
+			connect.WithClientOptions(opts...),
+		),
+		getObjectives: connect.NewClient[kinesinv1.GetObjectivesRequest, kinesinv1.GetObjectivesResponse](
+			httpClient,
+			baseURL+ObjectiveServiceGetObjectivesProcedure,
+			connect.WithSchema(objectiveServiceMethods.ByName("GetObjectives")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// objectiveServiceClient implements ObjectiveServiceClient.
+type objectiveServiceClient struct {
+	setObjective    *connect.Client[kinesinv1.SetObjectiveRequest, kinesinv1.SetObjectiveResponse]
+	deleteObjective *connect.Client[kinesinv1.DeleteObjectiveRequest, kinesinv1.DeleteObjectiveResponse]
+	getObjectives   *connect.Client[kinesinv1.GetObjectivesRequest, kinesinv1.GetObjectivesResponse]
+}
+
+// SetObjective calls kinesin.v1.ObjectiveService.SetObjective.
+func (c *objectiveServiceClient) SetObjective(ctx context.Context, req *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error) {
+	response, err := c.setObjective.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteObjective calls kinesin.v1.ObjectiveService.DeleteObjective.
+func (c *objectiveServiceClient) DeleteObjective(ctx context.Context, req *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error) {
+	response, err := c.deleteObjective.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetObjectives calls kinesin.v1.ObjectiveService.GetObjectives.
+func (c *objectiveServiceClient) GetObjectives(ctx context.Context, req *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error) {
+	response, err := c.getObjectives.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ObjectiveServiceHandler is an implementation of the kinesin.v1.ObjectiveService service.
+type ObjectiveServiceHandler interface {
+	SetObjective(context.Context, *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error)
+	DeleteObjective(context.Context, *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error)
+	GetObjectives(context.Context, *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error)
+}
+
+// NewObjectiveServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewObjectiveServiceHandler(svc ObjectiveServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	objectiveServiceMethods := kinesinv1.File_kinesin_v1_kinesin_proto.Services().ByName("ObjectiveService").Methods()
+	objectiveServiceSetObjectiveHandler := connect.NewUnaryHandlerSimple(
+		ObjectiveServiceSetObjectiveProcedure,
+		svc.SetObjective,
+		connect.WithSchema(objectiveServiceMethods.ByName("SetObjective")),
+		connect.WithHandlerOptions(opts...),
+	)
+	objectiveServiceDeleteObjectiveHandler := connect.NewUnaryHandlerSimple(
+		ObjectiveServiceDeleteObjectiveProcedure,
+		svc.DeleteObjective,
+		connect.WithSchema(objectiveServiceMethods.ByName("DeleteObjective")),
+		connect.WithHandlerOptions(opts...),
+	)
+	objectiveServiceGetObjectivesHandler := connect.NewUnaryHandlerSimple(
+		ObjectiveServiceGetObjectivesProcedure,
+		svc.GetObjectives,
+		connect.WithSchema(objectiveServiceMethods.ByName("GetObjectives")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/kinesin.v1.ObjectiveService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case ObjectiveServiceSetObjectiveProcedure:
+			objectiveServiceSetObjectiveHandler.ServeHTTP(w, r)
+		case ObjectiveServiceDeleteObjectiveProcedure:
+			objectiveServiceDeleteObjectiveHandler.ServeHTTP(w, r)
+		case ObjectiveServiceGetObjectivesProcedure:
+			objectiveServiceGetObjectivesHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedObjectiveServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedObjectiveServiceHandler struct{}
+
+func (UnimplementedObjectiveServiceHandler) SetObjective(context.Context, *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.ObjectiveService.SetObjective is not implemented"))
+}
+
+func (UnimplementedObjectiveServiceHandler) DeleteObjective(context.Context, *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.ObjectiveService.DeleteObjective is not implemented"))
+}
+
+func (UnimplementedObjectiveServiceHandler) GetObjectives(context.Context, *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.ObjectiveService.GetObjectives is not implemented"))
 }
 
 // DeadLetterServiceClient is a client for the kinesin.v1.DeadLetterService service.

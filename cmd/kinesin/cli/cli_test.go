@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/cmd/kinesin/cli"
+	"github.com/kinesin-io/kinesin/internal/logging"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -41,7 +43,10 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s, err := server.New(t.Context(), server.Config{DataDir: filepath.Join(t.TempDir(), "data"), Listen: "127.0.0.1:0"})
+	control, log := logging.New(io.Discard, false, slog.LevelInfo)
+	s, err := server.New(t.Context(), server.Config{
+		DataDir: filepath.Join(t.TempDir(), "data"), Listen: "127.0.0.1:0", Log: slog.New(log), LogControl: control,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +167,12 @@ func TestBadUsage(t *testing.T) {
 		says string
 	}{
 		{"", "a command is missing"},
+		{"debug", "a command is missing"},
+		{"debug bundle extra", "extra"},
+		{"debug log-level info extra", "at most 1"},
+		{"serve --trace-sample 2", "want 0 to 1"},
+		{"serve --trace-sample 0.5", "--otlp-endpoint"},
+		{"serve --metric-lambdas 0", "--metric-lambdas"},
 		{"frobnicate", `unknown command "frobnicate"`},
 		{"shedule x", "did you mean schedule?"},
 		{"lambda", "a command is missing"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/internal/logging"
 	"github.com/kinesin-io/kinesin/internal/loglimit"
 )
 
@@ -16,18 +17,20 @@ type logFlags struct{ level, format string }
 func (l *logFlags) add(f *pflag.FlagSet) {
 	l.level, l.format = cmp.Or(l.level, "info"), formatText
 	f.Var(choiceValue{&l.level, []string{"debug", "info", "warn", "error"}}, "log-level", "lowest `LEVEL` to log: debug, info, warn or error")
-	f.Var(choiceValue{&l.format, []string{formatText, formatJSON}}, "log-format", "`FORMAT` of the log on stderr: text or json")
+	f.Var(choiceValue{&l.format, []string{formatText, formatLogfmt, formatJSON}}, "log-format", "`FORMAT` of the log on stderr: text, which is logfmt, or json")
 	settings(f, "log-level", "log-format")
 }
 
 // logger returns a logger to w, which limits repeated messages.
 func (l *logFlags) logger(w io.Writer) *slog.Logger {
+	logger, _ := l.controlled(w)
+	return logger
+}
+
+// controlled also returns what changes the levels.
+func (l *logFlags) controlled(w io.Writer) (*slog.Logger, *logging.Log) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(l.level)) // the flag accepts levels only
-	options := &slog.HandlerOptions{Level: level}
-	var h slog.Handler = slog.NewTextHandler(w, options)
-	if l.format == formatJSON {
-		h = slog.NewJSONHandler(w, options)
-	}
-	return slog.New(loglimit.New(h))
+	control, h := logging.New(w, l.format == formatJSON, level)
+	return slog.New(loglimit.New(h)), control
 }

@@ -18,6 +18,8 @@ import (
 const (
 	formatText = "text"
 	formatJSON = "json"
+
+	formatLogfmt = "logfmt" // of logs
 )
 
 func (a *app) outputFlag(flags *pflag.FlagSet) {

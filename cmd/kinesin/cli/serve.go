@@ -29,6 +29,7 @@ type serveFlags struct {
 	growShards  bool
 	policies    bool // of new queues
 	auditStdout bool
+	native      bool // histograms
 	log         logFlags
 	cpuProfile  string
 }
@@ -60,12 +61,15 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 	}
 	s.add(c.Flags())
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		s.Log, s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = s.log.logger(a.Stderr), !s.match, !s.growShards, !s.watch, !s.policies
+		s.Log, s.LogControl = s.log.controlled(a.Stderr)
+		s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = !s.match, !s.growShards, !s.watch, !s.policies
+		s.NoNativeHistograms, s.Version = !s.native, a.version()
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
 		}
 		s.OTLPEndpoint = cmp.Or(s.OTLPEndpoint, a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+		s.OTLPByEnv = s.TraceSample == 0 && a.tracesByEnv()
 		if s.auditStdout {
 			s.AuditTo = a.Stdout
 		}
@@ -91,6 +95,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	settings(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addBounds(f)
+	s.addMetrics(f)
 	s.addAuth(f)
 	s.addMembership(f)
 	s.addAWS(f)
@@ -107,6 +112,22 @@ func (s *serveFlags) addBounds(f *pflag.FlagSet) {
 	settings(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
 }
 
+// tracesByEnv reports whether OpenTelemetry's own environment variables turn on traces.
+func (a *app) tracesByEnv() bool {
+	if a.getenv("OTEL_SDK_DISABLED") == "true" || a.getenv("OTEL_TRACES_EXPORTER") == "none" || a.getenv("OTEL_TRACES_SAMPLER") == "" {
+		return false
+	}
+	return a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || a.getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// addMetrics adds the flags for metrics.
+func (s *serveFlags) addMetrics(f *pflag.FlagSet) {
+	s.MetricLambdas = server.MetricLambdasDefault
+	f.Var(intValue{n: &s.MetricLambdas, min: 1}, "metric-lambdas", "how many `LAMBDAS` have series of their own: those that are used most; the others share the label other")
+	f.BoolVar(&s.native, "native-histograms", true, "also have native histograms, for a Prometheus that scrapes them; false: classic ones only")
+	settings(f, "metric-lambdas", "native-histograms")
+}
+
 // addAuth adds the flags for tokens and TLS.
 func (s *serveFlags) addAuth(f *pflag.FlagSet) {
 	f.StringVar(&s.AuthTokenFile, "auth-token-file", "", "`FILE` with accepted tokens, each a line of 32 characters or more, which may do everything; every call then needs a token")
@@ -115,8 +136,10 @@ func (s *serveFlags) addAuth(f *pflag.FlagSet) {
 	f.BoolVar(&s.auditStdout, "audit-stdout", false, "also print each audit record to stdout, as a line of JSON")
 	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM `FILE` with the server's certificate chain, to use TLS")
 	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM `FILE` with the key of the certificate")
-	f.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "base `URL` of an OpenTelemetry collector (OTLP over HTTP) that also gets each audit record; OTEL_EXPORTER_OTLP_ENDPOINT when not set")
-	settings(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "otlp-endpoint", "tls-cert-file", "tls-key-file")
+	f.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "base `URL` of an OpenTelemetry collector (OTLP over HTTP) that also gets each audit record, and traces and metrics if they are on; OTEL_EXPORTER_OTLP_ENDPOINT when not set")
+	f.Float64Var(&s.TraceSample, "trace-sample", 0, "`SHARE` of calls that begin a trace, 0 to 1, for the collector; OTEL_TRACES_SAMPLER when not set, or else none")
+	f.BoolVar(&s.OTLPMetrics, "otlp-metrics", false, "also send the metrics to the collector, every minute or OTEL_METRIC_EXPORT_INTERVAL")
+	settings(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "otlp-endpoint", "trace-sample", "otlp-metrics", "tls-cert-file", "tls-key-file")
 }
 
 // profiled runs act with the CPU profiler if there is a path to write to.

@@ -72,7 +72,7 @@ CMD gets the payload on stdin and these variables:
   KINESIN_FAILURES   attempts that failed before
   KINESIN_DUE        due time, RFC 3339 with milliseconds
   KINESIN_DEADLINE   when this attempt times out
-  KINESIN_TRACEPARENT  W3C trace context of the caller that scheduled the task, if there is one
+  KINESIN_TRACEPARENT  W3C trace context of the task or, on a server that traces, of its attempt, if there is one; also TRACEPARENT
   KINESIN_CRON, KINESIN_NOMINAL  the cron that has scheduled the task, and its nominal time, RFC 3339; KINESIN_PREVIOUS_SUCCESS that of
                      the newest occurrence before it that succeeded, if one is known
   KINESIN_PARENT, KINESIN_PARENT_LAMBDA, KINESIN_PARENT_STATE  the id of the task that this one follows, its lambda, and how it ended;

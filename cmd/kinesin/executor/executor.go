@@ -134,6 +134,7 @@ func (t *Task) env() []string {
 	}
 	if t.Traceparent != "" {
 		add("TRACEPARENT", t.Traceparent)
+		env = append(env, "TRACEPARENT="+t.Traceparent) // where programs with OpenTelemetry look for it
 	}
 	if len(t.Tags) > 0 { // their names are no names of variables
 		tags, _ := json.Marshal(t.Tags) // strings never fail

@@ -144,7 +144,13 @@ func manyAtOnce(t *testing.T, s *subject) {
 		want = append(want, strings.Repeat("m", 1+n))
 	}
 	s.send(0, want...)
+	if visible, _, err := s.Depth(t.Context()); err != nil || visible > int64(len(want)) {
+		t.Errorf("%d messages visible of %d sent: %v", visible, len(want), err) // a service may tell less
+	}
 	got := s.receive(len(want))
+	if visible, hidden, err := s.Depth(t.Context()); err != nil || visible+hidden > int64(len(want)) {
+		t.Errorf("%d messages visible and %d hidden of %d received: %v", visible, hidden, len(want), err)
+	}
 	if !slices.Equal(bodies(got), want) {
 		t.Errorf("%q", bodies(got))
 	}

@@ -68,6 +68,21 @@ func (b *Buffer) Len() int {
 	return len(b.messages)
 }
 
+// Depth counts the messages.
+func (b *Buffer) Depth(context.Context) (visible, hidden int64, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.clock.Now()
+	for _, m := range b.messages {
+		if m.visible > now {
+			hidden++
+		} else {
+			visible++
+		}
+	}
+	return visible, hidden, nil
+}
+
 // Send adds messages.
 func (b *Buffer) Send(_ context.Context, messages []buffer.Outgoing) []error {
 	b.mu.Lock()

@@ -6,11 +6,14 @@ package sqsbuffer
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -94,6 +97,26 @@ func explain(_ string, err error) error {
 
 // BodyBytesMax implements buffer.Buffer.
 func (b *Buffer) BodyBytesMax() int { return b.MessageBytesMax }
+
+// Depth implements buffer.Buffer.
+func (b *Buffer) Depth(ctx context.Context) (visible, hidden int64, err error) {
+	if err := b.usable(); err != nil {
+		return 0, 0, err
+	}
+	got, err := b.client.Attributes(ctx, b.queue, types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible, types.QueueAttributeNameApproximateNumberOfMessagesDelayed)
+	if err != nil {
+		return 0, 0, err
+	}
+	count := func(name types.QueueAttributeName) int64 {
+		n, parseErr := strconv.ParseInt(got[string(name)], 10, 64)
+		err = errors.Join(err, parseErr)
+		return n
+	}
+	visible = count(types.QueueAttributeNameApproximateNumberOfMessages)
+	hidden = count(types.QueueAttributeNameApproximateNumberOfMessagesNotVisible) + count(types.QueueAttributeNameApproximateNumberOfMessagesDelayed)
+	return visible, hidden, err
+}
 
 // Close implements buffer.Buffer.
 func (b *Buffer) Close() error {

@@ -1,0 +1,189 @@
+// Package tracing makes the spans of OpenTelemetry of a task: Schedule, dispatch, the wait in the queue, each
+// attempt, and a delivery. It keeps no state between them. A span is made when what it shows is over, from
+// what the task's row says, and its id follows from the task and the attempt. So any server may make any of
+// them, and an attempt's id is known to the handler before the span exists. It knows the API of OpenTelemetry
+// and no exporter.
+//
+// A task is traced if its traceparent says that its trace is sampled.
+package tracing
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/otelconnect"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// LinkAfter is how long a task may wait until its attempts have traces of their own, with a link to that of
+// Schedule: collectors close a trace after minutes.
+const LinkAfter = 15 * time.Minute
+
+// Tracer makes spans. A nil one makes none. It is safe for concurrent use.
+type Tracer struct {
+	provider trace.TracerProvider
+	tracer   trace.Tracer
+}
+
+// New returns a tracer of a provider that takes its ids from IDs and samples by Forced.
+func New(p trace.TracerProvider) *Tracer {
+	return &Tracer{provider: p, tracer: p.Tracer("github.com/kinesin-io/kinesin")}
+}
+
+// Interceptors returns the interceptor of the RPC server, for all unary calls but those of workers, which come
+// every few seconds.
+func (t *Tracer) Interceptors() ([]connect.HandlerOption, error) {
+	if t == nil {
+		return nil, nil
+	}
+	i, err := otelconnect.NewInterceptor(otelconnect.WithTracerProvider(t.provider), otelconnect.WithPropagator(propagation.TraceContext{}),
+		otelconnect.WithTrustRemote(), otelconnect.WithoutMetrics(), otelconnect.WithoutServerPeerAttributes(), otelconnect.WithoutTraceEvents(),
+		otelconnect.WithFilter(func(_ context.Context, s connect.Spec) bool {
+			return s.StreamType == connect.StreamTypeUnary && !isOfWorkers(s.Procedure)
+		}))
+	return []connect.HandlerOption{connect.WithInterceptors(i)}, err
+}
+
+func isOfWorkers(procedure string) bool {
+	const service = "/" + kinesinv1connect.WorkerServiceName + "/"
+	return len(procedure) > len(service) && procedure[:len(service)] == service
+}
+
+// Plain returns a handler that traces calls in plain HTTP. The span's name has no path, which may hold keys.
+func (t *Tracer) Plain(next http.Handler) http.Handler {
+	if t == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, span := t.tracer.Start(ctx, r.Method+" /v1/", trace.WithSpanKind(trace.SpanKindServer))
+		defer span.End()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Scheduling begins the span of a Schedule call. If it is sampled the tasks without a traceparent get its own.
+// end ends the span.
+func (t *Tracer) Scheduling(ctx context.Context, items []*kinesinv1.ScheduleItem) (_ context.Context, end func()) {
+	if t == nil {
+		return ctx, func() {}
+	}
+	ctx, span := t.tracer.Start(ctx, "kinesin.schedule", trace.WithSpanKind(trace.SpanKindProducer))
+	if !span.SpanContext().IsSampled() {
+		return ctx, func() { span.End() }
+	}
+	span.SetAttributes(attribute.Int("kinesin.tasks", len(items)))
+	if len(items) > 0 {
+		span.SetAttributes(attribute.String("kinesin.lambda", items[0].GetLambda()))
+	}
+	own := textOf(span.SpanContext())
+	for _, item := range items {
+		if item.GetTraceparent() == "" {
+			item.Traceparent = own
+		}
+	}
+	return ctx, func() { span.End() }
+}
+
+// Op makes the span of a call to the store that ended now, if it is part of a traced call.
+func (t *Tracer) Op(ctx context.Context, name string, took time.Duration, err error) {
+	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
+		return
+	}
+	now := time.Now() //nolint:forbidigo // the time of spans is that of the world
+	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(now.Add(-took)), trace.WithSpanKind(trace.SpanKindClient))
+	if err != nil {
+		span.SetStatus(codes.Error, err.Error())
+	}
+	span.End(trace.WithTimestamp(now))
+}
+
+// Traces reports whether a task is traced.
+func (t *Tracer) Traces(k *task.Task) bool { return t != nil && IsSampled(k.Traceparent) }
+
+// IsSampled reports whether a traceparent, which CheckTraceparent took, says that its trace is sampled.
+func IsSampled(traceparent string) bool {
+	const flags = len("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01") - 1
+	if len(traceparent) <= flags {
+		return false
+	}
+	switch traceparent[flags] {
+	case '1', '3', '5', '7', '9', 'b', 'd', 'f':
+		return true
+	}
+	return false
+}
+
+// TraceID returns the trace id of a traced task, for exemplars.
+func TraceID(k *task.Task) string { return k.Traceparent[3 : 3+32] }
+
+// TraceIDOf returns the id of a context's trace; empty if it is not sampled.
+func TraceIDOf(ctx context.Context) string {
+	if c := trace.SpanContextFromContext(ctx); c.IsSampled() {
+		return c.TraceID().String()
+	}
+	return ""
+}
+
+// Traceparent returns what the handler of a task's newest attempt gets: the span of its attempt if the task
+// is traced, or else what the task was scheduled with.
+func (t *Tracer) Traceparent(k *task.Task) string {
+	if !t.Traces(k) {
+		return k.Traceparent
+	}
+	return textOf(attemptOf(k, k.Attempt))
+}
+
+// textOf returns a span context in the form of W3C.
+func textOf(c trace.SpanContext) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpanContext(context.Background(), c), carrier)
+	return carrier["traceparent"]
+}
+
+// scheduledBy returns the span context that a task was scheduled with.
+func scheduledBy(k *task.Task) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": k.Traceparent})
+	return trace.SpanContextFromContext(ctx)
+}
+
+// isLinked reports whether an attempt has a trace of its own.
+func isLinked(k *task.Task) bool {
+	at := k.Due
+	for _, known := range []task.Instant{k.ClaimedAt, k.Enqueued} {
+		if !known.IsZero() {
+			at = known
+		}
+	}
+	return at.Sub(k.Created) > LinkAfter
+}
+
+// attemptOf returns the span context of an attempt.
+func attemptOf(k *task.Task, attempt uint32) trace.SpanContext {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint32(k.ID[:], attempt))
+	c := trace.SpanContextConfig{TraceID: scheduledBy(k).TraceID(), SpanID: trace.SpanID(sum[:8]), TraceFlags: trace.FlagsSampled, Remote: true}
+	if isLinked(k) {
+		c.TraceID = trace.TraceID(sum[8:24])
+	}
+	return trace.NewSpanContext(c)
+}
+
+// idsKey is the key of a context's span context, whose ids a span gets.
+type idsKey struct{}
+
+// Forced returns the span context whose ids the span gets that begins in a context; such a span is sampled.
+func Forced(ctx context.Context) (trace.SpanContext, bool) {
+	c, forced := ctx.Value(idsKey{}).(trace.SpanContext)
+	return c, forced
+}

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+)
+
+var update = flag.Bool("update", false, "write docs/metrics.md")
+
+const (
+	seriesBegin, seriesEnd = "<!-- series -->\n", "<!-- end of series -->"
+	metricsPage            = "../docs/metrics.md"
+)
+
+// The page has every series that a server may have, as the code describes it.
+func TestMetricsPage(t *testing.T) {
+	r := serve(t, Config{})
+	awsObservers(r.metrics)
+	kubeHooks(r.metrics.Registerer())
+	r.rereadPolicy(t.Context())
+	var table strings.Builder
+	table.WriteString("| series | type | labels | meaning |\n|---|---|---|---|\n")
+	all := r.metrics.Series()
+	if len(all) < 60 {
+		t.Errorf("only %d series", len(all))
+	}
+	for _, s := range all {
+		labels := ""
+		if len(s.Labels) > 0 {
+			labels = "`" + strings.Join(s.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", s.Name, s.Type, labels, strings.ReplaceAll(s.Help, "|", `\|`))
+	}
+	text, err := os.ReadFile(metricsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), seriesBegin)
+	_, after, ends := strings.Cut(rest, seriesEnd)
+	if !begins || !ends {
+		t.Fatalf("%s has no place for the table", metricsPage)
+	}
+	want := before + seriesBegin + table.String() + seriesEnd + after
+	if *update {
+		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil { //nolint:gosec // documentation
+			t.Fatal(err)
+		}
+	} else if want != string(text) {
+		t.Errorf("%s has another table than the code: make docs/metrics", metricsPage)
+	}
+}
+
+// A scrape that asks for them gets native histograms; they can be turned off.
+func TestNativeHistograms(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		r := serve(t, Config{NoNativeHistograms: off, Version: "v1.2.3"})
+		r.create("mail")
+		r.schedule(item("mail", 0))
+		r.runOne()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeProtoDelim)))
+		response, err := r.http.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoder, found := expfmt.NewDecoder(response.Body, expfmt.ResponseFormat(response.Header)), map[string]*dto.MetricFamily{}
+		for {
+			f := &dto.MetricFamily{}
+			if err := decoder.Decode(f); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			found[f.GetName()] = f
+		}
+		_ = response.Body.Close()
+		native, classic := false, false
+		for _, m := range found["kinesin_task_lateness_seconds"].GetMetric() {
+			native = native || len(m.GetHistogram().GetPositiveDelta()) > 0 || m.GetHistogram().Schema != nil
+			classic = classic || len(m.GetHistogram().GetBucket()) > 0
+		}
+		if native == off || !classic {
+			t.Errorf("off %v: native histograms %v, classic ones %v", off, native, classic)
+		}
+		if v := found["kinesin_build_info"].GetMetric()[0].GetLabel()[1].GetValue(); v != "v1.2.3" {
+			t.Errorf("version %q", v)
+		}
+	}
+}
