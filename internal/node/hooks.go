@@ -28,7 +28,7 @@ func (n *Node) intakeHooks() intake.Hooks {
 		},
 		Delivered: func(t *task.Task, late time.Duration) {
 			n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
-			n.recent.delivered(t.Partition, max(0, late))
+			n.countDelivered(t, max(0, late))
 		},
 	}
 }
@@ -66,6 +66,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 		Ended: func(t *task.Task) {
 			n.ended([]task.ID{t.ID})
 			n.countExpired(n.catalog.ByRef(t.Partition.Lambda), t)
+			n.history.ended(t.State)
 		},
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
@@ -90,6 +91,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) {
 			n.late(l, t, stageStarted, late)
 			n.recent.started(t.Partition, late)
+			n.history.started(late)
 		},
 		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome) {
 			if l != nil {
@@ -99,9 +101,11 @@ func (n *Node) hscHooks() hsc.Hooks {
 			n.noteOutcome(t, o)
 			if t.State.IsEnd() {
 				n.recent.ended(t.Partition.Lambda)
+				n.history.ended(t.State)
 			}
 			if o == task.OutcomeRetriable || o == task.OutcomeFatal {
 				n.recent.failed(t.Partition.Lambda)
+				n.history.failed()
 			}
 		},
 		Died: func(_ string, tasks int) {
@@ -132,7 +136,14 @@ func (n *Node) hscFailed(what string, err error) {
 
 func (n *Node) delivered(t *task.Task, late time.Duration) {
 	n.late(n.catalog.ByRef(t.Partition.Lambda), t, stageDelivered, max(0, late))
-	n.recent.delivered(t.Partition, max(0, late))
+	n.countDelivered(t, max(0, late))
+}
+
+// countDelivered counts a task of a deliver lambda, which starts and ends when it is delivered.
+func (n *Node) countDelivered(t *task.Task, late time.Duration) {
+	n.recent.delivered(t.Partition, late)
+	n.history.started(late)
+	n.history.ended(task.Delivered)
 }
 
 func (n *Node) undelivered(t *task.Task, err error) {
