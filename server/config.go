@@ -50,6 +50,13 @@ type Config struct {
 	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
 
+	// NoConsole serves no pages for browsers. ConsoleReadOnly serves pages that change nothing.
+	NoConsole, ConsoleReadOnly bool
+	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 50,000, of a store on
+	// AWS 2,000.
+	ConsoleRowsMax int
+	Version        string // which the console shows
+
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
 	// AWSPrefix begins the names of all tables and queues on AWS: 1 to 20 characters of a-z, A-Z, 0-9, - and
@@ -182,6 +189,9 @@ func (c Config) Validate() error {
 	}
 	if c.ConnectionsPerAddress < 0 {
 		errs = append(errs, fmt.Errorf("%d connections per address: want 1 or more", c.ConnectionsPerAddress))
+	}
+	if c.ConsoleRowsMax < 0 {
+		errs = append(errs, fmt.Errorf("%d rows for the forecast of the console: want 1 or more", c.ConsoleRowsMax))
 	}
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))
