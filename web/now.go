@@ -111,7 +111,7 @@ func (c *call) nowBody(snap *snapshot) *nowBody {
 	}
 	if b.SeesFleet {
 		b.Late = []lateRow{{"Last minute", snap.now}, {"Last hour", snap.hour}, {"Last day", snap.day}}
-		for _, name := range slices.Sorted(maps.Keys(snap.now.Ended)) {
+		for _, name := range slices.SortedFunc(maps.Keys(snap.now.Ended), compareOutcomes) {
 			b.Ended = append(b.Ended, rate{name, snap.now.Ended[name]})
 		}
 	} else {
@@ -126,6 +126,11 @@ func (c *call) nowBody(snap *snapshot) *nowBody {
 	c.addSoon(b)
 	b.Problems = c.problems(snap, b)
 	return b
+}
+
+// compareOutcomes puts success first, and then what ended most often as people expect it.
+func compareOutcomes(x, y string) int {
+	return cmp.Compare(slices.Index(endStates, x), slices.Index(endStates, y))
 }
 
 // compareOldest puts what has waited longest first, and what does not wait last.
@@ -151,7 +156,7 @@ func liveOf(s *kinesinv1.LambdaStats) (sum int64) {
 var (
 	runningStates = []string{"claimed", "processing", "acquired"}                                                //nolint:gochecknoglobals // a table
 	waitingStates = []string{"scheduled", "enqueued", "retriable_failure"}                                       //nolint:gochecknoglobals // a table
-	endStates     = []string{"success", "fatal_failure", "dead", "cancelled", "dropped", "expired", "delivered"} //nolint:gochecknoglobals // a table
+	endStates     = []string{"success", "delivered", "dead", "fatal_failure", "expired", "cancelled", "dropped"} //nolint:gochecknoglobals // a table
 )
 
 func sumOf(s *kinesinv1.LambdaStats, states []string) (sum int64) {
@@ -207,7 +212,7 @@ func (c *call) addSoon(b *nowBody) {
 	for _, s := range []struct {
 		name  string
 		ahead time.Duration
-	}{{"5 minutes", 5 * time.Minute}, {"15 minutes", 15 * time.Minute}, {"hour", time.Hour}, {"24 hours", forecastAhead}} {
+	}{{"5 minutes", 5 * time.Minute}, {"15 minutes", 15 * time.Minute}, {"an hour", time.Hour}, {"24 hours", forecastAhead}} {
 		row := soonRow{Name: s.name, Most: !until.IsZero() && until.Before(f.At.Add(s.ahead))}
 		for i := 1; i < len(due) && !f.Edges[i].After(f.At.Add(s.ahead)); i++ {
 			row.Due += due[i]

@@ -93,7 +93,9 @@ func durationText(d time.Duration) string {
 		sign, d = "−", -d
 	}
 	switch {
-	case d < time.Millisecond && d > 0:
+	case d == 0:
+		return "0 s"
+	case d < time.Millisecond:
 		return sign + strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 2, 64) + " ms"
 	case d < 10*time.Millisecond:
 		return sign + strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + " ms"
@@ -102,11 +104,18 @@ func durationText(d time.Duration) string {
 	case d < time.Minute:
 		return sign + strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
 	case d < time.Hour:
-		return fmt.Sprintf("%s%d min %d s", sign, int(d.Minutes()), int(d.Seconds())%60)
+		return sign + twoUnits(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
 	case d < 48*time.Hour:
-		return fmt.Sprintf("%s%d h %d min", sign, int(d.Hours()), int(d.Minutes())%60)
+		return sign + twoUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
 	}
-	return fmt.Sprintf("%s%d d %d h", sign, int(d.Hours())/24, int(d.Hours())%24)
+	return sign + twoUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+}
+
+func twoUnits(large int, unit string, small int, lesser string) string {
+	if small == 0 {
+		return strconv.Itoa(large) + " " + unit
+	}
+	return fmt.Sprintf("%d %s %d %s", large, unit, small, lesser)
 }
 
 // lateness shows how late the first start was.

@@ -1,7 +1,9 @@
 package web
 
 import (
+	"cmp"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,7 +78,7 @@ func showTask(c *call) error {
 		return err
 	}
 	b := &taskBody{Task: t, Now: c.now(), Asked: asked, Sees: c.caller.Grants.AllowIn(access.ReadPayload, t.GetLambda(), t.GetCollection())}
-	b.Ended, b.Running = isOneOf(t.GetState(), endStates), isOneOf(t.GetState(), runningStates)
+	b.Ended, b.Running = slices.Contains(endStates, t.GetState()), slices.Contains(runningStates, t.GetState())
 	b.Steps, b.Tries = stepsOf(t, b.Now), triesOf(t, b.Now)
 	switch {
 	case t.GetStartedMicros() != 0:
@@ -101,42 +103,33 @@ func showTask(c *call) error {
 	return c.show("task", "Task", Prefix+"tasks", b)
 }
 
-func isOneOf(text string, all []string) bool {
-	for _, one := range all {
-		if text == one {
-			return true
-		}
-	}
-	return false
-}
-
-// stepsOf returns what happened to a task, in the order in which it does.
+// stepsOf returns what happened to a task, in the order in which it did.
 func stepsOf(t *kinesinv1.Task, now time.Time) (steps []step) {
-	before := int64(0)
 	add := func(name string, micros int64) {
-		if micros == 0 {
-			return
+		if micros != 0 {
+			steps = append(steps, step{Name: name, Micros: micros, Ahead: micros > now.UnixMicro()})
 		}
-		s := step{Name: name, Micros: micros, Ahead: micros > now.UnixMicro()}
-		if before != 0 {
-			s.After = "+" + microsText(micros-before)
-			if micros < before {
-				s.After = microsText(micros - before)
-			}
-		}
-		steps, before = append(steps, s), micros
 	}
 	add("Scheduled", t.GetCreatedMicros())
 	add("Due", t.GetDueMicros())
-	add("Sent to its queue", t.GetEnqueuedMicros())
+	sent := "Sent to its queue"
+	if t.GetAttempt() > 1 {
+		sent = "Sent to its queue, the last time"
+	}
+	add(sent, t.GetEnqueuedMicros())
 	if attempts := t.GetAttempts(); len(attempts) > 0 && attempts[0].GetNumber() == 1 {
 		add("Claimed by a worker", attempts[0].GetStartMicros())
 	}
 	add("Started", t.GetStartedMicros())
-	if isOneOf(t.GetState(), endStates) {
+	if slices.Contains(endStates, t.GetState()) {
 		add("Ended as "+t.GetState(), t.GetEndedMicros())
 	} else {
 		add("Looked at next", t.GetNextMicros())
+	}
+	// Due times are whole milliseconds, so within one the order is that of life.
+	slices.SortStableFunc(steps, func(x, y step) int { return cmp.Compare(x.Micros/1000, y.Micros/1000) })
+	for i := range steps[min(1, len(steps)):] {
+		steps[i+1].After = "+" + durationText(max(0, time.Duration(steps[i+1].Micros-steps[i].Micros)*time.Microsecond))
 	}
 	return steps
 }

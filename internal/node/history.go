@@ -26,7 +26,7 @@ type history struct {
 	plotted [historyPlotted]minuteOf
 	minutes [historyMinutes + 1]span
 	hours   [historyHours + 1]span
-	began   int64 // the first minute since 1970 in which something was counted, or the start
+	began   task.Instant // when counting began
 }
 
 // minuteOf is what happened in one minute.
@@ -49,7 +49,7 @@ type span struct {
 const endStates = 32
 
 func newHistory(c clock.Clock) *history {
-	return &history{clock: c, began: int64(c.Now()) / time.Minute.Microseconds()}
+	return &history{clock: c, began: c.Now()}
 }
 
 // at returns the places of the present minute and hour. Call with mu held.
@@ -127,7 +127,7 @@ func (h *history) window(length time.Duration) overview.Window {
 			lateness[step] += uint64(n)
 		}
 	}
-	from := max((newest-max(whole, 1))*unit.Microseconds(), h.began*time.Minute.Microseconds())
+	from := max((newest-max(whole, 1))*unit.Microseconds(), int64(h.began))
 	covered := max(task.Micros(now-from), time.Second)
 	w := overview.Window{Length: covered, Started: float64(sum.started) / covered.Seconds(), Failed: float64(sum.failed) / covered.Seconds(), Ended: map[string]float64{}}
 	for state, n := range sum.ended {
@@ -146,7 +146,7 @@ func (h *history) since(count int) []overview.Minute {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []overview.Minute
-	for number := max(now-int64(count)+1, h.began); number <= now; number++ {
+	for number := max(now-int64(count)+1, int64(h.began)/time.Minute.Microseconds()); number <= now; number++ {
 		m := overview.Minute{At: time.Unix(number*60, 0)}
 		if kept := &h.plotted[number%historyPlotted]; kept.number == number {
 			m.Started, m.Failed, m.Ended = uint64(kept.started), uint64(kept.failed), map[string]uint64{}

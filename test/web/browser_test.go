@@ -64,7 +64,7 @@ func open(t *testing.T, server string) *browser {
 		chromedp.Flag("lang", "en"), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("disable-dev-shm-usage", true))
 	allocated, stop := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(stop)
-	ctx, cancel := chromedp.NewContext(allocated)
+	ctx, cancel := chromedp.NewContext(allocated, chromedp.WithErrorf(t.Logf)) // events that chromedp does not know
 	t.Cleanup(cancel)
 	b := &browser{t: t, ctx: ctx, at: server}
 	chromedp.ListenTarget(ctx, b.heard)

@@ -127,7 +127,7 @@ func TestAnOperatorsHour(t *testing.T) {
 	})
 
 	b.open("/ui/crons/nightly-report")
-	b.do(chromedp.Click(`//summary[text()="Change the schedule…"]`), chromedp.SetValue("#schedule", ""), chromedp.SendKeys("#schedule", "30 4 * * 1"),
+	b.do(chromedp.Click(`//summary[text()="Change the schedule…"]`), chromedp.SetAttributeValue("#schedule", "value", ""), chromedp.SendKeys("#schedule", "30 4 * * 1"),
 		chromedp.WaitVisible(`//*[@id="preview"]//time[contains(., "04:30")]`))
 	b.picture("cron-preview")
 	b.accessible("the preview of a schedule")

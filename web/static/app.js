@@ -39,6 +39,14 @@
 		});
 	}
 
+	// What scrolls sideways can be scrolled by keys.
+	const reachable = () => {
+		for (const e of document.querySelectorAll('.scroll')) {
+			if (e.scrollWidth > e.clientWidth) e.tabIndex = 0; else e.removeAttribute('tabindex');
+		}
+	};
+	addEventListener('resize', reachable);
+
 	// Live parts ask again while the page is seen. One that is not seen costs nobody anything.
 	const live = byId('live-state');
 	let waiting = false;
@@ -55,7 +63,7 @@
 	};
 	document.addEventListener('htmx:beforeRequest', () => { waiting = true; });
 	document.addEventListener('htmx:afterRequest', (e) => { waiting = false; stale(!e.detail.successful); });
-	document.addEventListener('htmx:load', (e) => { if (e.detail.elt !== document.body) showTimes(e.detail.elt); });
+	document.addEventListener('htmx:load', (e) => { if (e.detail.elt !== document.body) showTimes(e.detail.elt); reachable(); });
 
 	// Plots.
 	const plots = [];
@@ -161,5 +169,6 @@
 	document.addEventListener('change', (e) => { if (e.target.matches('input[name=id]')) selected(); });
 
 	showTimes(document);
+	reachable();
 	if (document.querySelector('[data-plot]')) startPlots();
 })();
