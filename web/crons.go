@@ -40,10 +40,11 @@ func showCrons(c *call) error {
 	}
 	b := &cronsBody{Crons: response.GetCrons(), Now: c.now()}
 	for _, k := range b.Crons {
-		for i, micros := range k.GetNextMicros() {
-			if i < calendarOfEach {
-				b.Next = append(b.Next, fire{Micros: micros, Cron: k.GetName(), Lambda: k.GetLambda()})
-			}
+		if k.GetPause() != nil {
+			continue
+		}
+		for _, micros := range c.preview(k, calendarOfEach).Times {
+			b.Next = append(b.Next, fire{Micros: micros, Cron: k.GetName(), Lambda: k.GetLambda()})
 		}
 	}
 	slices.SortFunc(b.Next, func(x, y fire) int { return int(min(1, max(-1, x.Micros-y.Micros))) })
@@ -81,7 +82,7 @@ func showCron(c *call) error {
 	}
 	b := &cronBody{Cron: k, Now: c.now(), History: history.GetOccurrences(), Operate: c.may(access.Operate, k.GetLambda())}
 	b.Run = b.Operate && c.mayIn(access.Schedule, k.GetLambda(), k.GetCollection())
-	b.Preview = c.preview(k)
+	b.Preview = c.preview(k, previewShown)
 	return c.show("cron", k.GetName(), Prefix+"crons", b)
 }
 
@@ -92,7 +93,7 @@ type previewBody struct {
 }
 
 // preview tells when a schedule would fire.
-func (c *call) preview(k *kinesinv1.Cron) *previewBody {
+func (c *call) preview(k *kinesinv1.Cron, count int) *previewBody {
 	b := &previewBody{Zone: k.GetZone()}
 	config := cron.Config{
 		Name: k.GetName(), Expression: k.GetSchedule(), Zone: k.GetZone(), Gap: cron.Gap(k.GetGap()), Fold: cron.Fold(k.GetFold()),
@@ -109,7 +110,7 @@ func (c *call) preview(k *kinesinv1.Cron) *previewBody {
 		b.Problem = err.Error()
 		return b
 	}
-	for _, t := range s.After(c.now(), previewShown) {
+	for _, t := range s.After(c.now(), count) {
 		b.Times = append(b.Times, t.UnixMicro())
 	}
 	return b
@@ -126,7 +127,7 @@ func previewCron(c *call) error {
 		k = proto.CloneOf(response.GetCron())
 		k.Schedule, k.Zone = c.field("schedule"), c.field("zone")
 	}
-	return c.part("cron", "preview", c.preview(k))
+	return c.part("cron", "preview", c.preview(k, previewShown))
 }
 
 // actOnCron pauses, resumes, runs or changes a cron.

@@ -47,7 +47,7 @@ var functions = template.FuncMap{ //nolint:gochecknoglobals // a table
 	"v": api.Visible, "tone": tone, "bytes": bytesText, "count": func(n any, one, many string) string { return numberOf(whole(n), one, many) }, "ago": ago, "quote": quote, "request": newRequest, "list": func(all ...string) []string { return all },
 	"lateness": lateness, "join": func(all []string) string { return api.Visible(strings.Join(all, ", ")) }, "sumTasks": liveOf, "short": short,
 	"running": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, runningStates) }, "waiting": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, waitingStates) },
-	"dict": dict,
+	"dict": dict, "lastError": lastError,
 }
 
 // dict makes a map of names and values, for a part that needs several.

@@ -123,8 +123,8 @@ func stepsOf(t *kinesinv1.Task, now time.Time) (steps []step) {
 	add("Started", t.GetStartedMicros())
 	if slices.Contains(endStates, t.GetState()) {
 		add("Ended as "+t.GetState(), t.GetEndedMicros())
-	} else {
-		add("Looked at next", t.GetNextMicros())
+	} else if next := t.GetNextMicros(); next != t.GetDueMicros() {
+		add("Looked at next", next)
 	}
 	// Due times are whole milliseconds, so within one the order is that of life.
 	slices.SortStableFunc(steps, func(x, y step) int { return cmp.Compare(x.Micros/1000, y.Micros/1000) })
