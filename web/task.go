@@ -94,7 +94,7 @@ func showTask(c *call) error {
 	if asked {
 		b.Payload = contentOf(t.GetPayload())
 		const editableMax = 16 << 10
-		b.Editable = len(t.GetPayload()) <= editableMax && b.Payload.Kind != "bytes" && t.GetBlob() == nil && !strings.Contains(string(t.GetPayload()), "\r")
+		b.Editable = len(t.GetPayload()) <= editableMax && b.Payload.Kind != "bytes" && t.GetBlob() == nil && !strings.Contains(string(t.GetPayload()), "\r") && api.Visible(string(t.GetPayload())) == string(t.GetPayload())
 		b.Replace, b.Text = b.Move && b.Editable, string(t.GetPayload())
 	}
 	if len(t.GetResult()) > 0 {

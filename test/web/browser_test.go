@@ -116,6 +116,14 @@ func (b *browser) open(path string) {
 	b.fine(path)
 }
 
+// submit takes steps, the last of which leaves the page, and waits for the next page.
+func (b *browser) submit(steps ...chromedp.Action) {
+	b.t.Helper()
+	var old bool
+	b.do(chromedp.Evaluate(`document.body.dataset.old = 'yes', true`, &old))
+	b.do(append(steps, chromedp.WaitReady(`body:not([data-old]) footer`, chromedp.ByQuery))...)
+}
+
 // fine fails if anything went wrong in the browser.
 func (b *browser) fine(where string) {
 	b.t.Helper()

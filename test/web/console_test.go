@@ -88,39 +88,39 @@ func TestAnOperatorsHour(t *testing.T) {
 	b.look(1280, 860, "light")
 
 	b.open("/ui/lambdas/mail")
-	b.do(chromedp.Click(`//summary[text()="Pause…"]`), chromedp.SendKeys(`#reason-pause`, "database maintenance"), chromedp.SendKeys(`#for-pause`, "1h"),
-		chromedp.Click(`//button[text()="Count what it would hold"]`), chromedp.WaitVisible(".plan"))
+	b.submit(chromedp.Click(`//summary[text()="Pause…"]`), chromedp.SendKeys(`#reason-pause`, "database maintenance"), chromedp.SendKeys(`#for-pause`, "1h"),
+		chromedp.Click(`//button[text()="Count what it would hold"]`))
 	b.has("Pause mail?", "database maintenance", "more in the next hour")
 	b.picture("pause")
 	b.accessible("the plan of a gate")
-	b.do(chromedp.Click(`.plan button.danger`), chromedp.WaitVisible(".done"))
+	b.submit(chromedp.Click(`.plan button.danger`))
 	b.has("Paused everywhere", "database maintenance", "anonymous")
-	b.do(chromedp.Click(`//summary[text()="Resume…"]`), chromedp.Click(`//button[text()="Resume"]`), chromedp.WaitVisible(".done"))
+	b.submit(chromedp.Click(`//summary[text()="Resume…"]`), chromedp.Click(`//button[text()="Resume"]`))
 	b.has("Resumed.", "nothing is paused")
 
 	b.open("/ui/tasks?q=" + url.QueryEscape("lambda=invoice and state=scheduled"))
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("x"), chromedp.KeyEvent("j"), chromedp.KeyEvent("x"))
-	b.do(chromedp.WaitVisible(`//*[@id="selected" and text()="2 selected"]`), chromedp.Click(`//button[text()="Review…"]`), chromedp.WaitVisible(".confirm"))
+	b.submit(chromedp.WaitVisible(`//*[@id="selected" and text()="2 selected"]`), chromedp.Click(`//button[text()="Review…"]`))
 	b.has("Cancel: 2 tasks")
 	b.accessible("the review of two tasks")
 	b.do(chromedp.Click(".confirm button.danger"), chromedp.WaitVisible(`//p[@role="status" and contains(., "2 tasks were changed")]`))
 
 	b.open("/ui/dead")
-	b.do(chromedp.Click(`(//tr[contains(., "no VAT number")]//button[text()="Redrive…"])[1]`), chromedp.WaitVisible(".confirm"))
+	b.submit(chromedp.Click(`(//tr[contains(., "no VAT number")]//button[text()="Redrive…"])[1]`))
 	b.has("Redrive: 9 tasks", "customer has no VAT number")
 	b.picture("redrive")
 	b.accessible("the review of a job")
-	b.do(chromedp.SendKeys("#pace", "50"), chromedp.Click(".confirm button.primary"), chromedp.WaitVisible(".done"),
-		chromedp.WaitVisible(`//span[contains(@class,"badge") and text()="done"]`))
+	b.submit(chromedp.SendKeys("#pace", "50"), chromedp.Click(".confirm button.primary"))
+	b.do(chromedp.WaitVisible(`//span[contains(@class,"badge") and text()="done"]`))
 	b.has("50 tasks per second", "redrive")
 	b.picture("job")
 	b.accessible("a job")
 
 	b.open("/ui/tasks/" + s.ids["json"] + "?payload=show")
-	b.do(chromedp.Click(`//summary[text()="Replace…"]`), chromedp.SetValue("#payload", `{"user":1}`), chromedp.Click(`//button[text()="Replace"]`), chromedp.WaitVisible(".done"))
-	b.do(chromedp.Click(`//summary[text()="Reschedule…"]`), chromedp.SetValue("#when", "3d"), chromedp.Click(`//button[text()="Reschedule"]`), chromedp.WaitVisible(".done"))
+	b.submit(chromedp.Click(`//summary[text()="Replace…"]`), chromedp.SetValue("#payload", `{"user":1}`), chromedp.Click(`//button[text()="Replace"]`))
+	b.submit(chromedp.Click(`//summary[text()="Reschedule…"]`), chromedp.SetValue("#when", "3d"), chromedp.Click(`//button[text()="Reschedule"]`))
 	b.has("due in 2 d 23 h")
-	b.do(chromedp.Click(`//button[text()="Run now"]`), chromedp.WaitVisible(".done"))
+	b.submit(chromedp.Click(`//button[text()="Run now"]`))
 	eventually(t, "run", func() bool {
 		r, err := s.client.Get(t.Context(), sdk.ID(s.ids["json"]))
 		return err == nil && r.State == sdk.StateSuccess
@@ -131,9 +131,9 @@ func TestAnOperatorsHour(t *testing.T) {
 		chromedp.WaitVisible(`//*[@id="preview"]//time[contains(., "04:30")]`))
 	b.picture("cron-preview")
 	b.accessible("the preview of a schedule")
-	b.do(chromedp.Click(`//button[text()="Change"]`), chromedp.WaitVisible(".done"))
+	b.submit(chromedp.Click(`//button[text()="Change"]`))
 	b.has("30 4 * * 1")
-	b.do(chromedp.Click(`//summary[text()="Pause…"]`), chromedp.SendKeys("#reason", "quarter end"), chromedp.Click(`//button[text()="Pause"]`), chromedp.WaitVisible(".done"))
+	b.submit(chromedp.Click(`//summary[text()="Pause…"]`), chromedp.SendKeys("#reason", "quarter end"), chromedp.Click(`//button[text()="Pause"]`))
 	b.has("quarter end")
 
 	b.open("/ui/audit")
