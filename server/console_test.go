@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 )
 
-// page asks for a page as a browser that keeps no cookies and follows no redirect, and returns what came back.
+// page asks for a page, and returns what came back.
 func (r *running) page(client *http.Client, method, path string, form url.Values, headers ...string) (response *http.Response, body string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(form.Encode()))
@@ -126,13 +126,16 @@ func TestTheConsoleGoesByGrants(t *testing.T) {
 	hidden, _ := other["id"].(string)
 
 	b := r.browser()
-	for _, path := range append(consolePages, "/ui/tasks/"+id, "/") {
+	for _, path := range append(consolePages, "/ui/tasks/"+id) {
 		if response, body := r.page(b, "GET", path, nil); !strings.HasPrefix(response.Header.Get("Location"), "/ui/signin") || strings.Contains(body, "<h1") {
 			t.Errorf("%s without a token: %d %v %s", path, response.StatusCode, response.Header, body)
 		}
 	}
 	if response, _ := r.page(b, "GET", "/ui/?part=live", nil, "HX-Request", "true"); response.Header.Get("HX-Redirect") == "" {
 		t.Error("an open page does not learn that its session is over:", response.Header)
+	}
+	if response, _ := r.page(b, "GET", "/", nil); response.Header.Get("Location") != "/ui/" {
+		t.Error(response.StatusCode, response.Header)
 	}
 	if response, body := r.page(b, "GET", "/ui/tasks", nil, "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"); response.StatusCode != http.StatusOK || !strings.Contains(body, "0; url=/ui/tasks") {
 		t.Error("a link from another site does not come again with its cookie:", response.StatusCode, body)

@@ -24,7 +24,16 @@ type asset struct {
 	version       string // changes with the contents
 }
 
-// assets returns all embedded files by their path.
+// shortName is the path of an embedded file without the folder that names the version of what others wrote.
+func shortName(name string) string {
+	name = strings.TrimPrefix(name, "static/")
+	if base := path.Base(name); strings.HasPrefix(name, "vendor/") && base != "LICENSE" {
+		return "vendor/" + base
+	}
+	return name
+}
+
+// assets returns all embedded files by their short names.
 var assets = sync.OnceValue(func() map[string]asset { //nolint:gochecknoglobals // computed once
 	all := map[string]asset{}
 	err := fs.WalkDir(static, "static", func(name string, entry fs.DirEntry, err error) error {
@@ -48,10 +57,10 @@ var assets = sync.OnceValue(func() map[string]asset { //nolint:gochecknoglobals 
 			kind = "text/css; charset=utf-8"
 		case ".svg":
 			kind = "image/svg+xml"
-		case ".LICENSE":
-			kind = "text/plain; charset=utf-8"
+		case "":
+			kind = "text/plain; charset=utf-8" // a licence
 		}
-		all[strings.TrimPrefix(name, "static/")] = asset{plain, zipped.Bytes(), kind, hex.EncodeToString(sum[:6])}
+		all[shortName(name)] = asset{plain, zipped.Bytes(), kind, hex.EncodeToString(sum[:6])}
 		return nil
 	})
 	if err != nil {

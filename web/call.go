@@ -148,7 +148,7 @@ func (c *call) fail(err error) {
 	}
 }
 
-// doneTexts are what an action says afterwards. They are named in the URL, which therefore shows nothing else.
+// doneTexts are what an action says afterwards. The URL names one of them, and can show nothing else.
 var doneTexts = map[string]string{ //nolint:gochecknoglobals // a table
 	"cancelled": "Cancelled. A task that was running was asked to stop.", "rescheduled": "Moved to its new time.", "started": "It starts as soon as a worker is free.",
 	"redriven": "It starts anew, under the same id.", "replaced": "Replaced.", "paused": "Paused everywhere within 2 seconds.", "resumed": "Resumed.",

@@ -135,8 +135,8 @@ func idOf(r *http.Request) string {
 	return ""
 }
 
-// isTLS reports whether the browser speaks TLS, as far as can be told. A proxy that ends TLS says so; who lies
-// about it loses only his own cookie.
+// isTLS reports whether the browser speaks TLS, as far as can be told. A proxy that ends TLS says so; who
+// lies about it loses only his own cookie.
 func isTLS(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }

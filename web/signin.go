@@ -59,7 +59,7 @@ func local(path string) string {
 func AskToSignIn(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header())
 	to := Prefix + "signin"
-	if r.Method == http.MethodGet && r.URL.Path != Prefix && Has(r.URL.Path) && r.URL.Path != "/" {
+	if r.Method == http.MethodGet && r.URL.Path != Prefix {
 		to += "?next=" + escapeQuery(r.URL.RequestURI())
 	}
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Method == http.MethodGet && r.URL.Query().Get("again") == "" {

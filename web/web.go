@@ -98,7 +98,7 @@ func New(c Config) *Console {
 
 // Needs reports whether a path of the console needs to know who asks for it.
 func Needs(path string) bool {
-	return path != Prefix+"signin" && !strings.HasPrefix(path, Prefix+"static/")
+	return strings.HasPrefix(path, Prefix) && path != Prefix+"signin" && !strings.HasPrefix(path, Prefix+"static/")
 }
 
 // Has reports whether a path is of the console.

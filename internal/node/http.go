@@ -54,7 +54,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
 			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
-			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
+			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides the console under /ui/, /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withPlain(rest.New(of.Services, api.Hooks{Internal: n.internalError}), mux)
 }

@@ -29,7 +29,7 @@ const picturesEnv = "KINESIN_PICTURES"
 // actMax is how long one step in the browser may take.
 const actMax = 30 * time.Second
 
-//go:embed testdata/axe.min.js
+//go:embed testdata/axe-core@4.14.1/axe.min.js
 var axe string
 
 // chromium returns the program of the browser. Only where nobody can install it, and no CI runs, tests are

@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/server"
 )
 
-// Each page in each look: one heading, nothing wrong in the browser, nobody kept out, no wider than its window.
+// Each page in each look: one heading, nothing wrong in the browser, nobody kept out, as wide as its window.
 func TestEveryPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a browser")
@@ -77,7 +77,7 @@ func TestNothingThatUsersWriteRuns(t *testing.T) {
 	b.fine("dead letters")
 }
 
-// An operator pauses a lambda, cancels two tasks, redrives what died of one error, and looks at the audit log.
+// An operator pauses a lambda, cancels two tasks, redrives what died of one error, and reads the audit log.
 func TestAnOperatorsHour(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a browser")
