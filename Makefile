@@ -29,6 +29,7 @@ FAULTS := ./test/faults
 AWSFAULTS := ./test/awsfaults
 BACKLOG := ./test/backlog
 E2E := ./test/e2e
+WEB := ./test/web
 KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
 # On clusters of processes a machine that stands still for seconds looks like an outage. There a test that failed is run once more, alone,
@@ -37,7 +38,7 @@ TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --reru
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
 SUPPLY := tools/supply
-UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform)|internal/kubelocal)$$'
+UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform|web)|internal/kubelocal)$$'
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
 RACE := ./task/... ./internal/access/... ./internal/audit/... ./internal/guard/... ./internal/keyring/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
@@ -58,6 +59,7 @@ ONLY_FAULTS ?= all
 ONLY_ORDERS ?= all
 CACHED ?=
 UNCHECKED ?=
+PICTURES ?=
 BENCH ?= .
 FUZZTIME ?= 30s
 DYNAMODB_PORT ?= 8000
@@ -152,6 +154,11 @@ tf/check: $(GOTESTSUM) ## terraform/: applied for real by terraform, tofu or an 
 .PHONY: test/e2e
 test/e2e: ## what the binary promises at the command line
 	go test -count=1 -timeout 10m $(E2E)
+
+.PHONY: test/web
+test/web: ## the console in a headless Chromium, which is installed where that may be (PICTURES=docs/images/console: also the pictures of its docs)
+	@tools/web/install >/dev/null
+	KINESIN_PICTURES='$(abspath $(PICTURES))' go test -count=1 -timeout 10m $(WEB)
 
 .PHONY: test/openapi
 test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis with 100 requests of each kind (minutes), and the examples of docs/http.md
@@ -248,6 +255,10 @@ generate: ## generate code
 docs/metrics: ## the table of series in docs/metrics.md
 	go test ./server -run TestMetricsPage -update
 
+.PHONY: web/vendor
+web/vendor: ## the scripts of others that the console embeds, and axe-core for its test, from npm
+	tools/web/vendor
+
 .PHONY: tf/docs
 tf/docs: ## the tables of inputs and outputs in terraform/modules/*/README.md
 	cd terraform/internal/readme && go run . ../../modules/core ../../modules/lambda
@@ -267,6 +278,7 @@ ci: ## exactly what CI runs, in the same order
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
 	$(MAKE) test/sim SEEDS=2000
 	$(MAKE) test/crash KILLS=5
+	$(MAKE) test/web
 	$(MAKE) test/kube
 	$(MAKE) tf/check
 	$(MAKE) bench/smoke

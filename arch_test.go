@@ -103,6 +103,11 @@ var table = []row{
 	{name: "internal/logging", stdOnly: true},
 	{name: "internal/tracing", may: slices.Concat(wire, []string{"task"}), tests: []string{"internal/otlp"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
+	{name: "internal/overview", stdOnly: true},
+	{
+		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/clock", "internal/cron", "internal/overview"}),
+		tests: []string{"task"}, never: []string{"inbound", "scheduler", "hsc", "internal/node", "server", "github.com/cockroachdb", "github.com/aws"},
+	},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
 	{name: "internal/catalog", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/quota"}},
 	{name: "internal/keyring", may: slices.Concat(wire, []string{"task", "store", "internal/clock", "internal/refusal"})},
@@ -125,7 +130,7 @@ var table = []row{
 	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
 	{name: "internal/where", may: []string{"task"}},
 	{
-		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/refusal", "internal/where"}),
+		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/overview", "internal/refusal", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
 	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/crons", "internal/refusal"}), tests: []string{"inbound/intake", "internal/catalog"}},
@@ -159,7 +164,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
@@ -167,7 +172,7 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/logging", "internal/otlp",
+			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/logging", "internal/otlp", "web",
 		}, tools),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
@@ -196,6 +201,7 @@ var reserved = map[string][]string{
 	"github.com/teambition/rrule-go":  {"internal/cron"},
 	"github.com/spf13":                {"cmd/kinesin/cli"},
 	"github.com/google/jsonschema-go": {"internal/rest"},
+	"github.com/chromedp":             {"test/web"},
 	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},
 	"k8s.io":                          {"partition/kube", "internal/kubelocal", "test/kubelet", "test/chart", "test/kube", "test/cmd/kubelocal"},
 }

@@ -175,3 +175,24 @@ func (s *Service) Workers() int {
 	}
 	return n
 }
+
+// SlotsOf are the slots of the stream of one worker process.
+type SlotsOf struct{ Slots, Used int }
+
+// Slots returns the slots of the worker processes that have a stream here, by worker. Used may be more than
+// there are: tasks are sent ahead.
+func (s *Service) Slots() map[string]SlotsOf {
+	of := map[string]SlotsOf{}
+	for _, sess := range s.all() {
+		sess.mu.Lock()
+		if sess.stream != nil {
+			var sum SlotsOf
+			for _, g := range sess.stream.groups {
+				sum.Slots, sum.Used = sum.Slots+g.slots, sum.Used+g.used
+			}
+			of[sess.worker] = sum
+		}
+		sess.mu.Unlock()
+	}
+	return of
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/token"
+	"github.com/kinesin-io/kinesin/web"
 )
 
 // identifyEvery is how often the identity of a call that goes on is looked up again, so that a token that was
@@ -78,6 +79,7 @@ type gate struct {
 	audit    *audit.Log // may be nil
 	writer   *connect.ErrorWriter
 	refused  *prometheus.CounterVec // reason
+	console  *web.Console           // whose browsers sign in; nil: none do
 	next     http.Handler
 }
 
@@ -123,7 +125,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
+	if g.console != nil && web.Has(r.URL.Path) && !web.Needs(r.URL.Path) {
+		g.next.ServeHTTP(w, r)
+		return
+	}
 	id, err := g.identify(r.Context(), r)
+	if g.refusesByPage(r, err) {
+		g.refusePage(w, r, err)
+		return
+	}
 	if err != nil {
 		g.refuse(w, r, err)
 		return
@@ -136,6 +146,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // identify returns the identity of a call: that of its token if it has one, else that of its certificate.
 func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, error) {
 	sent, present := token.Of(r.Header)
+	if !present && g.console != nil && web.Has(r.URL.Path) { // a cookie opens the console and nothing else
+		sent, present = g.console.Sessions.Token(r)
+	}
 	switch {
 	case present && sent == "":
 		return access.Identity{}, &refusalError{because: becauseForm, text: refusedForm}
@@ -238,10 +251,7 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, cause error) {
 		because, status, err = refused.because, http.StatusUnauthorized, unauthenticated(refused.text)
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	g.refused.WithLabelValues(because).Inc()
-	if g.audit != nil {
-		g.audit.NoteOften(audit.Record{Identity: name, From: access.Caller{From: r.RemoteAddr}.Host(), Action: "call", Target: r.URL.Path, Outcome: audit.Unauthenticated + ": " + because})
-	}
+	g.noteRefusal(r, because, name)
 	if strings.HasPrefix(r.URL.Path, api.PlainPrefix) {
 		api.HTTPProblemOf(api.ProblemOf(err)).Write(w)
 		return
@@ -251,6 +261,14 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, cause error) {
 		return
 	}
 	_ = g.writer.Write(w, r, api.ToWire(err)) // fails only if the caller has gone
+}
+
+// noteRefusal counts and records a call of nobody.
+func (g *gate) noteRefusal(r *http.Request, because, name string) {
+	g.refused.WithLabelValues(because).Inc()
+	if g.audit != nil {
+		g.audit.NoteOften(audit.Record{Identity: name, From: access.Caller{From: r.RemoteAddr}.Host(), Action: "call", Target: r.URL.Path, Outcome: audit.Unauthenticated + ": " + because})
+	}
 }
 
 // openCredentials reads the accepted tokens and the policy.

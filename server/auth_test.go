@@ -124,7 +124,7 @@ func TestWhatCurlSeesWithoutAToken(t *testing.T) {
 			t.Errorf("%s: %d %q, want a word", path, status, body)
 		}
 	}
-	for _, path := range []string{"/metrics", "/", "/healthz/", "//healthz", "/kinesin.v1.TaskService/Get", "/livez/../metrics"} {
+	for _, path := range []string{"/metrics", "/nothing", "/healthz/", "//healthz", "/kinesin.v1.TaskService/Get", "/livez/../metrics"} {
 		if status, body := r.get(path); status != http.StatusUnauthorized || !strings.Contains(body, "--auth-token-file") {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
@@ -151,8 +151,8 @@ func TestWhatCurlSeesWithoutAToken(t *testing.T) {
 	r.as(goodToken)
 	r.wantMetric(`kinesin_unauthenticated_calls_total{reason="none"}`, "8")
 	r.wantMetric(`kinesin_unauthenticated_calls_total{reason="form"}`, "1")
-	if status, _ := r.get("/"); status != http.StatusNotFound {
-		t.Errorf("with a token / is %d", status)
+	if status, _ := r.get("/nothing"); status != http.StatusNotFound {
+		t.Errorf("with a token /nothing is %d", status)
 	}
 }
 

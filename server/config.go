@@ -51,7 +51,7 @@ type Config struct {
 	MetricLambdas int
 	// NoNativeHistograms leaves native histograms out of the metrics; the classic ones stay.
 	NoNativeHistograms bool
-	// Version is that of the program, for metrics; empty: what the Go toolchain recorded.
+	// Version is that of the program, for metrics and the console; empty: what the Go toolchain recorded.
 	Version string
 	// OTLPEndpoint is the base URL of an OpenTelemetry collector that gets the audit records; empty: none. It
 	// also gets traces and metrics where these are turned on.
@@ -66,6 +66,12 @@ type Config struct {
 	// TLSCertFile and TLSKeyFile hold, in PEM, the certificate chain of this server and its key; empty: no
 	// TLS. All three files are read again when they change.
 	TLSCertFile, TLSKeyFile string
+
+	// NoConsole serves no pages for browsers. ConsoleReadOnly serves pages that change nothing.
+	NoConsole, ConsoleReadOnly bool
+	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 50,000, of a store on
+	// AWS 2,000.
+	ConsoleRowsMax int
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
@@ -210,6 +216,9 @@ func (c Config) Validate() error {
 	}
 	if c.MetricLambdas < 0 {
 		errs = append(errs, fmt.Errorf("series of their own for %d lambdas: want 1 or more", c.MetricLambdas))
+	}
+	if c.ConsoleRowsMax < 0 {
+		errs = append(errs, fmt.Errorf("%d rows for the forecast of the console: want 1 or more", c.ConsoleRowsMax))
 	}
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))

@@ -53,7 +53,7 @@ func loopbackOnly(next http.Handler) http.Handler {
 func sameOrigin(next http.Handler) http.Handler {
 	guarded := http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" && !isNavigation(r) {
 			http.Error(w, "refused: a page of another site sent this call", http.StatusForbidden)
 			return
 		}

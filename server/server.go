@@ -21,6 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/otlp"
+	"github.com/kinesin-io/kinesin/web"
 )
 
 // ErrListen is returned if the port cannot be opened.
@@ -94,7 +95,9 @@ func (s *Server) warnLoose(ctx context.Context) {
 
 // handler returns the node's handler behind the checks of a call's origin and identity.
 func (s *Server) handler(asked credentials) http.Handler {
-	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), api.BoundBodies(s.node.Handler()))
+	console := s.openConsole()
+	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), withConsole(console, api.BoundBodies(s.node.Handler())))
+	calls.useConsole(console)
 	if !asked.areAsked() {
 		return loopbackOnly(calls)
 	}
@@ -139,6 +142,14 @@ func (s *Server) URL() string {
 		host = net.JoinHostPort("127.0.0.1", strconv.Itoa(addr.Port))
 	}
 	return scheme + host
+}
+
+// ConsoleURL returns the URL of the console for this machine; empty if there is none.
+func (s *Server) ConsoleURL() string {
+	if s.config.NoConsole || !s.node.HasInbound() {
+		return ""
+	}
+	return s.URL() + web.Prefix
 }
 
 // Config returns the configuration with its defaults.

@@ -289,7 +289,8 @@ func TestHealthAndUnknownPaths(t *testing.T) {
 		"/healthz":                     {http.StatusOK, "ok"},
 		"/livez":                       {http.StatusOK, "ok"},
 		"/readyz":                      {http.StatusOK, "ready"},
-		"/":                            {http.StatusNotFound, "/kinesin.v1.TaskService/"},
+		"/nothing":                     {http.StatusNotFound, "/kinesin.v1.TaskService/"},
+		"/":                            {http.StatusOK, "<h1>Now</h1>"},
 		"/favicon.ico":                 {http.StatusNotFound, "/metrics"},
 		"/kinesin.v1.TaskService/Nope": {http.StatusNotFound, ""},
 	} {

@@ -74,6 +74,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 			n.ended([]task.ID{t.ID})
 			n.memberEnded(t)
 			n.countExpired(n.catalog.ByRef(t.Partition.Lambda), t)
+			n.history.ended(t.State)
 		},
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
@@ -101,6 +102,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) {
 			n.late(l, t, stageStarted, late)
 			n.recent.started(t.Partition, late)
+			n.history.started(late)
 		},
 		Finished: func(l *catalog.Entry, t *task.Task, o task.Outcome) {
 			if l != nil {
@@ -114,9 +116,11 @@ func (n *Node) hscHooks() hsc.Hooks {
 			if t.State.IsEnd() {
 				n.memberEnded(t)
 				n.recent.ended(t.Partition.Lambda)
+				n.history.ended(t.State)
 			}
 			if o == task.OutcomeRetriable || o == task.OutcomeFatal {
 				n.recent.failed(t.Partition.Lambda)
+				n.history.failed()
 			}
 		},
 		Died: func(_ string, tasks int) {
@@ -169,7 +173,14 @@ func (n *Node) delivered(t *task.Task, late time.Duration) {
 	if n.tracer.Traces(t) {
 		n.tracer.Delivered(t, nameOf(l), n.clock.Now())
 	}
-	n.recent.delivered(t.Partition, max(0, late))
+	n.countDelivered(t, max(0, late))
+}
+
+// countDelivered counts a task of a deliver lambda, which starts and ends when it is delivered.
+func (n *Node) countDelivered(t *task.Task, late time.Duration) {
+	n.recent.delivered(t.Partition, late)
+	n.history.started(late)
+	n.history.ended(task.Delivered)
 }
 
 func (n *Node) undelivered(t *task.Task, err error) {

@@ -14,8 +14,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/inbound/deadletters"
-	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/rest"
 )
@@ -24,34 +22,26 @@ import (
 // health. A call may do what the caller in its context may; see Trusting.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
-	plain := rest.Services{}
 	options := append(slices.Clip(n.spans), api.HandlerOptions(api.Hooks{Internal: n.internalError})...)
+	of := n.Services()
 	if n.inbound != nil {
-		plain.Tasks, plain.Lambdas, plain.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
-		plain.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
-		mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(plain.DeadLetters, options...))
-		plain.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
-		mux.Handle(kinesinv1connect.NewTaskServiceHandler(plain.Tasks, options...))
-		mux.Handle(kinesinv1connect.NewGateServiceHandler(plain.Gates, options...))
-		plain.Chains = n.guard.Chains(n.chaining)
-		mux.Handle(kinesinv1connect.NewChainServiceHandler(plain.Chains, options...))
-		plain.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)
-		mux.Handle(kinesinv1connect.NewCronServiceHandler(plain.Crons, options...))
-		plain.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf)
-		mux.Handle(kinesinv1connect.NewGroupServiceHandler(plain.Groups, options...))
-		mux.Handle(kinesinv1connect.NewJobServiceHandler(plain.Jobs, options...))
-		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(plain.Lambdas, options...))
-		plain.Quotas = n.guard.Quotas(n.quotas.service)
-		mux.Handle(kinesinv1connect.NewQuotaServiceHandler(plain.Quotas, options...))
-		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.guard.Inbound(n.ingest), options...))
-		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(n.guard.Keyring(n.keyring), options...))
+		mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(of.DeadLetters, options...))
+		mux.Handle(kinesinv1connect.NewTaskServiceHandler(of.Tasks, options...))
+		mux.Handle(kinesinv1connect.NewGateServiceHandler(of.Gates, options...))
+		mux.Handle(kinesinv1connect.NewCronServiceHandler(of.Crons, options...))
+		mux.Handle(kinesinv1connect.NewChainServiceHandler(of.Chains, options...))
+		mux.Handle(kinesinv1connect.NewGroupServiceHandler(of.Groups, options...))
+		mux.Handle(kinesinv1connect.NewJobServiceHandler(of.Jobs, options...))
+		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(of.Lambdas, options...))
+		mux.Handle(kinesinv1connect.NewQuotaServiceHandler(of.Quotas, options...))
+		mux.Handle(kinesinv1connect.NewInboundServiceHandler(of.Inbound, options...))
+		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(of.Keyring, options...))
 	}
 	if n.hsc != nil {
-		plain.Workers = n.hsc
-		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(n.hsc, options...))
+		mux.Handle(kinesinv1connect.NewWorkerServiceHandler(of.Workers, options...))
 	}
 	mux.Handle(kinesinv1connect.NewBackupServiceHandler(n.guard.Backups(newBackups(n)), options...))
-	mux.Handle(kinesinv1connect.NewAccessServiceHandler(n.guard.Access(n.tokens, n.taken), options...))
+	mux.Handle(kinesinv1connect.NewAccessServiceHandler(of.Access, options...))
 	reflector := grpcreflect.NewStaticReflector(services()...)
 	for _, reflection := range []func(*grpcreflect.Reflector, ...connect.HandlerOption) (string, http.Handler){grpcreflect.NewHandlerV1, grpcreflect.NewHandlerV1Alpha} {
 		path, h := reflection(reflector, options...)
@@ -68,9 +58,9 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
 			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.GroupService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
-			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
+			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides the console under /ui/, /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
-	return withRequestID(withPlain(n.tracer.Plain(rest.New(plain, api.Hooks{Internal: n.internalError})), mux))
+	return withRequestID(withPlain(n.tracer.Plain(rest.New(of.Services, api.Hooks{Internal: n.internalError})), mux))
 }
 
 // services returns the names of all services of the contract.

@@ -94,6 +94,7 @@ type Node struct {
 	defined    func(name string) (may access.Grants, found bool)
 	grower     *grower // nil if shards are not added
 	recent     *recent
+	history    *history
 	breakers   *breaker.Keeper
 
 	storeOutage, queueOutage outage
@@ -138,7 +139,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
-	n.recent = newRecent(c.Clock, n.metrics.existing)
+	n.recent, n.history = newRecent(c.Clock, n.metrics.existing), newHistory(c.Clock)
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
 	}

@@ -111,6 +111,13 @@ func licences(root, file string, check bool, out io.Writer) error {
 			all[m.path] = m
 		}
 	}
+	scripts, err := vendored(root)
+	if err != nil {
+		return err
+	}
+	for _, m := range scripts {
+		all[m.path] = m
+	}
 	text, err := document(all)
 	if err != nil {
 		return err

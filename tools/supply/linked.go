@@ -65,6 +65,27 @@ func linkedFor(root string, env ...string) ([]linked, error) {
 	return all, nil
 }
 
+// embedded is the folder of what others wrote and a package of this module embeds: each in a folder
+// NAME@VERSION, with its licence.
+const embedded = "web/static/vendor"
+
+// vendored are the packages of npm that are embedded in the program.
+func vendored(root string) (all []linked, err error) {
+	entries, err := os.ReadDir(filepath.Join(root, embedded))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name, version, is := strings.Cut(e.Name(), "@")
+		if !is || !e.IsDir() {
+			return nil, fmt.Errorf("%s/%s: want a folder NAME@VERSION", embedded, e.Name())
+		}
+		dir := filepath.Join(root, embedded, e.Name())
+		all = append(all, linked{path: "npm: " + name, version: version, dir: dir, packages: []string{dir}})
+	}
+	return all, nil
+}
+
 // legal are the files of a module that say under what terms it may be used, from the folders of the packages
 // that are linked up to its own.
 func (m *linked) legal() (files []string, err error) {

@@ -42,7 +42,7 @@ data directory is kept, and the next demo or kinesin serve continues with it.`,
 	settings(f, "data", "listen")
 	log.add(f)
 	a.acting(c, func(ctx context.Context, _ []string) error {
-		config.Log = log.logger(a.Stderr)
+		config.Log, config.Version = log.logger(a.Stderr), a.version()
 		return a.demo(ctx, config, once)
 	})
 	f.Lookup("output").Hidden = true // the output is for people
@@ -188,7 +188,8 @@ func (d *demo) sum(results []sdk.GetResult) error {
 	if d.server != serverDefault {
 		where = "export KINESIN_SERVER=" + d.server + "\n  "
 	}
-	_, err := fmt.Fprint(d.Stdout, strings.NewReplacer("PROGRAM", programName(), "WHERE", where, "ID", string(results[0].Task.ID)).Replace(demoNext))
+	console := d.server + "/ui/"
+	_, err := fmt.Fprint(d.Stdout, strings.NewReplacer("CONSOLE", console, "PROGRAM", programName(), "WHERE", where, "ID", string(results[0].Task.ID)).Replace(demoNext))
 	return err
 }
 
@@ -201,6 +202,8 @@ func programName() string {
 }
 
 const demoNext = `
+See it in a browser: CONSOLE
+
 Try next, in another terminal (this server and its worker run until Ctrl-C):
 
   WHEREPROGRAM schedule demo --in 5s --payload "hello from me"      # watch it run here

@@ -25,6 +25,7 @@ type serveFlags struct {
 	server.Config
 
 	match       bool
+	console     bool
 	watch       bool
 	growShards  bool
 	policies    bool // of new queues
@@ -64,6 +65,7 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 		s.Log, s.LogControl = s.log.controlled(a.Stderr)
 		s.NoMatch, s.NoGrow, s.LeasesOnly, s.NoQueuePolicies = !s.match, !s.growShards, !s.watch, !s.policies
 		s.NoNativeHistograms, s.Version = !s.native, a.version()
+		s.NoConsole = !s.console
 		s.PodName, s.PodNamespace = a.getenv("POD_NAME"), a.getenv("POD_NAMESPACE")
 		if c.Flags().Changed("deliver-direct") && s.DeliverDirect == 0 {
 			s.DeliverDirect = -1 // zero is the default
@@ -94,12 +96,21 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&s.watch, "watch-workers", true, "take back the tasks of a worker process on this machine as soon as it has ended; false: when its lease is over (Linux)")
 	settings(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
+	s.addConsole(f)
 	s.addBounds(f)
 	s.addMetrics(f)
 	s.addAuth(f)
 	s.addMembership(f)
 	s.addAWS(f)
 	s.log.add(f)
+}
+
+// addConsole adds the flags of the pages for browsers.
+func (s *serveFlags) addConsole(f *pflag.FlagSet) {
+	f.BoolVar(&s.console, "console", true, "serve the console, pages for operators, under /ui/")
+	f.BoolVar(&s.ConsoleReadOnly, "console-read-only", false, "the console changes nothing, whatever its viewers may do")
+	f.Var(intValue{n: &s.ConsoleRowsMax, min: 1}, "console-forecast-rows", "how many `ROWS` the console reads at a time to count what will be due; 50000 when not set, 2000 with DynamoDB")
+	settings(f, "console", "console-read-only", "console-forecast-rows")
 }
 
 // addBounds adds the flags that bound what callers can make a server keep.
@@ -215,6 +226,7 @@ func untilSignal(ctx context.Context) (context.Context, context.CancelFunc) {
 // serverObject has the addresses of a server in JSON.
 type serverObject struct {
 	URL     string   `json:"url"`
+	Console string   `json:"console,omitempty"`
 	Metrics string   `json:"metrics"`
 	Healthz string   `json:"healthz"`
 	Livez   string   `json:"livez"`
@@ -231,7 +243,7 @@ func (a *app) printServer(s *server.Server) error {
 	c := s.Config()
 	url := s.URL()
 	o := serverObject{
-		URL: url, Metrics: url + "/metrics", Healthz: url + "/healthz", Livez: url + "/livez", Readyz: url + "/readyz",
+		URL: url, Console: s.ConsoleURL(), Metrics: url + "/metrics", Healthz: url + "/healthz", Livez: url + "/livez", Readyz: url + "/readyz",
 		Store: c.Store, Queue: c.Queue, Prefix: c.AWSPrefix, Roles: c.Roles, Version: a.version(),
 	}
 	where := "tables " + o.Prefix + "-… on DynamoDB"
@@ -245,7 +257,10 @@ func (a *app) printServer(s *server.Server) error {
 	if a.json() {
 		return printJSON(a.Stdout, o)
 	}
-	tokens, queues := "", ""
+	tokens, queues, console := "", "", ""
+	if o.Console != "" {
+		console = "\n  console  " + o.Console
+	}
 	if c.AuthTokenFile != "" {
 		tokens = "\n  tokens   " + c.AuthTokenFile + ": needed by each call, and for the metrics"
 	}
@@ -256,11 +271,11 @@ func (a *app) printServer(s *server.Server) error {
 		queues = "\n  queues   " + o.Prefix + "-… on SQS"
 	}
 	_, err := fmt.Fprintf(a.Stdout, `kinesin %s is serving
-  API      %s (gRPC, gRPC-Web and JSON over HTTP)
+  API      %s (gRPC, gRPC-Web and JSON over HTTP)%s
   metrics  %s
   health   %s, %s%s
   data     %s%s
   roles    %s
-`, o.Version, o.URL, o.Metrics, o.Livez, o.Readyz, tokens, where, queues, strings.Join(o.Roles, ", "))
+`, o.Version, o.URL, console, o.Metrics, o.Livez, o.Readyz, tokens, where, queues, strings.Join(o.Roles, ", "))
 	return err
 }

@@ -1,0 +1,135 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/inbound/deadletters"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
+	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/overview"
+	"github.com/kinesin-io/kinesin/internal/rest"
+	"github.com/kinesin-io/kinesin/partition/fleet"
+)
+
+// Services are the guarded services of a node. They do what the caller in a context may do.
+type Services struct {
+	rest.Services
+
+	Inbound kinesinv1connect.InboundServiceHandler
+	Access  kinesinv1connect.AccessServiceHandler
+	Keyring kinesinv1connect.KeyringServiceHandler
+}
+
+// Services returns the services of this node's roles; those of other roles are nil.
+func (n *Node) Services() (s Services) {
+	s.Access = n.guard.Access(n.tokens, n.taken)
+	if n.hsc != nil {
+		s.Workers = n.hsc
+	}
+	if n.inbound == nil {
+		return s
+	}
+	s.Tasks, s.Lambdas, s.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+	s.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
+	s.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
+	s.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)
+	s.Chains = n.guard.Chains(n.chaining)
+	s.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf)
+	s.Quotas = n.guard.Quotas(n.quotas.service)
+	s.Inbound, s.Keyring = n.guard.Inbound(n.ingest), n.guard.Keyring(n.keyring)
+	return s
+}
+
+// workersShownMax bounds the workers that a Fleet lists.
+const workersShownMax = 500
+
+// Fleet returns the workers, the servers and their partitions, and the store, as this process sees them.
+func (n *Node) Fleet(ctx context.Context) (f overview.Fleet, err error) {
+	leases, err := n.leases.List(ctx)
+	if err != nil {
+		return f, err
+	}
+	wall := n.clock.Now()
+	leases = slices.DeleteFunc(leases, func(l lease.Lease) bool { return l.Over(wall, 0) })
+	slices.SortFunc(leases, func(a, b lease.Lease) int {
+		return strings.Compare(a.Name+"\x00"+a.Worker, b.Name+"\x00"+b.Worker)
+	})
+	if f.WorkersMax = len(leases) > workersShownMax; f.WorkersMax {
+		leases = leases[:workersShownMax]
+	}
+	for i := range leases {
+		f.Workers = append(f.Workers, workerOf(&leases[i]))
+	}
+	if n.hsc != nil {
+		slots := n.hsc.Slots()
+		for i := range f.Workers {
+			w := &f.Workers[i]
+			of, here := slots[w.ID]
+			w.Here, w.Slots, w.Used = here, of.Slots, of.Used
+		}
+	}
+	f.NotReady = n.notReady()
+	health, _ := n.store.Health()
+	f.Store = overview.Store{Full: n.store.Full(), Damaged: health.Damaged, Metered: n.store.EndedExpire()}
+	n.addServers(&f)
+	return f, nil
+}
+
+func workerOf(l *lease.Lease) overview.Worker {
+	w := overview.Worker{ID: l.Worker, Name: l.Name, Owner: l.Owner, Lease: l.Length, Heard: l.Receipt.Time(), Lost: l.Lost}
+	if l.Lambdas != "" {
+		w.Lambdas = strings.Split(l.Lambdas, ",")
+	}
+	return w
+}
+
+// addServers adds the processes that own partitions, as the scheduler of this process sees them.
+func (n *Node) addServers(f *overview.Fleet) {
+	if n.scheduler == nil {
+		return
+	}
+	share := n.scheduler.Assignment()
+	follows := n.members.follows(&share)
+	peers := map[string]fleet.Peer{}
+	if n.members.rows != nil {
+		for _, p := range n.members.rows.Peers() {
+			peers[p.Process] = p
+			if p.Host != "" {
+				peers[p.Host] = p
+			}
+		}
+	}
+	for _, member := range share.Members {
+		s := overview.Server{Name: member, State: "ready", Alive: true, Self: member == n.members.Self(), Partitions: share.Load[member]}
+		if p, known := peers[member]; known && !s.Self {
+			s.State, s.Alive = stateNames[p.State], p.Alive
+		}
+		f.Partitions += s.Partitions
+		if s.Partitions > 0 && !follows(member) {
+			s.State = "not handling its partitions yet"
+			f.Unowned += s.Partitions
+		}
+		f.Servers = append(f.Servers, s)
+	}
+}
+
+// stateNames are the states of a server for people.
+var stateNames = map[fleet.State]string{fleet.Ready: "ready", fleet.Joining: "joining", fleet.Leaving: "leaving"} //nolint:gochecknoglobals // a table
+
+// Window sums up what this process saw of all lambdas, over at most a day.
+func (n *Node) Window(length time.Duration) overview.Window { return n.history.window(length) }
+
+// Minutes returns what this process saw of all lambdas in each of the last minutes.
+func (n *Node) Minutes(count int) []overview.Minute { return n.history.since(count) }
+
+// Forecast counts what will be due; see inbound.Forecast.
+func (n *Node) Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error) {
+	return n.inbound.Forecast(ctx, edges, rowsMax)
+}
+
+// HasInbound reports whether this node has the role that serves users.
+func (n *Node) HasInbound() bool { return n.inbound != nil }

@@ -1,0 +1,98 @@
+// Package overview is what a process can tell of the installation at a glance: rates and lateness, workers,
+// servers and their partitions, and what will be due. It has types and no behaviour but sums; the node fills
+// them, and the console shows them.
+package overview
+
+import "time"
+
+// Window is what happened in a time until now, as far as this process saw it.
+type Window struct {
+	Length                 time.Duration // how much of the asked time is covered: a young process has not seen it all
+	Started                float64       // first starts per second
+	Failed                 float64       // failed attempts per second
+	Ended                  map[string]float64
+	Late50, Late95, Late99 time.Duration // of first starts
+}
+
+// Minute is one minute of the history of this process.
+type Minute struct {
+	At      time.Time // its beginning
+	Started uint64
+	Failed  uint64
+	Ended   map[string]uint64 // by outcome; nil: none
+}
+
+// Worker is a worker process with a lease.
+type Worker struct {
+	ID      string
+	Name    string // as it calls itself
+	Owner   string // identity; empty: unknown
+	Lambdas []string
+	Lease   time.Duration
+	Heard   time.Time // when its newest heartbeat was received
+	Lost    bool
+	Here    bool // it has a stream to the server that answers
+	Slots   int  // of that stream
+	Used    int
+}
+
+// Server is a process that owns partitions.
+type Server struct {
+	Name       string
+	State      string // "ready", "joining" or "leaving"
+	Alive      bool
+	Self       bool // it is the one that answers
+	Partitions int
+}
+
+// Store is the state of the store.
+type Store struct {
+	Full    bool
+	Damaged []string // files
+	Metered bool     // its reads cost money
+}
+
+// Fleet is the installation as one process sees it.
+type Fleet struct {
+	Workers    []Worker
+	WorkersMax bool // there are more workers than are listed
+	Servers    []Server
+	Unowned    int // partitions whose owner does not handle them
+	Partitions int
+	Store      Store
+	NotReady   string // why new work should go elsewhere; empty: it need not
+}
+
+// Forecast is how many tasks will be due, by lambda.
+type Forecast struct {
+	At      time.Time
+	Edges   []time.Time // the ends of the buckets; the first bucket has also what is overdue
+	Lambdas []DueOf
+	Rows    int // that were read
+}
+
+// DueOf is the forecast of one lambda.
+type DueOf struct {
+	Lambda string
+	Due    []int64 // by bucket
+	// Until is how far the counts are exact; later buckets have at least so many. Zero: all are.
+	Until time.Time
+}
+
+// Sum adds up the lambdas that may be seen: by bucket, and how far the sums are exact.
+func (f *Forecast) Sum(may func(lambda string) bool) (due []int64, until time.Time) {
+	due = make([]int64, len(f.Edges))
+	for i := range f.Lambdas {
+		of := &f.Lambdas[i]
+		if !may(of.Lambda) {
+			continue
+		}
+		for bucket, n := range of.Due {
+			due[bucket] += n
+		}
+		if !of.Until.IsZero() && (until.IsZero() || of.Until.Before(until)) {
+			until = of.Until
+		}
+	}
+	return due, until
+}

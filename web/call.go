@@ -1,0 +1,191 @@
+package web
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/access"
+)
+
+// call is one request for a page.
+type call struct {
+	*Console
+
+	w http.ResponseWriter
+	r *http.Request
+
+	caller access.Caller
+}
+
+// handle answers with a page, or with a page that says what went wrong.
+func (k *Console) handle(show func(*call) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := &call{Console: k, w: w, r: r, caller: access.From(r.Context())}
+		defer c.recovered()
+		if r.Method == http.MethodPost && k.ReadOnly && Needs(r.URL.Path) && r.URL.Path != Prefix+"signout" {
+			c.fail(errReadOnly)
+			return
+		}
+		if r.Method == http.MethodPost {
+			if err := r.ParseForm(); err != nil {
+				c.fail(invalid("this form cannot be read, or is larger than %d bytes", bodyBytesMax))
+				return
+			}
+		}
+		if err := show(c); err != nil {
+			c.fail(err)
+		}
+	})
+}
+
+// recovered answers a panic as an internal error.
+func (c *call) recovered() {
+	value := recover()
+	if value == nil {
+		return
+	}
+	if value == http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+		panic(value)
+	}
+	c.fail(fmt.Errorf("panic: %v\n%s", value, debug.Stack()))
+}
+
+// page is what every page has.
+type page struct {
+	Title    string
+	Nav      string // the path of its section
+	Who      string
+	SignedIn bool // by a form, and so may sign out
+	ReadOnly bool
+	Version  string
+	Done     string // what an action did
+	Wide     bool
+	Body     any
+}
+
+// show answers with a page.
+func (c *call) show(template, title, nav string, body any) error {
+	return c.showStatus(http.StatusOK, template, title, nav, body)
+}
+
+func (c *call) showStatus(status int, template, title, nav string, body any) error {
+	_, signedIn := c.Sessions.Token(c.r)
+	p := page{
+		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: signedIn, ReadOnly: c.ReadOnly, Version: c.Version,
+		Done: doneTexts[c.r.URL.Query().Get("done")], Body: body,
+	}
+	return c.render(status, template, "page", p)
+}
+
+// part answers with a part of a page, for one that is shown already.
+func (c *call) part(template, name string, data any) error {
+	return c.render(http.StatusOK, template, name, data)
+}
+
+func (c *call) render(status int, template, name string, data any) error {
+	var b bytes.Buffer
+	if err := templates()[template].ExecuteTemplate(&b, name, data); err != nil {
+		return fmt.Errorf("page %s: %w", template, err)
+	}
+	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	c.w.Header().Set("Vary", "Accept-Encoding")
+	if status != http.StatusOK {
+		c.w.WriteHeader(status) // before send, which then adds nothing to the header
+		_, _ = c.w.Write(b.Bytes())
+		return nil
+	}
+	send(c.w, c.r, b.Bytes(), nil)
+	return nil
+}
+
+// problem is what went wrong.
+type problem struct {
+	Status int
+	Title  string
+	Text   string
+	Advice string
+}
+
+// problemOf returns what an error says to a viewer. Of an internal one he learns nothing but that.
+func problemOf(err error) problem {
+	var own problemError
+	switch {
+	case errors.As(err, &own):
+		return own.problem
+	case errors.Is(err, errNoPage):
+		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all that there are."}
+	case errors.Is(err, errReadOnly):
+		return problem{http.StatusForbidden, "Read-only", err.Error() + ".", "Use the command line, or a console of another server."}
+	}
+	p := api.HTTPProblemOf(api.ProblemOf(err))
+	of := problem{Status: p.Status, Title: strings.ToUpper(p.Title[:1]) + p.Title[1:], Text: p.Detail}
+	switch p.Status {
+	case http.StatusForbidden:
+		of.Advice = "An administrator grants rights with a token or in the policy file."
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		of.Advice = "Try again in a moment."
+	case http.StatusNotImplemented:
+		of.Advice = "Ask a server with the role inbound."
+	}
+	return of
+}
+
+func (c *call) fail(err error) {
+	p := problemOf(err)
+	if p.Status == http.StatusInternalServerError {
+		c.Log.ErrorContext(c.r.Context(), "console failed", slog.String("path", c.r.URL.Path), slog.Any("error", err))
+	}
+	if renderErr := c.showStatus(p.Status, "problem", p.Title, "", p); renderErr != nil {
+		http.Error(c.w, "the console failed", http.StatusInternalServerError)
+	}
+}
+
+// doneTexts are what an action says afterwards. The URL names one of them, and can show nothing else.
+var doneTexts = map[string]string{ //nolint:gochecknoglobals // a table
+	"cancelled": "Cancelled. A task that was running was asked to stop.", "rescheduled": "Moved to its new time.", "started": "It starts as soon as a worker is free.",
+	"redriven": "It starts anew, under the same id.", "replaced": "Replaced.", "paused": "Paused everywhere within 2 seconds.", "resumed": "Resumed.",
+	"cron-paused": "The cron fires no more until it is resumed.", "cron-resumed": "The cron fires again.", "cron-changed": "Changed. The new schedule is in charge in five seconds.",
+	"cron-ran": "A task was scheduled, besides the occurrences.", "job": "The job has begun.", "changed": "Done.", "quota": "The quota holds everywhere within 2 seconds.",
+}
+
+// goTo sends the browser to another page after an action.
+func (c *call) goTo(path, done string) error {
+	if done != "" {
+		separator := "?"
+		if strings.Contains(path, "?") {
+			separator = "&"
+		}
+		path += separator + "done=" + url.QueryEscape(done)
+	}
+	http.Redirect(c.w, c.r, path, http.StatusSeeOther)
+	return nil
+}
+
+// may reports whether the viewer has a verb on a whole lambda; what he may not do is not offered.
+func (c *call) may(v access.Verb, lambda string) bool {
+	return !c.ReadOnly && c.caller.Grants.Allow(v, lambda)
+}
+
+// mayIn reports the same of a collection.
+func (c *call) mayIn(v access.Verb, lambda, collection string) bool {
+	return !c.ReadOnly && c.caller.Grants.AllowIn(v, lambda, collection)
+}
+
+// mayAny reports whether he has it on anything.
+func (c *call) mayAny(v access.Verb) bool { return !c.ReadOnly && c.caller.Grants.Have(v) }
+
+// sees reports whether he may read a whole lambda.
+func (c *call) sees(lambda string) bool { return c.caller.Grants.Allow(access.Read, lambda) }
+
+// field returns a value of a form or of the query.
+func (c *call) field(name string) string { return strings.TrimSpace(c.r.FormValue(name)) }
+
+func (c *call) now() time.Time { return c.Clock.Now().Time() }

@@ -1,0 +1,206 @@
+package web
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+)
+
+const (
+	// deadReadMax is how many dead tasks are read to group them.
+	deadReadMax = 5000
+	deadPage    = 1000
+	// groupsMax is how many groups a page shows, the largest first.
+	groupsMax     = 100
+	rejectedShown = 50
+	// deliverAskedMax is how many lambdas are asked for their dead-letter queues, each of which is a request.
+	deliverAskedMax = 20
+)
+
+type deadBody struct {
+	Q        string
+	Problem  string
+	Groups   []*deadGroup
+	Others   int // groups that are not shown
+	Read     int
+	More     bool // there are more dead tasks than were read
+	Redrive  bool
+	Rejected []*kinesinv1.Rejected
+	Operates bool // may see what was rejected
+	RejMore  bool
+	Queues   []deadQueue
+}
+
+// deadGroup is the dead tasks of a lambda with one error.
+type deadGroup struct {
+	Lambda, Error, Where string
+	Count                int
+	First, Last          int64 // ends
+	Redrive              bool
+	Sample               string // id
+}
+
+type deadQueue struct {
+	Lambda string
+	Count  int64
+	Queues []*kinesinv1.DeadLetterQueue
+	May    bool
+}
+
+// showDead groups dead tasks by their error.
+func showDead(c *call) error {
+	b := &deadBody{Q: c.field("q"), Operates: c.caller.Grants.AllowAll(access.Operate), Redrive: c.mayAny(access.Operate)}
+	if err := c.groupDead(b); err != nil {
+		if p := problemOf(err); p.Status != 400 {
+			return err
+		}
+		b.Problem = problemOf(err).Text
+	}
+	if b.Operates {
+		response, err := c.Inbound.ListRejected(c.r.Context(), &kinesinv1.ListRejectedRequest{Limit: rejectedShown})
+		if err != nil {
+			return err
+		}
+		b.Rejected, b.RejMore = response.GetRejected(), response.GetMore()
+	}
+	if err := c.addQueues(b); err != nil {
+		return err
+	}
+	return c.show("dead", "Dead letters", Prefix+"dead", b)
+}
+
+func (c *call) groupDead(b *deadBody) error {
+	where := "state=dead"
+	if b.Q != "" {
+		where += " and (" + b.Q + ")"
+	}
+	groups := map[[2]string]*deadGroup{}
+	var cursor []byte
+	for b.Read < deadReadMax {
+		response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: where, Limit: deadPage, Cursor: cursor})
+		if err != nil {
+			return err
+		}
+		for _, t := range response.GetTasks() {
+			text := lastError(t)
+			key := [2]string{t.GetLambda(), text}
+			g := groups[key]
+			if g == nil {
+				g = &deadGroup{Lambda: t.GetLambda(), Error: text, First: t.GetEndedMicros(), Sample: t.GetId(), Redrive: c.may(access.Operate, t.GetLambda())}
+				g.Where = where + " and lambda=" + quote(g.Lambda) + " and error=" + quote(text)
+				groups[key] = g
+			}
+			g.Count++
+			g.First, g.Last = min(g.First, t.GetEndedMicros()), max(g.Last, t.GetEndedMicros())
+			b.Read++
+		}
+		if cursor = response.GetNextCursor(); len(cursor) == 0 {
+			break
+		}
+	}
+	b.More = len(cursor) > 0
+	for _, g := range groups {
+		b.Groups = append(b.Groups, g)
+	}
+	slices.SortFunc(b.Groups, func(x, y *deadGroup) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), strings.Compare(x.Lambda, y.Lambda), strings.Compare(x.Error, y.Error))
+	})
+	if n := len(b.Groups); n > groupsMax {
+		b.Groups, b.Others = b.Groups[:groupsMax], n-groupsMax
+	}
+	return nil
+}
+
+// lastError returns the text of the last attempt that failed.
+func lastError(t *kinesinv1.Task) string {
+	for _, a := range slices.Backward(t.GetAttempts()) {
+		if a.GetError() != "" {
+			return a.GetError()
+		}
+	}
+	return ""
+}
+
+// addQueues adds the dead-letter queues of deliver lambdas.
+func (c *call) addQueues(b *deadBody) error {
+	response, err := c.Lambdas.ListLambdas(c.r.Context(), &kinesinv1.ListLambdasRequest{})
+	if err != nil {
+		return err
+	}
+	for _, l := range response.GetLambdas() {
+		if l.GetMode() != "deliver" || !c.sees(l.GetName()) || len(b.Queues) == deliverAskedMax {
+			continue
+		}
+		count, err := c.DeadLetters.CountDeadLetters(c.r.Context(), &kinesinv1.CountDeadLettersRequest{Lambda: l.GetName()})
+		if err != nil {
+			continue // it has no dead-letter queue, or SQS does not answer
+		}
+		b.Queues = append(b.Queues, deadQueue{l.GetName(), count.GetCount(), count.GetQueues(), c.may(access.Operate, l.GetName())})
+	}
+	return nil
+}
+
+// actOnDead redrives dead-letter queues, and retries or deletes what was rejected.
+func actOnDead(c *call) error {
+	ctx := c.r.Context()
+	names := c.r.Form["name"]
+	var problem *kinesinv1.Problem
+	switch c.field("action") {
+	case "redrive-queue":
+		pace, err := parsePace(c.field("pace"))
+		if err != nil {
+			return err
+		}
+		if _, err := c.DeadLetters.ChangeDeadLetters(ctx, &kinesinv1.ChangeDeadLettersRequest{Action: "redrive", Lambda: c.field("lambda"), Pace: pace}); err != nil {
+			return err
+		}
+	case "retry":
+		response, err := c.Inbound.RetryRejected(ctx, &kinesinv1.RetryRejectedRequest{Names: names})
+		if err != nil {
+			return err
+		}
+		for _, r := range response.GetResults() {
+			problem = cmp.Or(problem, r.GetProblem())
+		}
+	case "delete":
+		response, err := c.Inbound.DeleteRejected(ctx, &kinesinv1.DeleteRejectedRequest{Names: names})
+		if err != nil {
+			return err
+		}
+		for _, r := range response.GetResults() {
+			problem = cmp.Or(problem, r.GetProblem())
+		}
+	default:
+		return invalid("action %q: want redrive-queue, retry or delete", c.field("action"))
+	}
+	if err := api.ErrorOf(problem); err != nil {
+		return err
+	}
+	return c.goTo(Prefix+"dead", "changed")
+}
+
+type rejectedBody struct {
+	*kinesinv1.Rejected
+
+	Content *content
+	Path    string
+}
+
+// showRejected shows a message that was set aside, with its contents, which the audit log notes.
+func showRejected(c *call) error {
+	response, err := c.Inbound.GetRejected(c.r.Context(), &kinesinv1.GetRejectedRequest{Name: c.r.PathValue("name")})
+	if err != nil {
+		return err
+	}
+	r := response.GetRejected()
+	data := r.GetBody()
+	if r.GetItem() != nil {
+		data = r.GetItem().GetPayload()
+	}
+	return c.show("rejected", "Rejected message", Prefix+"dead", &rejectedBody{r, contentOf(data), url.PathEscape(r.GetName())})
+}

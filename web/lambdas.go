@@ -1,0 +1,190 @@
+package web
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/overview"
+)
+
+type lambdasBody struct {
+	Rows []lambdaRow
+	Q    string
+	Now  time.Time
+}
+
+type lambdaRow struct {
+	*kinesinv1.Lambda
+
+	Stats *kinesinv1.LambdaStats // nil: may not be read whole
+}
+
+// showLambdas lists the lambdas.
+func showLambdas(c *call) error {
+	response, err := c.Lambdas.ListLambdas(c.r.Context(), &kinesinv1.ListLambdasRequest{})
+	if err != nil {
+		return err
+	}
+	snap := c.live.snapshot()
+	stats := map[string]*kinesinv1.LambdaStats{}
+	for _, s := range snap.stats {
+		if c.sees(s.GetLambda()) {
+			stats[s.GetLambda()] = s
+		}
+	}
+	b := &lambdasBody{Q: c.field("q"), Now: c.now()}
+	for _, l := range response.GetLambdas() {
+		if strings.Contains(l.GetName(), b.Q) {
+			b.Rows = append(b.Rows, lambdaRow{l, stats[l.GetName()]})
+		}
+	}
+	return c.show("lambdas", "Lambdas", Prefix+"lambdas", b)
+}
+
+type lambdaBody struct {
+	*kinesinv1.Lambda
+
+	Now     time.Time
+	Live    *kinesinv1.LambdaStats
+	Gates   []*kinesinv1.Gate
+	Ended   []*kinesinv1.Gate // of the last 30 days
+	Quotas  []*kinesinv1.Quota
+	Crons   []*kinesinv1.Cron
+	Workers []overview.Worker
+	From    string // where its settings come from
+	Operate bool
+	Plan    *gatePlan
+	Fleet   bool
+}
+
+// gatePlan is a gate that is about to be set, with what it would hold.
+type gatePlan struct {
+	*kinesinv1.Gate
+
+	Request string
+	For     string
+}
+
+// showLambda shows one lambda.
+func showLambda(c *call) error { return c.lambdaPage(nil) }
+
+// gatesEndedShown is how many ended gates a page lists.
+const gatesEndedShown = 5
+
+func (c *call) lambdaPage(plan *gatePlan) error {
+	ctx, name := c.r.Context(), c.r.PathValue("name")
+	response, err := c.Lambdas.GetLambda(ctx, &kinesinv1.GetLambdaRequest{Name: name, Live: true})
+	if err != nil {
+		return err
+	}
+	l := response.GetLambda()
+	b := &lambdaBody{Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.may(access.Operate, name), Plan: plan, From: "command line, SDK or API", Fleet: c.seesFleet()}
+	if l.GetRegistered() {
+		b.From = "a registration (Terraform)"
+	}
+	gates, err := c.Gates.ListGates(ctx, &kinesinv1.ListGatesRequest{Lambda: name, Ended: true})
+	if err != nil {
+		return err
+	}
+	for _, g := range gates.GetGates() {
+		if g.GetState() != "ended" {
+			b.Gates = append(b.Gates, g)
+		} else if len(b.Ended) < gatesEndedShown {
+			b.Ended = append(b.Ended, g)
+		}
+	}
+	quotas, err := c.Quotas.GetQuotas(ctx, &kinesinv1.GetQuotasRequest{Lambda: name})
+	if err != nil {
+		return err
+	}
+	b.Quotas = quotas.GetQuotas()
+	crons, err := c.Crons.ListCrons(ctx, &kinesinv1.ListCronsRequest{Lambda: name})
+	if err != nil {
+		return err
+	}
+	b.Crons = crons.GetCrons()
+	if b.Fleet {
+		for _, w := range c.live.snapshot().fleet.Workers {
+			if len(w.Lambdas) == 0 || slices.Contains(w.Lambdas, name) {
+				b.Workers = append(b.Workers, w)
+			}
+		}
+	}
+	return c.show("lambda", name, Prefix+"lambdas", b)
+}
+
+// actOnLambda pauses and resumes a lambda by gates, and sets quotas. A gate is counted first and set when
+// that is confirmed.
+func actOnLambda(c *call) error {
+	name := c.r.PathValue("name")
+	path := Prefix + "lambdas/" + url.PathEscape(name)
+	ctx := c.r.Context()
+	switch c.field("action") {
+	case "pause", "drop":
+		return c.setGate(name, path)
+	case "resume":
+		pace, err := parsePace(c.field("pace"))
+		if err != nil {
+			return err
+		}
+		if _, err := c.Gates.ResumeGate(ctx, &kinesinv1.ResumeGateRequest{Id: c.field("gate"), Pace: pace}); err != nil {
+			return err
+		}
+		return c.goTo(path, "resumed")
+	case "quota":
+		request := &kinesinv1.SetQuotaRequest{Lambda: name, Priority: c.field("priority")}
+		for field, set := range map[string]func(float64){
+			"rate":        func(n float64) { request.Rate = &n },
+			"concurrency": func(n float64) { whole := uint32(n); request.Concurrency = &whole },
+			"admit":       func(n float64) { request.Admit = &n },
+		} {
+			text := c.field(field)
+			if text == "" {
+				continue
+			}
+			n, err := strconv.ParseFloat(text, 64)
+			if err != nil || n < 0 || n > 1e9 {
+				return invalid("%s %q: want a number, or 0 for no limit", field, text)
+			}
+			set(n)
+		}
+		if _, err := c.Quotas.SetQuota(ctx, request); err != nil {
+			return err
+		}
+		return c.goTo(path, "quota")
+	}
+	return invalid("action %q: want pause, drop, resume or quota", c.field("action"))
+}
+
+func (c *call) setGate(name, path string) error {
+	gate := &kinesinv1.Gate{Action: c.field("action"), Lambda: name, Priority: c.field("priority"), Collection: c.field("collection"), Tag: c.field("tag"), Reason: c.field("reason")}
+	plan := &gatePlan{Request: c.field("request"), For: c.field("for")}
+	if plan.For != "" {
+		d, err := parseDuration(plan.For)
+		if err != nil {
+			return err
+		}
+		gate.UntilMicros = c.now().Add(d).UnixMicro()
+	}
+	if gate.GetReason() == "" {
+		return invalid("a gate needs a reason: whoever looks next wants to know why nothing runs")
+	}
+	confirmed := c.field("confirmed") != ""
+	if plan.Request == "" {
+		plan.Request = newRequest()
+	}
+	response, err := c.Gates.SetGate(c.r.Context(), &kinesinv1.SetGateRequest{Gate: gate, DryRun: !confirmed, RequestId: requestID(plan.Request)})
+	if err != nil {
+		return err
+	}
+	if confirmed {
+		return c.goTo(path, "paused")
+	}
+	plan.Gate = response.GetGate()
+	return c.lambdaPage(plan)
+}

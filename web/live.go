@@ -1,0 +1,151 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/overview"
+)
+
+// Source tells what no service does: the installation as the process sees it.
+type Source interface {
+	Fleet(ctx context.Context) (overview.Fleet, error)
+	Window(length time.Duration) overview.Window
+	Minutes(count int) []overview.Minute
+	Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error)
+}
+
+// What is live is read for all viewers together and only while somebody looks: so a thousand open pages cost
+// what one does, and their rendering.
+const (
+	liveEvery        = time.Second
+	liveEveryMetered = 30 * time.Second // of a store whose reads cost money
+	liveWithin       = 10 * time.Second
+	// liveShare bounds what reading takes of the time, as 1 in so many.
+	liveShare = 10
+
+	forecastEvery        = 15 * time.Second
+	forecastEveryMetered = 10 * time.Minute
+	forecastWithin       = 30 * time.Second
+	forecastShare        = 20
+	forecastRowsDefault  = 50_000
+	forecastRowsMetered  = 2_000
+	forecastStep         = 30 * time.Minute
+	forecastAhead        = 24 * time.Hour
+
+	renderingsMax  = 64 // of one snapshot that are kept, each for other grants
+	minutesPlotted = 60
+)
+
+// snapshot is what was read at one time. It is not changed, but for what was rendered of it.
+type snapshot struct {
+	at             time.Time
+	stats          []*kinesinv1.LambdaStats // of all lambdas
+	fleet          overview.Fleet
+	now, hour, day overview.Window
+	err            error
+
+	mu       sync.Mutex
+	rendered map[string][]byte // by the grants of who looks
+}
+
+// live keeps the newest snapshot and forecast.
+type live struct {
+	config *Config
+
+	now      shared[*snapshot]
+	forecast shared[*overview.Forecast]
+}
+
+// shared is something that is read at most once in a while, by whoever asks first.
+type shared[T any] struct {
+	mu    sync.Mutex
+	value T
+	again time.Duration // monotonic time from which it is read again
+	known bool
+}
+
+// get returns the value, reading it if it is old. Others who ask meanwhile wait for the same.
+func (s *shared[T]) get(c clock.Clock, every time.Duration, share int, read func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began := clock.Mono(c)
+	if s.known && began < s.again {
+		return s.value
+	}
+	s.value, s.known = read(), true
+	now := clock.Mono(c)
+	s.again = now + max(every, time.Duration(share)*(now-began))
+	return s.value
+}
+
+func newLive(c *Config) *live { return &live{config: c} }
+
+func (l *live) every(usual, metered time.Duration, snap *snapshot) time.Duration {
+	if snap != nil && snap.fleet.Store.Metered {
+		return metered
+	}
+	return usual
+}
+
+// snapshot returns what is live. Whose eyes it is for is decided when it is shown.
+func (l *live) snapshot() *snapshot {
+	return l.now.get(l.config.Clock, l.every(liveEvery, liveEveryMetered, l.now.value), liveShare, l.read)
+}
+
+// asServer is the context of reads for all viewers together.
+func (l *live) asServer(within time.Duration) (context.Context, context.CancelFunc) {
+	ctx := access.With(context.Background(), access.Caller{Identity: access.Identity{Name: access.ServerName, Grants: access.All()}, From: "local"})
+	return clock.Within(ctx, l.config.Clock, within)
+}
+
+func (l *live) read() *snapshot {
+	ctx, cancel := l.asServer(liveWithin)
+	defer cancel()
+	s := &snapshot{at: l.config.Clock.Now().Time(), rendered: map[string][]byte{}}
+	stats, err := l.config.Tasks.Stats(ctx, &kinesinv1.StatsRequest{})
+	if err == nil {
+		s.stats = stats.GetLambdas()
+		s.fleet, err = l.config.Source.Fleet(ctx)
+	}
+	if s.err = err; err != nil {
+		l.config.Log.WarnContext(ctx, "console cannot read the state of the installation", slog.Any("error", err))
+	}
+	s.now, s.hour, s.day = l.config.Source.Window(time.Minute), l.config.Source.Window(time.Hour), l.config.Source.Window(forecastAhead)
+	return s
+}
+
+// due returns the forecast; nil while it cannot be read.
+func (l *live) due() *overview.Forecast {
+	snap := l.snapshot()
+	rows := l.config.ForecastRowsMax
+	if rows == 0 {
+		if rows = forecastRowsDefault; snap.fleet.Store.Metered {
+			rows = forecastRowsMetered
+		}
+	}
+	return l.forecast.get(l.config.Clock, l.every(forecastEvery, forecastEveryMetered, snap), forecastShare, func() *overview.Forecast {
+		ctx, cancel := l.asServer(forecastWithin)
+		defer cancel()
+		f, err := l.config.Source.Forecast(ctx, forecastEdges(l.config.Clock.Now().Time()), rows)
+		if err != nil {
+			l.config.Log.WarnContext(ctx, "console cannot count what will be due", slog.Any("error", err))
+			return nil
+		}
+		return &f
+	})
+}
+
+// forecastEdges returns the ends of the buckets: now, in 5, 15 and 30 minutes, and each half hour of a day.
+func forecastEdges(now time.Time) []time.Time {
+	edges := []time.Time{now, now.Add(5 * time.Minute), now.Add(15 * time.Minute)}
+	for ahead := forecastStep; ahead <= forecastAhead; ahead += forecastStep {
+		edges = append(edges, now.Add(ahead))
+	}
+	return edges
+}

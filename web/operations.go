@@ -1,0 +1,118 @@
+package web
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/overview"
+)
+
+type workersBody struct {
+	overview.Fleet
+
+	Now time.Time
+}
+
+// showWorkers shows workers, servers and their partitions.
+func showWorkers(c *call) error {
+	if !c.seesFleet() {
+		return c.fleetDenied()
+	}
+	snap := c.live.snapshot()
+	if snap.err != nil {
+		return snap.err
+	}
+	b := &workersBody{snap.fleet, c.now()}
+	if c.field("part") != "" {
+		return c.part("workers", "live", b)
+	}
+	return c.show("workers", "Workers and servers", Prefix+"workers", b)
+}
+
+type jobsBody struct {
+	Jobs []*kinesinv1.Job
+	Live bool // one is under way
+}
+
+// showJobs lists the jobs that the viewer may know of.
+func showJobs(c *call) error {
+	response, err := c.Jobs.ListJobs(c.r.Context(), &kinesinv1.ListJobsRequest{})
+	if err != nil {
+		return err
+	}
+	b := &jobsBody{Jobs: response.GetJobs()}
+	for _, j := range b.Jobs {
+		b.Live = b.Live || j.GetState() == "running"
+	}
+	if c.field("part") != "" {
+		return c.part("jobs", "live", b)
+	}
+	return c.show("jobs", "Jobs", Prefix+"jobs", b)
+}
+
+type jobBody struct {
+	*kinesinv1.Job
+
+	ReadOnly bool
+	Changed  int64
+}
+
+// showJob shows a job and how far it is.
+func showJob(c *call) error {
+	response, err := c.Jobs.GetJob(c.r.Context(), &kinesinv1.GetJobRequest{Id: c.r.PathValue("id")})
+	if err != nil {
+		return err
+	}
+	b := &jobBody{Job: response.GetJob(), ReadOnly: c.ReadOnly}
+	for _, n := range b.GetOutcomes() {
+		b.Changed += n
+	}
+	if c.field("part") != "" {
+		return c.part("job", "live", b)
+	}
+	return c.show("job", "Job", Prefix+"jobs", b)
+}
+
+// actOnJob pauses, resumes or stops a job.
+func actOnJob(c *call) error {
+	id := c.r.PathValue("id")
+	if _, err := c.Jobs.ControlJob(c.r.Context(), &kinesinv1.ControlJobRequest{Id: id, Action: c.field("action")}); err != nil {
+		return err
+	}
+	return c.goTo(Prefix+"jobs/"+url.PathEscape(id), "changed")
+}
+
+const auditShown = 200
+
+type auditBody struct {
+	Records []*kinesinv1.AuditRecord
+	Since   string
+	Next    string
+	Times   []string
+}
+
+// showAudit lists who did what, oldest first from the time that is asked for.
+func showAudit(c *call) error {
+	b := &auditBody{Since: c.field("since"), Times: []string{"1h", "24h", "7d", "30d"}}
+	if b.Since == "" {
+		b.Since = "24h"
+	}
+	d, err := parseDuration(b.Since)
+	if err != nil {
+		return err
+	}
+	if !c.caller.Grants.AllowAll(access.Admin) {
+		return problemError{problem{403, "Permission denied", c.caller.Denied(access.Admin, "").Error() + ".", "The audit log is for administrators of the whole installation."}}
+	}
+	response, err := c.Access.ListAudit(c.r.Context(), &kinesinv1.ListAuditRequest{SinceMicros: c.now().Add(-d).UnixMicro(), Limit: auditShown, After: c.field("after")})
+	if err != nil {
+		return err
+	}
+	b.Records = response.GetRecords()
+	if next := response.GetNext(); next != "" {
+		b.Next = Prefix + "audit?since=" + url.QueryEscape(b.Since) + "&after=" + url.QueryEscape(next)
+	}
+	return c.show("audit", "Audit", Prefix+"audit", b)
+}

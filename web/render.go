@@ -1,0 +1,295 @@
+package web
+
+import (
+	"bytes"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+//go:embed templates/*.html
+var sources embed.FS
+
+// templates are those of each page, with the layout and the parts that pages share.
+var templates = sync.OnceValue(func() map[string]*template.Template { //nolint:gochecknoglobals // parsed once
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(sources, "templates/layout.html", "templates/parts.html"))
+	all := map[string]*template.Template{}
+	entries, err := sources.ReadDir("templates")
+	if err != nil {
+		panic(err) // they are embedded
+	}
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), ".html")
+		if name == "layout" || name == "parts" {
+			continue
+		}
+		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(sources, "templates/"+entry.Name()))
+	}
+	return all
+})
+
+var functions = template.FuncMap{ //nolint:gochecknoglobals // a table
+	"asset": assetPath, "moment": moment, "at": at, "dur": durationText, "micros": microsText, "num": func(n any) string { return number(whole(n)) }, "rate": rateText, "path": url.PathEscape,
+	"v": api.Visible, "tone": tone, "bytes": bytesText, "count": func(n any, one, many string) string { return numberOf(whole(n), one, many) }, "ago": ago, "quote": quote, "request": newRequest, "list": func(all ...string) []string { return all },
+	"lateness": lateness, "join": func(all []string) string { return api.Visible(strings.Join(all, ", ")) }, "sumTasks": liveOf, "short": short,
+	"running": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, runningStates) }, "waiting": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, waitingStates) },
+	"dict": dict, "lastError": lastError,
+}
+
+// dict makes a map of names and values, for a part that needs several.
+func dict(all ...any) map[string]any {
+	m := map[string]any{}
+	for i := 0; i+1 < len(all); i += 2 {
+		m[fmt.Sprint(all[i])] = all[i+1]
+	}
+	return m
+}
+
+const timeFormat = "2006-01-02 15:04:05.000"
+
+// moment shows an instant in microseconds; the script of the page adds the zone of the viewer.
+func moment(micros int64) template.HTML {
+	if micros == 0 {
+		return `<span class="none">–</span>`
+	}
+	return at(time.UnixMicro(micros))
+}
+
+// at shows a time.
+func at(t time.Time) template.HTML {
+	t = t.UTC()
+	//nolint:gosec // digits and punctuation
+	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05.000Z") + `">` + t.Format(timeFormat) + ` UTC</time>`)
+}
+
+// ago tells how long an instant in microseconds is over.
+func ago(micros int64, now time.Time) string {
+	if micros == 0 {
+		return "–"
+	}
+	return durationText(now.Sub(time.UnixMicro(micros)))
+}
+
+func microsText(micros int64) string { return durationText(time.Duration(micros) * time.Microsecond) }
+
+// durationText shows a duration in at most two units.
+func durationText(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "−", -d
+	}
+	switch {
+	case d == 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return sign + strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 2, 64) + " ms"
+	case d < 10*time.Millisecond:
+		return sign + strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', 1, 64) + " ms"
+	case d < time.Second:
+		return sign + strconv.FormatInt(d.Milliseconds(), 10) + " ms"
+	case d < time.Minute:
+		return sign + strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	case d < time.Hour:
+		return sign + twoUnits(int(d.Minutes()), "min", int(d.Seconds())%60, "s")
+	case d < 48*time.Hour:
+		return sign + twoUnits(int(d.Hours()), "h", int(d.Minutes())%60, "min")
+	}
+	return sign + twoUnits(int(d.Hours())/24, "d", int(d.Hours())%24, "h")
+}
+
+func twoUnits(large int, unit string, small int, lesser string) string {
+	if small == 0 {
+		return strconv.Itoa(large) + " " + unit
+	}
+	return fmt.Sprintf("%d %s %d %s", large, unit, small, lesser)
+}
+
+// lateness shows how late the first start was.
+func lateness(t *kinesinv1.Task) string {
+	if t.GetStartedMicros() == 0 {
+		return "–"
+	}
+	return microsText(t.GetStartedMicros() - t.GetDueMicros())
+}
+
+// whole returns a whole number of any type.
+func whole(n any) int64 {
+	switch v := reflect.ValueOf(n); {
+	case v.CanInt():
+		return v.Int()
+	case v.CanUint():
+		return int64(v.Uint())
+	}
+	return 0
+}
+
+// number groups digits by thousands.
+func number(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	digits := strings.TrimPrefix(text, "-")
+	var b strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			b.WriteRune('\u202f')
+		}
+		b.WriteRune(d)
+	}
+	return text[:len(text)-len(digits)] + b.String()
+}
+
+func numberOf(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + many
+}
+
+func rateText(perSecond float64) string {
+	switch {
+	case perSecond == 0:
+		return "0"
+	case perSecond < 10:
+		return strconv.FormatFloat(perSecond, 'f', 2, 64)
+	case perSecond < 100:
+		return strconv.FormatFloat(perSecond, 'f', 1, 64)
+	}
+	return number(int64(perSecond + 0.5))
+}
+
+func bytesText(n int64) string {
+	switch {
+	case n < 1<<10:
+		return number(n) + " B"
+	case n < 1<<20:
+		return strconv.FormatFloat(float64(n)/(1<<10), 'f', 1, 64) + " KiB"
+	}
+	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
+}
+
+// short shows the beginning of a text that may be long, on one line.
+func short(text string) string {
+	const charsMax = 160
+	text = strings.Join(strings.Fields(api.Visible(text)), " ")
+	if utf8.RuneCountInString(text) <= charsMax {
+		return text
+	}
+	return string([]rune(text)[:charsMax]) + "…"
+}
+
+// tone is how a state looks.
+func tone(state string) string {
+	switch state {
+	case "success", "delivered", "ready", "done", "active", "ran", "ok":
+		return "good"
+	case "dead", "fatal_failure", "failed", "denied":
+		return "bad"
+	case "retriable_failure", "expired", "dropped", "paused", "pause", "drop", "resuming", "probing", "missed", "worker_lost", "skipped", "stopped":
+		return "warn"
+	case "claimed", "processing", "acquired", "running", "runs":
+		return "busy"
+	}
+	return "calm"
+}
+
+// quote makes a value of a filter of a text.
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// newRequest makes an id of a form, so that it does what it does once however often it is sent.
+func newRequest() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return ""
+	}
+	return id.String()
+}
+
+// requestID reads one.
+func requestID(text string) []byte {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return nil
+	}
+	return id[:]
+}
+
+func escapeQuery(text string) string { return url.QueryEscape(text) }
+
+// content is a payload or a result as people read it.
+type content struct {
+	Kind string // "JSON", "text", or "bytes"
+	Text string
+	Size int64
+	More bool // Text has only the beginning
+}
+
+// contentShownMax bounds what a page shows of one payload, in bytes.
+const contentShownMax = 64 << 10
+
+func contentOf(data []byte) *content {
+	c := &content{Size: int64(len(data))}
+	shown := data
+	if len(shown) > contentShownMax {
+		shown, c.More = shown[:contentShownMax], true
+	}
+	var b bytes.Buffer
+	switch {
+	case !c.More && json.Indent(&b, shown, "", "  ") == nil && b.Len() > 0:
+		c.Kind, c.Text = "JSON", api.Visible(b.String())
+	case utf8.Valid(data):
+		c.Kind, c.Text = "text", api.Visible(strings.ToValidUTF8(string(shown), ""))
+	default:
+		c.Kind, c.Text = "bytes", hex.Dump(shown)
+	}
+	return c
+}
+
+// problemError is an error that says by itself what a viewer reads.
+type problemError struct{ problem }
+
+// Error returns the text.
+func (p problemError) Error() string { return p.Text }
+
+func invalid(format string, args ...any) error {
+	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
+}
+
+// parseDuration reads a duration such as 90s, 10m, 2h or 3d.
+func parseDuration(text string) (time.Duration, error) {
+	days, isDays := strings.CutSuffix(text, "d")
+	if n, err := strconv.ParseFloat(days, 64); isDays && err == nil && n > -10_000 && n < 10_000 {
+		return time.Duration(n * 24 * float64(time.Hour)), nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, invalid("duration %q: want a number with a unit, such as 90s, 10m, 2h or 3d", text)
+	}
+	return d, nil
+}
+
+// parsePace reads tasks per second; empty: none given.
+func parsePace(text string) (uint32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 {
+		return 0, invalid("pace %q: want a whole number of tasks per second, or nothing", text)
+	}
+	return uint32(n), nil
+}

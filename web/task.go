@@ -1,0 +1,233 @@
+package web
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+)
+
+type taskBody struct {
+	*kinesinv1.Task
+
+	Now      time.Time
+	Late     string // how late it started, or is; empty: it is not due
+	Steps    []step
+	Tries    []try
+	Payload  *content
+	Result   *content
+	Sees     bool // payloads
+	Asked    bool // the payload is shown
+	Ended    bool
+	Running  bool
+	Cancel   bool // what may be done
+	Move     bool
+	Redrive  bool
+	Replace  bool
+	Text     string // the payload, where a form can hold it
+	Editable bool
+}
+
+// step is a moment in the life of a task.
+type step struct {
+	Name   string
+	Micros int64
+	After  string // since the step before, or the due time
+	Ahead  bool
+}
+
+// try is an attempt, with the place of its bar in 1000ths of the time that all took.
+type try struct {
+	*kinesinv1.Attempt
+
+	Took    string
+	X, W    int64
+	Running bool
+}
+
+func only(response *kinesinv1.GetResponse) (*kinesinv1.Task, error) {
+	for _, result := range response.GetResults() {
+		if err := api.ErrorOf(result.GetProblem()); err != nil {
+			return nil, err
+		}
+		return result.GetTask(), nil
+	}
+	return nil, api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "no result for one request")
+}
+
+func (c *call) task(withPayload bool) (*kinesinv1.Task, error) {
+	response, err := c.Tasks.Get(c.r.Context(), &kinesinv1.GetRequest{Ids: []string{c.r.PathValue("id")}, WithPayload: withPayload})
+	if err != nil {
+		return nil, err
+	}
+	return only(response)
+}
+
+// showTask shows the life of a task. Its payload is read, which the audit log notes, only when it is asked
+// for.
+func showTask(c *call) error {
+	asked := c.field("payload") != ""
+	t, err := c.task(asked)
+	if err != nil {
+		return err
+	}
+	b := &taskBody{Task: t, Now: c.now(), Asked: asked, Sees: c.caller.Grants.AllowIn(access.ReadPayload, t.GetLambda(), t.GetCollection())}
+	b.Ended, b.Running = slices.Contains(endStates, t.GetState()), slices.Contains(runningStates, t.GetState())
+	b.Steps, b.Tries = stepsOf(t, b.Now), triesOf(t, b.Now)
+	switch {
+	case t.GetStartedMicros() != 0:
+		b.Late = "started " + microsText(t.GetStartedMicros()-t.GetDueMicros()) + " after its due time"
+	case !b.Ended && t.GetDueMicros() < b.Now.UnixMicro():
+		b.Late = "overdue for " + ago(t.GetDueMicros(), b.Now)
+	case !b.Ended:
+		b.Late = "due in " + durationText(time.UnixMicro(t.GetDueMicros()).Sub(b.Now))
+	}
+	b.Cancel = !b.Ended && c.mayIn(access.Cancel, t.GetLambda(), t.GetCollection())
+	b.Move = !b.Ended && !b.Running && c.mayIn(access.Schedule, t.GetLambda(), t.GetCollection())
+	b.Redrive = b.Ended && c.mayIn(access.Operate, t.GetLambda(), t.GetCollection())
+	if asked {
+		b.Payload = contentOf(t.GetPayload())
+		const editableMax = 16 << 10
+		b.Editable = len(t.GetPayload()) <= editableMax && b.Payload.Kind != "bytes" && t.GetBlob() == nil && !strings.Contains(string(t.GetPayload()), "\r") && api.Visible(string(t.GetPayload())) == string(t.GetPayload())
+		b.Replace, b.Text = b.Move && b.Editable, string(t.GetPayload())
+	}
+	if len(t.GetResult()) > 0 {
+		b.Result = contentOf(t.GetResult())
+	}
+	return c.show("task", "Task", Prefix+"tasks", b)
+}
+
+// stepsOf returns what happened to a task, in the order in which it did.
+func stepsOf(t *kinesinv1.Task, now time.Time) (steps []step) {
+	add := func(name string, micros int64) {
+		if micros != 0 {
+			steps = append(steps, step{Name: name, Micros: micros, Ahead: micros > now.UnixMicro()})
+		}
+	}
+	add("Scheduled", t.GetCreatedMicros())
+	add("Due", t.GetDueMicros())
+	sent := "Sent to its queue"
+	if t.GetAttempt() > 1 {
+		sent = "Sent to its queue, the last time"
+	}
+	add(sent, t.GetEnqueuedMicros())
+	if attempts := t.GetAttempts(); len(attempts) > 0 && attempts[0].GetNumber() == 1 {
+		add("Claimed by a worker", attempts[0].GetStartMicros())
+	}
+	add("Started", t.GetStartedMicros())
+	if slices.Contains(endStates, t.GetState()) {
+		add("Ended as "+t.GetState(), t.GetEndedMicros())
+	} else if next := t.GetNextMicros(); next != t.GetDueMicros() {
+		add("Looked at next", next)
+	}
+	// Due times are whole milliseconds, so within one the order is that of life.
+	slices.SortStableFunc(steps, func(x, y step) int { return cmp.Compare(x.Micros/1000, y.Micros/1000) })
+	for i := range steps[min(1, len(steps)):] {
+		steps[i+1].After = "+" + durationText(max(0, time.Duration(steps[i+1].Micros-steps[i].Micros)*time.Microsecond))
+	}
+	return steps
+}
+
+func triesOf(t *kinesinv1.Task, now time.Time) (tries []try) {
+	attempts := t.GetAttempts()
+	if len(attempts) == 0 {
+		return nil
+	}
+	first, last := attempts[0].GetStartMicros(), int64(0)
+	for _, a := range attempts {
+		last = max(last, a.GetEndMicros(), a.GetStartMicros())
+		if a.GetEndMicros() == 0 {
+			last = max(last, now.UnixMicro())
+		}
+	}
+	const whole, least = 1000, 6
+	scale := func(micros int64) int64 { return micros * whole / max(1, last-first) }
+	for _, a := range attempts {
+		end := a.GetEndMicros()
+		one := try{Attempt: a, Running: end == 0}
+		if one.Running {
+			end = now.UnixMicro()
+		}
+		one.Took = microsText(end - a.GetStartMicros())
+		one.X = min(whole-least, scale(a.GetStartMicros()-first))
+		one.W = max(least, min(whole-one.X, scale(end-a.GetStartMicros())))
+		tries = append(tries, one)
+	}
+	return tries
+}
+
+// actOnTask changes one task.
+func actOnTask(c *call) error {
+	id, ctx := c.r.PathValue("id"), c.r.Context()
+	ids := []string{id}
+	var problem *kinesinv1.Problem
+	first := func(response *kinesinv1.ChangeResponse, err error) error {
+		for _, r := range response.GetResults() {
+			problem = r.GetProblem()
+		}
+		return err
+	}
+	var err error
+	done := ""
+	switch c.field("action") {
+	case "cancel":
+		var response *kinesinv1.CancelResponse
+		response, err = c.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: ids})
+		for _, r := range response.GetResults() {
+			problem = r.GetProblem()
+		}
+		done = "cancelled"
+	case "run-now":
+		err, done = first(c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: ids})), "started"
+	case "reschedule":
+		request := &kinesinv1.RescheduleRequest{Ids: ids}
+		if err := c.readTime(request); err != nil {
+			return err
+		}
+		err, done = first(c.Tasks.Reschedule(ctx, request)), "rescheduled"
+	case "redrive":
+		err, done = first(c.Tasks.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: ids, Force: c.field("force") != "", RequestId: requestID(c.field("request"))})), "redriven"
+	case "replace":
+		err, done = first(c.Tasks.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: id, IfSeq: c.seq(), Payload: []byte(strings.ReplaceAll(c.r.FormValue("payload"), "\r\n", "\n"))}}})), "replaced"
+	default:
+		return invalid("action %q: want cancel, run-now, reschedule, redrive or replace", c.field("action"))
+	}
+	if err == nil {
+		err = api.ErrorOf(problem)
+	}
+	if err != nil {
+		return err
+	}
+	return c.goTo(Prefix+"tasks/"+url.PathEscape(id), done)
+}
+
+// readTime reads when a task is to be due: a time in UTC, or a duration from now.
+func (c *call) readTime(r *kinesinv1.RescheduleRequest) error {
+	text := c.field("when")
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		r.DueMicros = t.UnixMicro()
+		return nil
+	}
+	d, err := parseDuration(text)
+	if err != nil {
+		return invalid("time %q: want a duration from now, such as 90s, 10m or 3d, or a time such as 2027-01-31T09:00:00Z", text)
+	}
+	r.DelayMicros = max(1, d.Microseconds())
+	return nil
+}
+
+// seq returns the seq that the task had when its form was shown, so that nothing is replaced that somebody
+// else has changed since.
+func (c *call) seq() uint64 {
+	seq, err := strconv.ParseUint(c.field("seq"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return seq
+}

@@ -1,0 +1,295 @@
+package web
+
+import (
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+)
+
+// tasksShown is how many tasks a page lists.
+const tasksShown = 50
+
+type tasksBody struct {
+	Q, Order string
+	Problem  string // of the filter
+	Tasks    []*kinesinv1.Task
+	Next     string // the path of the next page
+	First    string // the path of the first page; empty: this is it
+	Quick    []quick
+	Actions  []setAction
+	Metered  bool
+}
+
+// quick is a filter that one click sets.
+type quick struct {
+	Name, Where string
+	On          bool
+}
+
+var quicks = []quick{ //nolint:gochecknoglobals // a table
+	{Name: "All"}, {Name: "Waiting", Where: "state in (scheduled, retriable_failure)"}, {Name: "Running", Where: "state in (claimed, processing)"},
+	{Name: "Overdue", Where: "due<-1s and state in (scheduled, enqueued, retriable_failure)"}, {Name: "Dead", Where: "state=dead"}, {Name: "Succeeded", Where: "state=success"},
+}
+
+// setAction is what can be done to tasks.
+type setAction struct {
+	Value, Name string
+	verb        access.Verb
+	Stops       bool // it stops work
+	does        string
+}
+
+var setActions = []setAction{ //nolint:gochecknoglobals // a table
+	{"cancel", "Cancel", access.Cancel, true, "Tasks that wait never start. Running ones are asked to stop. Those that have ended stay as they are."},
+	{"run-now", "Run now", access.Schedule, false, "Tasks that no worker has are due now, also those that wait for a retry."},
+	{"move", "Move to a time from now", access.Schedule, false, "Tasks that no worker has are due at that time."},
+	{"spread", "Spread over a time from now", access.Schedule, false, "Tasks that no worker has are due at even intervals from now on."},
+	{"redrive", "Redrive", access.Operate, false, "Tasks that ended without success start anew under the same ids; attempts count anew."},
+}
+
+// actionsOffered are those that the viewer may take on something.
+func (c *call) actionsOffered() (offered []setAction) {
+	for _, a := range setActions {
+		if c.mayAny(a.verb) {
+			offered = append(offered, a)
+		}
+	}
+	return offered
+}
+
+func tasksPath(q, order, cursor string) string {
+	values := url.Values{}
+	for name, value := range map[string]string{"q": q, "order": order, "cursor": cursor} {
+		if value != "" {
+			values.Set(name, value)
+		}
+	}
+	if len(values) == 0 {
+		return Prefix + "tasks"
+	}
+	return Prefix + "tasks?" + values.Encode()
+}
+
+// showTasks lists tasks of a filter, which the URL keeps.
+func showTasks(c *call) error {
+	b := &tasksBody{Q: c.field("q"), Order: c.field("order"), Actions: c.actionsOffered(), Metered: c.live.snapshot().fleet.Store.Metered}
+	if id, is := publicID(b.Q); is {
+		return c.goTo(Prefix+"tasks/"+url.PathEscape(id), "")
+	}
+	for _, q := range quicks {
+		q.On = q.Where == b.Q
+		b.Quick = append(b.Quick, q)
+	}
+	cursor, err := base64.RawURLEncoding.DecodeString(c.field("cursor"))
+	if err != nil {
+		return invalid("the cursor in this URL is damaged: go to the first page")
+	}
+	response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: b.Q, Order: b.Order, Limit: tasksShown, Cursor: cursor})
+	if err != nil {
+		if p := problemOf(err); p.Status == http.StatusBadRequest {
+			b.Problem = p.Text
+			return c.showStatus(http.StatusBadRequest, "tasks", "Tasks", Prefix+"tasks", b)
+		}
+		return err
+	}
+	b.Tasks = response.GetTasks()
+	if next := response.GetNextCursor(); len(next) > 0 {
+		b.Next = tasksPath(b.Q, b.Order, base64.RawURLEncoding.EncodeToString(next))
+	}
+	if len(cursor) > 0 {
+		b.First = tasksPath(b.Q, b.Order, "")
+	}
+	return c.show("tasks", "Tasks", Prefix+"tasks", b)
+}
+
+// publicID reports whether a text is the id of a task, which somebody pasted where a filter goes.
+func publicID(text string) (string, bool) {
+	const charsMin = 20
+	return text, len(text) >= charsMin && strings.HasPrefix(text, "k1") && !strings.ContainsAny(text, " =<>~\"'()")
+}
+
+// showKey leads to the newest task with a key.
+func showKey(c *call) error {
+	response, err := c.Tasks.Get(c.r.Context(), &kinesinv1.GetRequest{Keys: []*kinesinv1.TaskKey{{Lambda: c.field("lambda"), Key: c.r.FormValue("key")}}})
+	if err != nil {
+		return err
+	}
+	t, err := only(response)
+	if err != nil {
+		return err
+	}
+	return c.goTo(Prefix+"tasks/"+url.PathEscape(t.GetId()), "")
+}
+
+// review is what an action on several tasks will do, before it does it.
+type review struct {
+	Action   setAction
+	Does     string
+	Q        string
+	All      bool // of the filter, else of IDs
+	IDs      []string
+	Over     string
+	Pace     string
+	Job      *kinesinv1.Job // the dry run; nil: of IDs
+	Request  string
+	Problem  string
+	NeedsFor bool // a duration
+}
+
+// actOnTasks shows what an action on several tasks will do, and does it when that is confirmed.
+func actOnTasks(c *call) error {
+	v := &review{Q: c.field("q"), All: c.field("all") != "" || c.field("scope") == "all", IDs: c.r.Form["id"], Over: c.field("over"), Pace: c.field("pace"), Request: c.field("request")}
+	for _, a := range c.actionsOffered() {
+		if a.Value == c.field("action") {
+			v.Action = a
+		}
+	}
+	switch {
+	case v.Action.Value == "":
+		return invalid("action %q: it is not one that you may take", c.field("action"))
+	case !v.All && len(v.IDs) == 0:
+		return invalid("no task is selected: tick some, or choose all that match")
+	case !v.All && len(v.IDs) > api.IDsMax:
+		return invalid("%d tasks are selected: want at most %d, or all that match", len(v.IDs), api.IDsMax)
+	}
+	v.Does = v.Action.does
+	v.NeedsFor = v.Action.Value == "move" || v.Action.Value == "spread"
+	if v.NeedsFor && v.Over == "" {
+		v.Over = "10m"
+	}
+	if v.Request == "" {
+		v.Request = newRequest()
+	}
+	if c.field("confirmed") == "" {
+		return c.review(v)
+	}
+	if v.All {
+		return c.startJob(v)
+	}
+	return c.actOnIDs(v)
+}
+
+func (c *call) review(v *review) error {
+	if v.All {
+		request, err := c.jobRequest(v)
+		if err == nil {
+			request.DryRun = true
+			var response *kinesinv1.CreateJobResponse
+			response, err = c.Jobs.CreateJob(c.r.Context(), request)
+			v.Job = response.GetJob()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return c.show("review", v.Action.Name, Prefix+"tasks", v)
+}
+
+// jobRequest returns the job of an action on all tasks of a filter.
+func (c *call) jobRequest(v *review) (*kinesinv1.CreateJobRequest, error) {
+	pace, err := parsePace(v.Pace)
+	if err != nil {
+		return nil, err
+	}
+	r := &kinesinv1.CreateJobRequest{Action: v.Action.Value, Where: v.Q, All: v.Q == "" || c.field("really-all") != "", Pace: pace, RequestId: requestID(v.Request)}
+	if !v.NeedsFor && v.Action.Value != "run-now" {
+		return r, nil
+	}
+	r.Action = "reschedule"
+	var over time.Duration
+	if v.NeedsFor {
+		if over, err = parseDuration(v.Over); err != nil {
+			return nil, err
+		}
+	}
+	if v.Action.Value == "spread" {
+		r.SpreadMicros = over.Microseconds()
+		return r, nil
+	}
+	r.DueMicros = c.now().Add(over).UnixMicro()
+	return r, nil
+}
+
+func (c *call) startJob(v *review) error {
+	request, err := c.jobRequest(v)
+	if err != nil {
+		return err
+	}
+	response, err := c.Jobs.CreateJob(c.r.Context(), request)
+	if err != nil {
+		return err
+	}
+	return c.goTo(Prefix+"jobs/"+url.PathEscape(response.GetJob().GetId()), "job")
+}
+
+// outcome is what an action did to one task.
+type outcome struct{ ID, Text, Problem string }
+
+type outcomesBody struct {
+	Name     string
+	Outcomes []outcome
+	Done     int
+	Refused  int
+	Q        string
+}
+
+// actOnIDs changes tasks that were selected, and shows what became of each.
+func (c *call) actOnIDs(v *review) error {
+	b := &outcomesBody{Name: v.Action.Name, Q: v.Q}
+	note := func(id, text string, p *kinesinv1.Problem) {
+		if b.Done++; p != nil {
+			b.Done, b.Refused = b.Done-1, b.Refused+1
+		}
+		b.Outcomes = append(b.Outcomes, outcome{id, text, p.GetText()})
+	}
+	ctx := c.r.Context()
+	changed := func(response *kinesinv1.ChangeResponse, err error) error {
+		for i, r := range response.GetResults() {
+			note(v.IDs[i], r.GetState(), r.GetProblem())
+		}
+		return err
+	}
+	var err error
+	switch v.Action.Value {
+	case "cancel":
+		var response *kinesinv1.CancelResponse
+		response, err = c.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: v.IDs})
+		for i, r := range response.GetResults() {
+			note(v.IDs[i], r.GetOutcome(), r.GetProblem())
+		}
+	case "redrive":
+		err = changed(c.Tasks.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: v.IDs, RequestId: requestID(v.Request)}))
+	case "run-now":
+		err = changed(c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: v.IDs}))
+	default:
+		var over time.Duration
+		if over, err = parseDuration(v.Over); err != nil {
+			return err
+		}
+		if v.Action.Value == "move" {
+			err = changed(c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: v.IDs, DelayMicros: max(1, over.Microseconds())}))
+			break
+		}
+		for i, id := range v.IDs { // at even intervals
+			delay := over * time.Duration(i) / time.Duration(len(v.IDs))
+			response, oneErr := c.Tasks.Reschedule(ctx, &kinesinv1.RescheduleRequest{Ids: []string{id}, DelayMicros: max(1, delay.Microseconds())})
+			if oneErr != nil {
+				note(id, "", api.ProblemOf(oneErr))
+				continue
+			}
+			for _, r := range response.GetResults() {
+				note(id, r.GetState(), r.GetProblem())
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.show("outcomes", b.Name, Prefix+"tasks", b)
+}
