@@ -39,8 +39,8 @@ func eachTime(m protoreflect.Message, depth int, f func(in protoreflect.Message,
 	}
 }
 
-// Each time and duration of each request may be as large as its type. Whatever is answered, no server fails of
-// it.
+// Each time and duration of each request may be as large as its type. Whatever is answered, no server fails
+// of it.
 func TestTimesOfAnySize(t *testing.T) {
 	r := serve(t, Config{})
 	r.create("mail")

@@ -30,8 +30,8 @@ func (g *Guard) Jobs(next kinesinv1connect.JobServiceHandler, verbOf func(action
 }
 
 // CreateJob needs read, and the verb of the action, on a lambda of which the filter may select tasks. The job
-// acts with the grants that the caller has now, as long as the caller has them: it leaves out what may not be read, and refuses what may not
-// be changed.
+// acts with the grants that the caller has now, as long as the caller has them: it leaves out what may not be
+// read, and refuses what may not be changed.
 func (s jobs) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {
 	verbs := []access.Verb{access.Read}
 	if v, known := s.verbOf(r.GetAction()); known {
