@@ -20,6 +20,7 @@ const (
 	actRunCron    = "cron.run"
 	actDeleteCron = "cron.delete"
 	actListCrons  = "cron.list"
+	actReadCron   = "cron.read"
 )
 
 type crons struct {
@@ -183,7 +184,7 @@ func (s crons) allowRead(ctx context.Context, name string) error {
 	if err != nil {
 		return s.unseen(ctx, err)
 	}
-	if !access.From(ctx).Grants.AllowSome(access.Read, lambda) {
+	if s.allowSome(ctx, actReadCron, access.Read, lambda) != nil {
 		return errNoCron
 	}
 	return nil

@@ -10,9 +10,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on jobs, as they are in the audit log; the last has the action of the call after it.
+// Actions on jobs, as they are in the audit log; the last one has the action of the call after it.
 const (
 	actCreateJob  = "job.create"
+	actReadJob    = "job.read"
 	actControlJob = "job."
 )
 
@@ -51,6 +52,7 @@ func (s jobs) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*ki
 func (s jobs) GetJob(ctx context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
 	response, err := s.next.GetJob(ctx, r)
 	if err == nil && !mayKnow(ctx, response.GetJob()) {
+		s.noteOften(access.From(ctx), audit.Record{Action: actReadJob, Target: r.GetId(), Outcome: audit.Denied})
 		return nil, errNoJob
 	}
 	return response, err
