@@ -48,6 +48,26 @@ func TestAnIdlePartitionCostsNoGoroutine(t *testing.T) {
 	})
 }
 
+// 100,000 idle partitions are to take at most 64 MiB.
+func TestAnIdlePartitionTakesLittleMemory(t *testing.T) {
+	const partitions, bytesMax = 20_000, 64 << 20 / 100_000
+	inIdleWorld(t, partitions, func(w *world) {
+		heap := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := heap()
+		w.start()
+		each := (heap() - before) / partitions
+		t.Logf("%d bytes for each, with what the test notes", each)
+		if each > bytesMax {
+			t.Errorf("%d bytes for each of %d idle partitions, want at most %d", each, partitions, bytesMax)
+		}
+	})
+}
+
 // Partitions become idle and get loops again, in any order of hints, and every task is on time.
 func TestTasksOfIdlePartitionsAreOnTime(t *testing.T) {
 	inIdleWorld(t, 20, func(w *world) {

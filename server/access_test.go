@@ -345,6 +345,20 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 			t.Errorf("%s sees %v, want %s", name, names, want)
 		}
 	}
+	for _, lambda := range []string{"mail-a", "bill"} {
+		r.callAs("root", kinesinv1connect.QuotaServiceSetQuotaProcedure, fmt.Sprintf(`{"lambda":%q,"rate":7}`, lambda))
+		r.callAs("root", kinesinv1connect.GateServiceSetGateProcedure, fmt.Sprintf(`{"gate":{"action":"pause","lambda":%q,"collection":"none","reason":"x"}}`, lambda))
+		r.callAs("root", kinesinv1connect.CronServiceSetCronProcedure, fmt.Sprintf(`{"cron":{"name":%q,"lambda":%q,"schedule":"@daily"}}`, "of-"+lambda, lambda))
+	}
+	for _, procedure := range []string{
+		kinesinv1connect.QuotaServiceGetQuotasProcedure, kinesinv1connect.GateServiceListGatesProcedure, kinesinv1connect.CronServiceListCronsProcedure,
+	} {
+		for name, seesBill := range map[string]bool{"root": true, "team": false, "customer": false} {
+			if answer, _ := r.callAs(name, procedure, `{}`); !strings.Contains(answer, `"mail-a"`) || strings.Contains(answer, `"bill"`) != seesBill {
+				t.Errorf("%s as %s: %s", procedure, name, answer)
+			}
+		}
+	}
 	mine, theirs, none := r.later("customer", "mail-a", "c7"), r.later("root", "mail-a", "c8"), r.later("root", "mail-a", "")
 	if _, code := r.callAs("customer", kinesinv1connect.TaskServiceScheduleProcedure, `{"items":[{"lambda":"mail-a","collection":"c7"},{"lambda":"mail-a","collection":"c8"}]}`); code != "permission_denied" {
 		t.Errorf("a task of another collection: %q", code)

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -630,11 +631,28 @@ func TestPayloadsAndKeysStayOutOfLogsMetricsAndErrors(t *testing.T) {
 	if _, err := r.tasks().Cancel(t.Context(), &kinesinv1.CancelRequest{Ids: ids}); err != nil {
 		t.Fatal(err)
 	}
+	payload := base64.StdEncoding.EncodeToString([]byte(canary))
+	for _, c := range []struct{ procedure, body string }{
+		{kinesinv1connect.CronServiceSetCronProcedure, `{"cron":{"name":"nightly","lambda":"mail","schedule":"@daily","payload":"` + payload + `"}}`},
+		{kinesinv1connect.CronServiceRunCronProcedure, `{"name":"nightly"}`},
+		{kinesinv1connect.CronServicePauseCronProcedure, `{"name":"nightly","reason":"x"}`},
+		{kinesinv1connect.TaskServiceUpdateProcedure, `{"updates":[{"id":"` + ids[2] + `","payload":"` + payload + `"}]}`},
+		{kinesinv1connect.TaskServiceRedriveProcedure, `{"ids":["` + ids[2] + `"],"payload":"` + payload + `"}`},
+		{kinesinv1connect.CronServiceDeleteCronProcedure, `{"name":"nightly"}`},
+	} {
+		if answer, code := r.callAs("", c.procedure, c.body); code != "" {
+			t.Errorf("%s: %s", c.procedure, answer)
+		}
+	}
+	records, _ := r.callAs("", kinesinv1connect.AccessServiceListAuditProcedure, `{"limit":1000}`)
+	if !strings.Contains(records, "cron.set") || !strings.Contains(records, "task.redrive") {
+		t.Errorf("records: %s", records)
+	}
 	_, metrics := r.get("/metrics")
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	for where, text := range map[string]string{"logs": r.logs.String(), "metrics": metrics, "refusals": strings.Join(told, "\n")} {
+	for where, text := range map[string]string{"logs": r.logs.String(), "metrics": metrics, "audit records": records, "refusals": strings.Join(told, "\n")} {
 		if strings.Contains(text, canary) || strings.Contains(text, "Y2FuYXJ5") {
 			t.Errorf("the payload is in the %s", where)
 		}

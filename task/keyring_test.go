@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kinesin-io/kinesin/internal/alloctest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -393,7 +394,10 @@ func FuzzOpenInboundMessage(f *testing.F) {
 	f.Add(sender.SealMessage([]byte("m")))
 	f.Add("i2.")
 	f.Fuzz(func(t *testing.T, body string) {
-		message, from, err := ring.Inbound().OpenMessage(t.Context(), body)
+		var message []byte
+		var from *task.InboundSender
+		var err error
+		alloctest.AtMost(t, uint64(32<<10+4*len(body)), func() { message, from, err = ring.Inbound().OpenMessage(t.Context(), body) })
 		if err != nil && (message != nil || from != nil || !errors.Is(err, task.ErrUnsealed) && !errors.Is(err, task.ErrKeyGone)) {
 			t.Errorf("%q, %v, %v", message, from, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/alloctest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -159,7 +160,9 @@ func FuzzOpen(f *testing.F) {
 	f.Add("")
 	f.Add("AAAAAAAAAAAAAAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, body string) {
-		e, err := envelope.Open(t.Context(), s, body)
+		var e *kinesinv1.Envelope
+		var err error
+		alloctest.AtMost(t, uint64(256<<10+64*len(body)), func() { e, err = envelope.Open(t.Context(), s, body) })
 		if err == nil {
 			again, err := envelope.Seal(s, e.Tasks, e.Tries)
 			if err != nil || len(again) == 0 {

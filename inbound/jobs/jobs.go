@@ -3,8 +3,8 @@
 // on with a job whose server is gone, from the last batch that was noted, so that a batch may be applied
 // twice: each action leaves a task that it has changed already as it is.
 //
-// A job has one writer, by a lease in its row, and acts with the grants that its maker had and still has. The package reads
-// and changes tasks by inbound alone.
+// A job has one writer, by a lease in its row, and acts with the grants that its maker had and still has. The
+// package reads and changes tasks by inbound alone.
 package jobs
 
 import (

@@ -23,17 +23,17 @@ func ParseGrant(text string) (Grant, error) {
 	verbText, rest, hasLambda := strings.Cut(text, ":")
 	verb, err := parseVerb(verbText)
 	if err != nil {
-		return Grant{}, fmt.Errorf("grant %q: %w", text, err)
+		return Grant{}, fmt.Errorf("grant %.400q: %w", text, err)
 	}
 	g := Grant{Verb: verb, Lambda: Any, Collection: Any}
 	lambda, collection, hasCollection := strings.Cut(rest, ":")
 	switch {
 	case !verb.isOfLambdas() && hasLambda && rest != string(Any):
-		return Grant{}, fmt.Errorf("grant %q: %s is a verb of the whole installation: want %[2]s, or %[2]s:*", text, verb)
+		return Grant{}, fmt.Errorf("grant %.400q: %s is a verb of the whole installation: want %[2]s, or %[2]s:*", text, verb)
 	case !verb.isOfLambdas():
 		return g, nil
 	case !hasLambda:
-		return Grant{}, fmt.Errorf("grant %q: want VERB:LAMBDA-PATTERN, such as schedule:mail-* or read:*", text)
+		return Grant{}, fmt.Errorf("grant %.400q: want VERB:LAMBDA-PATTERN, such as schedule:mail-* or read:*", text)
 	}
 	if g.Lambda, err = parseLambdaPattern(lambda); err == nil && hasCollection {
 		g.Collection, err = parsePattern(collection)
@@ -42,7 +42,7 @@ func ParseGrant(text string) (Grant, error) {
 		err = errors.New("a collection: only schedule, read, read-payload and cancel can be limited to collections")
 	}
 	if err != nil {
-		return Grant{}, fmt.Errorf("grant %q: %w", text, err)
+		return Grant{}, fmt.Errorf("grant %.400q: %w", text, err)
 	}
 	return g, nil
 }

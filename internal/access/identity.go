@@ -27,7 +27,7 @@ func CheckName(name string) error {
 	case name == AnonymousName || name == TokenFileName || name == ServerName:
 		return fmt.Errorf("identity %q: the name is taken by Kinesin itself", name)
 	case len(name) == 0 || len(name) > NameBytesMax || !nameForm.MatchString(name):
-		return fmt.Errorf("identity %q: want 1 to %d characters of A-Z, a-z, 0-9 and ._@-, the first a letter or digit", name, NameBytesMax)
+		return fmt.Errorf("identity %.100q: want 1 to %d characters of A-Z, a-z, 0-9 and ._@-, the first a letter or digit", name, NameBytesMax)
 	}
 	return nil
 }

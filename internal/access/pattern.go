@@ -28,9 +28,9 @@ func parsePattern(text string) (Pattern, error) {
 	case len(text) > PatternBytesMax:
 		return "", fmt.Errorf("pattern of %d bytes: want at most %d", len(text), PatternBytesMax)
 	case star >= 0 && star < len(text)-1:
-		return "", fmt.Errorf("pattern %q: want a star at the end only, such as mail-*", text)
+		return "", fmt.Errorf("pattern %.200q: want a star at the end only, such as mail-*", text)
 	case strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) }):
-		return "", fmt.Errorf("pattern %q: want printable characters", text)
+		return "", fmt.Errorf("pattern %.200q: want printable characters", text)
 	}
 	return Pattern(text), nil
 }
@@ -38,7 +38,7 @@ func parsePattern(text string) (Pattern, error) {
 func parseLambdaPattern(text string) (Pattern, error) {
 	p, err := parsePattern(text)
 	if err == nil && !lambdaForm.MatchString(text) {
-		err = fmt.Errorf("pattern %q matches no lambda: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-', or the first of them and a star", text)
+		err = fmt.Errorf("pattern %.200q matches no lambda: want 1 to 64 characters of a-z, A-Z, 0-9, '_' and '-', or the first of them and a star", text)
 	}
 	return p, err
 }

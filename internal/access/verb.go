@@ -44,7 +44,7 @@ func parseVerb(text string) (Verb, error) {
 	if v == anyVerb || slices.Contains(Verbs(), v) {
 		return v, nil
 	}
-	return "", fmt.Errorf("unknown verb %q: want one of %s, or * for all of them", text, VerbNames())
+	return "", fmt.Errorf("unknown verb %.100q: want one of %s, or * for all of them", text, VerbNames())
 }
 
 // VerbNames returns the names of all verbs, for people.

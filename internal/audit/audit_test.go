@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,6 +132,24 @@ func TestWhatIsDoneOftenBecomesOneRecord(t *testing.T) {
 	}
 	if v := f.verify(l); v.Problem != "" {
 		t.Error(v.Problem)
+	}
+}
+
+// What is merged does not come behind what was done later.
+func TestRecordsAreInTheOrderOfTime(t *testing.T) {
+	for _, chained := range []bool{true, false} {
+		f := newFixture(t)
+		l := f.open(chained)
+		for i := range 20 {
+			l.NoteOften(Record{Identity: "shop", Action: "task.cancel", Target: fmt.Sprint(i), Outcome: Denied})
+			f.clock.Advance(time.Millisecond)
+			l.Note(t.Context(), Record{Identity: "ops", Action: "a", Target: fmt.Sprint(i), Outcome: OK})
+			f.clock.Advance(time.Millisecond)
+		}
+		all := f.all(l)
+		if len(all) != 40 || !slices.IsSortedFunc(all, func(a, b Record) int { return cmp.Compare(a.At, b.At) }) {
+			t.Errorf("%d records: %+v", len(all), all)
+		}
 	}
 }
 

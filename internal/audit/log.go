@@ -124,10 +124,12 @@ func (l *Log) forgive() {
 	}
 }
 
-// Note writes a record before it returns. A record that cannot be written is in the process's log only.
+// Note writes a record before it returns, behind those that are merged, which are older. A record that cannot
+// be written is in the process's log only.
 func (l *Log) Note(ctx context.Context, r Record) {
-	l.complete(&r)
 	ctx = context.WithoutCancel(ctx) // the act is done, whether or not its caller waits
+	l.Flush(ctx)
+	l.complete(&r)
 	if err := l.write(ctx, []Record{r}); err != nil {
 		l.lost(ctx, []Record{r}, err)
 	}

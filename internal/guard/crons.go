@@ -21,6 +21,7 @@ const (
 	actBackfill   = "cron.backfill"
 	actDeleteCron = "cron.delete"
 	actListCrons  = "cron.list"
+	actReadCron   = "cron.read"
 )
 
 type crons struct {
@@ -205,7 +206,7 @@ func (s crons) allowRead(ctx context.Context, name string) error {
 	if err != nil {
 		return s.unseen(ctx, err)
 	}
-	if !access.From(ctx).Grants.AllowSome(access.Read, lambda) {
+	if s.allowSome(ctx, actReadCron, access.Read, lambda) != nil {
 		return errNoCron
 	}
 	return nil

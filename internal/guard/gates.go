@@ -15,6 +15,7 @@ const (
 	actSetGate    = "gate.set"
 	actResumeGate = "gate.resume"
 	actListGates  = "gate.list"
+	actReadGate   = "gate.read"
 )
 
 type gates struct {
@@ -80,7 +81,7 @@ func (s gates) GetGate(ctx context.Context, r *kinesinv1.GetGateRequest) (*kines
 	if err != nil {
 		return nil, s.unseen(ctx, err)
 	}
-	if !access.From(ctx).Grants.AllowSome(access.Read, lambda) {
+	if s.allowSome(ctx, actReadGate, access.Read, lambda) != nil {
 		return nil, errNoGate
 	}
 	return s.next.GetGate(ctx, r)

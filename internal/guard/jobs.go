@@ -10,9 +10,10 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 )
 
-// Actions on jobs, as they are in the audit log; the last has the action of the call after it.
+// Actions on jobs, as they are in the audit log; the last one has the action of the call after it.
 const (
 	actCreateJob  = "job.create"
+	actReadJob    = "job.read"
 	actControlJob = "job."
 )
 
@@ -30,8 +31,8 @@ func (g *Guard) Jobs(next kinesinv1connect.JobServiceHandler, verbOf func(action
 }
 
 // CreateJob needs read, and the verb of the action, on a lambda of which the filter may select tasks. The job
-// acts with the grants that the caller has now, as long as the caller has them: it leaves out what may not be read, and refuses what may not
-// be changed.
+// acts with the grants that the caller has now, as long as the caller has them: it leaves out what may not be
+// read, and refuses what may not be changed.
 func (s jobs) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {
 	verbs := []access.Verb{access.Read}
 	if v, known := s.verbOf(r.GetAction()); known {
@@ -51,6 +52,7 @@ func (s jobs) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*ki
 func (s jobs) GetJob(ctx context.Context, r *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error) {
 	response, err := s.next.GetJob(ctx, r)
 	if err == nil && !mayKnow(ctx, response.GetJob()) {
+		s.noteOften(access.From(ctx), audit.Record{Action: actReadJob, Target: r.GetId(), Outcome: audit.Denied})
 		return nil, errNoJob
 	}
 	return response, err

@@ -2,12 +2,13 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
@@ -71,8 +72,8 @@ func (n *Node) noteRegistered(ctx context.Context, lambda, outcome string) {
 		return
 	}
 	r := audit.Record{Identity: access.ServerName, From: "registration", Action: action, Target: lambda, Outcome: audit.OK}
-	if l, err := n.catalog.Lambda(lambda); err == nil {
-		text, _ := json.Marshal(l) //nolint:errchkjson // of texts and numbers
+	if l, err := n.lambdas.GetLambda(ctx, &kinesinv1.GetLambdaRequest{Name: lambda}); err == nil {
+		text, _ := protojson.MarshalOptions{UseProtoNames: true}.Marshal(l.GetLambda()) // as those of calls
 		r.After = string(text)
 	}
 	n.audit.Note(ctx, r)

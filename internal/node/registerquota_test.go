@@ -2,10 +2,13 @@ package node
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -15,7 +18,7 @@ import (
 // The quotas of a registration become those of its lambda, on all servers; a call may change them, and that
 // holds until the registration changes.
 func TestRegistrationsSetQuotas(t *testing.T) {
-	inRig(t, drivers{}, 2, func(c *Config) { c.Shared = true }, func(r *rig) {
+	inRig(t, drivers{}, 2, func(c *Config) { c.Shared, c.Audit = true, &AuditConfig{} }, func(r *rig) {
 		rows := r.nodes[0].node.store
 		put := func(value string) {
 			t.Helper()
@@ -50,6 +53,12 @@ func TestRegistrationsSetQuotas(t *testing.T) {
 		put(`{"format":1,"quotas":{"rate":100,"by_priority":{"low":{"rate":20,"burst":5},"high":{"concurrency":3}},"admit_by_identity":{"crm":7}}}`)
 		const high, low, crm = "high 0 0 0 3 (registration)", "low 20 5 0 0 (registration)", "crm 0 0 7 0 (registration)"
 		wants("registered", " 100 0 0 0 (registration)", high, low, crm)
+		records, _, err := r.nodes[0].node.Audit().List(r.ctx, 0, math.MaxInt64, "", 100)
+		if err != nil || !slices.ContainsFunc(records, func(a audit.Record) bool {
+			return a.Action == "lambda.create" && a.Target == "mail" && a.From == "registration" && a.Outcome == audit.OK && strings.Contains(a.After, `"max_attempts"`)
+		}) {
+			t.Errorf("no record of the new lambda: %v, %v", records, err)
+		}
 		row, err := rows.Control(r.ctx, quota.Kind, "mail")
 		if err == nil {
 			err = rows.DeleteControl(r.ctx, row)

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/kinesin-io/kinesin/internal/alloctest"
 )
 
 // requestTypes returns the type of each request.
@@ -41,7 +43,9 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, request := range requestTypes() {
 			into := reflect.New(request)
-			if decode(data, into.Interface()) != nil {
+			var err error
+			alloctest.AtMost(t, uint64(256<<10+64*len(data)), func() { err = decode(data, reflect.New(request).Interface()) })
+			if err != nil || decode(data, into.Interface()) != nil {
 				continue
 			}
 			again, err := encode(into.Interface())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/alloctest"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -265,7 +266,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		filter, err := Parse(text, now)
+		var filter *Filter
+		var err error
+		alloctest.AtMost(t, uint64(64<<10+256*len(text)), func() { filter, err = Parse(text, now) })
 		if err != nil {
 			if !errors.Is(err, ErrSyntax) {
 				t.Fatal(err)

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+)
+
+// eachTime calls f with each message in m, made where there is none, and each field of it that is a time or a
+// duration in microseconds.
+func eachTime(m protoreflect.Message, depth int, f func(in protoreflect.Message, field protoreflect.FieldDescriptor)) {
+	for i := range m.Descriptor().Fields().Len() {
+		field := m.Descriptor().Fields().Get(i)
+		switch {
+		case field.Kind() == protoreflect.Int64Kind && !field.IsList() && !field.IsMap() && strings.HasSuffix(string(field.Name()), "_micros"):
+			f(m, field)
+		case field.Message() == nil || field.IsMap() || depth == 0:
+		case field.IsList():
+			if list := m.Mutable(field).List(); list.Len() > 0 {
+				eachTime(list.Get(0).Message(), depth-1, f)
+			}
+		default:
+			had := m.Has(field)
+			eachTime(m.Mutable(field).Message(), depth-1, f)
+			if !had {
+				m.Clear(field)
+			}
+		}
+	}
+}
+
+// Each time and duration of each request may be as large as its type. Whatever is answered, no server fails
+// of it.
+func TestTimesOfAnySize(t *testing.T) {
+	r := serve(t, Config{})
+	r.create("mail")
+	r.http.Timeout = time.Second // some calls wait for as long as they are told to
+	id, calls := r.later("", "mail", ""), 0
+	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
+	for i := range services.Len() {
+		for k := range services.Get(i).Methods().Len() {
+			method := services.Get(i).Methods().Get(k)
+			short := string(services.Get(i).Name()) + "/" + string(method.Name())
+			if method.IsStreamingServer() {
+				continue
+			}
+			body := strings.NewReplacer(`"L"`, `"mail"`, `=L`, `=mail`, `"I"`, `"`+id+`"`).Replace(needs[short].body)
+			message := dynamicpb.NewMessage(method.Input())
+			if err := protojson.Unmarshal([]byte(body), message); err != nil {
+				t.Fatal(short, err)
+			}
+			eachTime(message, 3, func(in protoreflect.Message, field protoreflect.FieldDescriptor) {
+				before := in.Get(field)
+				for _, value := range []int64{math.MaxInt64, math.MinInt64, math.MaxInt64 / 1000, math.MaxInt64/1000 + 1, -1} {
+					in.Set(field, protoreflect.ValueOfInt64(value))
+					text, err := protojson.Marshal(message)
+					if err != nil {
+						t.Fatal(err)
+					}
+					calls++
+					if answer := r.failsOf("/"+string(services.Get(i).FullName())+"/"+string(method.Name()), string(text)); answer != "" {
+						t.Errorf("%s with %s of %d: %s", short, field.Name(), value, answer)
+					}
+				}
+				if in.Set(field, before); before.Int() == 0 {
+					in.Clear(field)
+				}
+			})
+		}
+	}
+	if calls < 100 {
+		t.Errorf("%d calls", calls)
+	}
+}
+
+// failsOf returns the answer to a call that is the server's fault; empty: it is none, or the call waits.
+func (r *running) failsOf(procedure, body string) string {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 300*time.Millisecond)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url+procedure, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := r.http.Do(request)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ""
+		}
+		return err.Error()
+	}
+	_ = response.Body.Close()
+	if response.StatusCode >= http.StatusInternalServerError && response.StatusCode != http.StatusNotImplemented {
+		return fmt.Sprint("status ", response.StatusCode)
+	}
+	return ""
+}
