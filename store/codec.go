@@ -76,6 +76,8 @@ const (
 	fieldRedriveRequest
 	fieldLimitKey
 	fieldOccurrence
+
+	fieldFirstPartition protowire.Number = 60
 )
 
 // The fields of a tag.
@@ -277,6 +279,10 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 		dst = protowire.AppendBytes(dst, t.RedriveRequest[:])
 	}
 	dst = appendVarint(dst, fieldFirstDue, uint64(t.FirstDue))
+	if p := t.FirstPartition; p != (task.Partition{}) {
+		dst = protowire.AppendTag(dst, fieldFirstPartition, protowire.BytesType)
+		dst = AppendPartition(protowire.AppendVarint(dst, PartitionLen), p)
+	}
 	dst = appendVarint(dst, fieldPayloadRev, t.PayloadRev)
 	if t.Blob != nil {
 		dst = appendBlob(dst, t.Blob)

@@ -57,16 +57,17 @@ func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *changed, e
 	return http.StatusOK, &changed{r.GetId(), r.GetState(), moment(r.GetDueMicros()), r.GetSeq()}, nil
 }
 
-// patchRequest changes the time of a task, or its payload and settings.
+// patchRequest changes the time of a task, its priority, or its payload and settings.
 type patchRequest struct {
 	payload
 	when
 	overrides
 
-	IfSeq uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+	Priority string `json:"priority,omitempty" jsonschema:"one of the lambda's"`
+	IfSeq    uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
 }
 
-// patchTask changes one of both in one write. It cannot change both at once.
+// patchTask changes all of it in one write.
 func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 	seq, err := c.ifSeq(r.IfSeq)
 	if err != nil {
@@ -81,21 +82,22 @@ func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 		return 0, nil, err
 	}
 	ids, keys := c.target()
-	moves, updates := r.Due != 0 || r.Delay != nil, r.isGiven() || r.overrides != overrides{}
+	moves, updates := r.Due != 0 || r.Delay != nil, r.isGiven() || r.overrides != overrides{} || r.Priority != ""
 	switch {
-	case moves && updates:
-		return 0, nil, invalid("the time of a task and the rest of it change in two calls: want due or delay alone, or the other fields")
-	case moves:
+	case moves && !updates:
 		return onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
 			Ids: ids, Keys: keys, DueMicros: due, DelayMicros: delay, IfSeq: seq,
 		}))
 	case !updates:
-		return 0, nil, invalid("nothing to change: want due or delay, or a payload, max_attempts, timeout, backoff_min, backoff_max or start_before")
+		return 0, nil, invalid("nothing to change: want due or delay, a payload, priority, max_attempts, timeout, backoff_min, backoff_max or start_before")
 	}
 	update := &kinesinv1.TaskUpdate{
 		IfSeq: seq, Payload: given(r.payload, data),
 		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
-		StartBeforeMicros: int64(r.StartBefore),
+		StartBeforeMicros: int64(r.StartBefore), Priority: r.Priority, DueMicros: due, DelayMicros: delay,
+	}
+	if r.Delay != nil && delay == 0 {
+		update.DelayMicros = 1 // now
 	}
 	if len(ids) > 0 {
 		update.Id = ids[0]

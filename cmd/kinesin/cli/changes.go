@@ -77,6 +77,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 	ifSeqFlag(c, &ifSeq)
 	f := c.Flags()
 	payload.add(c)
+	f.StringVar(&u.Priority, "priority", "", "another of the lambda's priorities")
 	f.IntVar(&u.MaxAttempts, "max-attempts", 0, "how many attempts may fail before the task is dead")
 	f.Var(durationValue{d: &u.Timeout}, "timeout", "bound of one attempt, `D`")
 	f.Var(rangeValue{&u.BackoffMin, &u.BackoffMax}, "backoff", "shortest and longest pause before a retry")
@@ -86,8 +87,11 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		if len(ids) != 1 {
 			return usagef("update changes one task, and not %d", len(ids))
 		}
-		if !anyOf(c, "payload", "payload-file", "max-attempts", "timeout", "backoff", "start-before") {
-			return usagef("nothing to change: want --payload, --payload-file, --max-attempts, --timeout, --backoff or --start-before")
+		if !anyOf(c, "payload", "payload-file", "priority", "max-attempts", "timeout", "backoff", "start-before") {
+			return usagef("nothing to change: want --payload, --payload-file, --priority, --max-attempts, --timeout, --backoff or --start-before")
+		}
+		if f.Changed("priority") && u.Priority == "" {
+			return usagef("--priority: want one of the lambda's priorities")
 		}
 		var err error
 		if u.Payload, err = payload.read(a, c); err != nil {

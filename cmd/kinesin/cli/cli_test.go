@@ -187,6 +187,7 @@ func TestBadUsage(t *testing.T) {
 		{"cancel --lambda greet --key k k1abc", "leave the IDs out"},
 		{"reschedule k1abc", "want --in D or --at TIME"},
 		{"update k1abc", "nothing to change"},
+		{"update k1abc --priority=", "want one of the lambda's priorities"},
 		{"update k1abc --backoff 1m..1s", "is not a range"},
 		{"list --where state=", "--where: bad filter at character 7"},
 		{"count --lambda mail --where x=1", "unknown field"},
