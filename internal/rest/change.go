@@ -38,6 +38,7 @@ type changed struct {
 	State string `json:"state"`
 	Due   moment `json:"due,omitzero"`
 	Seq   uint64 `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
+	Note  string `json:"note,omitempty" jsonschema:"says that a due time in the past was taken for now"`
 }
 
 func (t *changed) seq() uint64 { return t.Seq }
@@ -54,7 +55,16 @@ func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *changed, e
 	if err := api.ErrorOf(r.GetProblem()); err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, &changed{r.GetId(), r.GetState(), moment(r.GetDueMicros()), r.GetSeq()}, nil
+	return http.StatusOK, &changed{ID: r.GetId(), State: r.GetState(), Due: moment(r.GetDueMicros()), Seq: r.GetSeq()}, nil
+}
+
+// noted adds to the result of a change whether the due time that was asked for was in the past. Due times are
+// rounded up to milliseconds.
+func noted(asked int64, status int, t *changed, err error) (int, *changed, error) {
+	if err == nil && asked != 0 && int64(t.Due) >= asked+1000 {
+		t.Note = "the due time is in the past, which means now"
+	}
+	return status, t, err
 }
 
 // patchRequest changes the time of a task, its priority, or its payload and settings.
@@ -85,9 +95,10 @@ func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 	moves, updates := r.Due != 0 || r.Delay != nil, r.isGiven() || r.overrides != overrides{} || r.Priority != ""
 	switch {
 	case moves && !updates:
-		return onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
+		status, t, err := onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
 			Ids: ids, Keys: keys, DueMicros: due, DelayMicros: delay, IfSeq: seq,
 		}))
+		return noted(due, status, t, err)
 	case !updates:
 		return 0, nil, invalid("nothing to change: want due or delay, a payload, priority, max_attempts, timeout, backoff_min, backoff_max or start_before")
 	}
@@ -104,7 +115,8 @@ func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 	} else {
 		update.Key = keys[0]
 	}
-	return onlyChange(c.Tasks.Update(c.r.Context(), &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{update}}))
+	status, t, err := onlyChange(c.Tasks.Update(c.r.Context(), &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{update}}))
+	return noted(due, status, t, err)
 }
 
 // given returns the bytes of a payload that a request has; nil if it has none. One that is empty is not nil.

@@ -376,6 +376,7 @@ var exchanges = []exchange{
 	{request: `PATCH /v1/tasks/k1 {"payload_text":"","max_attempts":3}`, header: `If-Match: "7"`, wire: `{"updates":[{"id":"k1","ifSeq":"7","payload":"","maxAttempts":3}]}`, answer: moved, status: 200},
 	{request: `PATCH /v1/lambdas/mail/keys/k {"timeout":"1m"}`, wire: `{"updates":[{"key":{"lambda":"mail","key":"k"},"timeoutMicros":"60000000"}]}`, answer: moved, status: 200},
 	{request: `PATCH /v1/tasks/k1 {"delay":"1s","payload":1}`, wire: `{"updates":[{"id":"k1","payload":"MQ==","delayMicros":"1000000"}]}`, answer: moved, status: 200},
+	{request: `PATCH /v1/tasks/k1 {"due":"2020-01-31T09:00:00Z"}`, answer: moved, status: 200, body: `in the past, which means now`},
 	{request: `PATCH /v1/tasks/k1 {"delay":"0s","priority":"high"}`, wire: `{"updates":[{"id":"k1","priority":"high","delayMicros":"1"}]}`, answer: moved, status: 200},
 	{request: `PATCH /v1/tasks/k1 {"due":"2027-01-31T09:00:00.25Z","timeout":"1m"}`, wire: `{"updates":[{"id":"k1","timeoutMicros":"60000000","dueMicros":"1801386000250000"}]}`, answer: moved, status: 200},
 	{request: `PATCH /v1/tasks/k1 {}`, status: 400, body: `nothing to change: want due or delay`},

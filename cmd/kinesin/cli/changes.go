@@ -159,8 +159,11 @@ func (w *whenFlags) option(c *cobra.Command) (sdk.Option, error) {
 
 // notePast says that a time in the past means now, if that is what the flags say.
 func (a *app) notePast(w *whenFlags) {
-	now := clock.Real().Now().Time()
-	if at, err := parseTime(w.at); w.in < 0 || err == nil && at.Before(now) {
-		a.note("the time is in the past, which means now")
+	if at, err := parseTime(w.at); w.in < 0 || err == nil && isPast(at) {
+		a.note(pastText)
 	}
 }
+
+const pastText = "the time is in the past, which means now"
+
+func isPast(at time.Time) bool { return at.Before(clock.Real().Now().Time()) }
