@@ -271,6 +271,7 @@ func TestBadUsage(t *testing.T) {
 		{"schedule x --backoff 5s", "want MIN..MAX"},
 		{"schedule x --tag tenant", "want NAME=VALUE"},
 		{"schedule x --tag a=1 --tag a=2", "tag \"a\" is given twice"},
+		{"schedule --batch - --limit-key a", "--limit-key does not go with --batch"},
 		{"schedule --batch - --tag a=1", "--tag does not go with --batch"},
 		{"lambda create x --poison-bound 1", "want 2 to 1000"},
 		{"lambda create x --start-within 0", "want 1ms to 365d"},
