@@ -57,6 +57,7 @@ func (in *Inbound) byTime(ctx context.Context, of *Selection, list endedList, po
 		if at.Place = page.Next; len(page.Next) == 0 {
 			at.Phase = endedNewest
 		}
+	case endedNewest, endedAsStored: // below, as after the last live task
 	}
 	if at.hasLeftLive() && of.Ended && len(page.Rows) < limit {
 		ended, err := in.endedByTime(ctx, of, list, &at, limit-len(page.Rows))

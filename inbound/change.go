@@ -32,16 +32,19 @@ func (in *Inbound) changeTask(ctx context.Context, id string, ifSeq uint64, trie
 		case err != nil:
 			return task.Task{}, err
 		case tried.isEffectOn(&t.Task):
-			in.forgetReplaced(ctx, &tried.seen, &t.Task)
+			in.tidy(ctx, &tried.seen, &t.Task)
 			return t.Task, nil
 		case ifSeq != 0 && t.Seq != ifSeq:
 			return t.Task, staleSeq(t.Seq, ifSeq)
 		}
 		next, err := in.changeOnce(ctx, &t, e)
-		if !errors.Is(err, store.ErrConflict) {
+		switch {
+		case errors.Is(err, errHasRow):
+		case errors.Is(err, store.ErrConflict):
+			tried.seen, tried.next = t.Task, next
+		default:
 			return next, err
 		}
-		tried.seen, tried.next = t.Task, next
 	}
 	return task.Task{}, errMoving
 }
@@ -121,6 +124,9 @@ func (in *Inbound) decideChange(ctx context.Context, t *found, e edit) ([]store.
 	if err != nil {
 		return nil, changeRefusal(&t.Task, err)
 	}
+	if t.waiting && next.Partition != t.Partition {
+		return nil, in.giveRow(ctx, &t.Task)
+	}
 	next.Seq = store.SeqAfter(t.Seq, in.Clock.Now())
 	if payload != nil {
 		if err := in.replacePayload(ctx, &t.Task, &next, l, payload); err != nil {
@@ -128,6 +134,20 @@ func (in *Inbound) decideChange(ctx context.Context, t *found, e edit) ([]store.
 		}
 	}
 	return changingWrites(t, next), nil
+}
+
+// errHasRow means that a task which was a wake-up row alone has a task row now, so that a change is to be
+// decided anew.
+var errHasRow = errors.New("the task has a task row now")
+
+// giveRow gives a task that is a wake-up row alone its task row, in a write of its own: that of a move to
+// another partition cannot follow it. It returns errHasRow, also if somebody else has put one.
+func (in *Inbound) giveRow(ctx context.Context, t *task.Task) error {
+	err := in.change(ctx, []store.Op{{Kind: store.PutTask, Task: *t}})[0]
+	if err == nil || errors.Is(err, store.ErrConflict) {
+		return errHasRow
+	}
+	return err
 }
 
 // changingWrites returns the writes of a change. A task that is a wake-up row alone gets a task row first.
@@ -160,16 +180,21 @@ func outcomeOfChange(ops []store.Op, results []error) (task.Task, error) {
 	return task.Task{}, store.ErrUnknown // there is always one
 }
 
-// announceChange tells the scheduler where the task waits now, and deletes the payload that it had.
+// announceChange tells the scheduler where the task waits now, and deletes what it needs no more.
 func (in *Inbound) announceChange(ctx context.Context, t *found, changed *task.Task) {
-	if t.WakeRow.At != changed.WakeRow.At {
+	if t.WakeRow.At != changed.WakeRow.At || t.Partition != changed.Partition {
 		in.Scheduler.Done([]task.Task{t.Task})
 	}
 	in.Scheduler.Awake(changed)
-	in.forgetReplaced(ctx, &t.Task, changed)
+	in.tidy(ctx, &t.Task, changed)
 }
 
-func (in *Inbound) forgetReplaced(ctx context.Context, t, changed *task.Task) {
+// tidy deletes what a change made needless: the payload that the task had, and the wake-up row that it had in
+// another partition. A crash before it leaves them; a full scan of the partition then deletes the row.
+func (in *Inbound) tidy(ctx context.Context, t, changed *task.Task) {
+	if t.Partition != changed.Partition {
+		_ = in.change(ctx, []store.Op{store.Remove(t)}) // see above
+	}
 	if t.PayloadStoredApart() && t.PayloadID() != changed.PayloadID() {
 		in.ForgetPayload(ctx, t)
 	}

@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -45,8 +46,7 @@ func (in *Inbound) idsOfUpdate(ctx context.Context, u *kinesinv1.TaskUpdate) ([]
 
 // updated returns a task with what an update sets, and the payload that replaces its own, if any.
 func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate) (next task.Task, payload []byte, err error) {
-	next, _, err = t.Apply(task.Event{Kind: task.Update}, in.Clock.Now(), l.PolicyFor(t))
-	if err != nil {
+	if next, err = in.moved(t, l, u); err != nil {
 		return next, nil, err
 	}
 	if err := in.setSettings(&next, l, u); err != nil {
@@ -57,6 +57,32 @@ func (in *Inbound) updated(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpda
 	}
 	next.Blob, err = in.newPayload(l, u.Blob, u.Payload)
 	return next, nonNil(u.Payload), err
+}
+
+// moved returns a task with the time and the priority that an update sets. Another priority is another
+// partition: the task gets a wake-up row there, and starts in the order of that priority.
+func (in *Inbound) moved(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate) (next task.Task, err error) {
+	if u.DueMicros == 0 && u.DelayMicros == 0 {
+		next, _, err = t.Apply(task.Event{Kind: task.Update}, in.Clock.Now(), l.PolicyFor(t))
+	} else {
+		b, end := in.Begin(0)
+		defer end()
+		var due task.Instant
+		if _, due, err = dueOf(b, u.DueMicros, u.DelayMicros); err == nil {
+			to := *t
+			to.StartBefore = cmp.Or(task.Instant(u.StartBeforeMicros), t.StartBefore)
+			next, err = in.rescheduled(&to, l, due)
+		}
+	}
+	if err != nil || u.Priority == "" {
+		return next, err
+	}
+	priority, err := l.Priority(u.Priority)
+	if err == nil && priority != t.Partition.Priority {
+		next.FirstPartition = cmp.Or(t.FirstPartition, t.Partition)
+		next.Partition = intake.PartitionOf(l, priority, t.ID, t.LimitKey)
+	}
+	return next, err
 }
 
 // setSettings sets those settings of a task that an update has.

@@ -163,14 +163,26 @@ type Update struct {
 	BackoffMin  time.Duration
 	BackoffMax  time.Duration
 	StartBefore time.Time
+	Priority    string
+	When        Option // In or At
 }
 
-// Update changes the payload or the settings of a task that no worker has.
+// Update changes the payload, the settings, the priority or the time of a task that no worker has, all in one
+// write.
 func (c *Client) Update(ctx context.Context, id ID, u Update, opts ...ChangeOption) (ChangeResult, error) {
 	request := &kinesinv1.TaskUpdate{
 		Id: string(id), IfSeq: changeConfigOf(opts).ifSeq, Payload: u.Payload,
 		MaxAttempts: uint32(min(max(u.MaxAttempts, 0), 1<<31)), TimeoutMicros: u.Timeout.Microseconds(),
 		BackoffMinMicros: u.BackoffMin.Microseconds(), BackoffMaxMicros: u.BackoffMax.Microseconds(),
+	}
+	request.Priority = u.Priority
+	if u.When != nil {
+		var item Item
+		u.When(&item)
+		wire := item.wire(nil)
+		if request.DueMicros, request.DelayMicros = wire.DueMicros, wire.DelayMicros; wire.DueMicros == 0 {
+			request.DelayMicros = max(wire.DelayMicros, 1) // In(0) is now
+		}
 	}
 	if !u.StartBefore.IsZero() {
 		request.StartBeforeMicros = max(u.StartBefore.UnixMicro(), 1)

@@ -58,7 +58,12 @@ func Materialize(seen *task.Task, next task.Task) []Op {
 }
 
 // Reschedule returns the writes that have a task with a task row wait for next's wake-up.
+// A task that moves to another partition gets a wake-up row there. The one that it had is left, since no
+// write follows one of another partition: Remove deletes it then.
 func Reschedule(seen *task.Task, next task.Task) []Op {
+	if seen.Partition != next.Partition {
+		return Redrive(seen, next)
+	}
 	ops := Change(next, true, false)
 	for i := range ops {
 		if ops[i].Kind == ReplaceTask {
@@ -68,7 +73,7 @@ func Reschedule(seen *task.Task, next task.Task) []Op {
 	return ops
 }
 
-// Redrive returns the writes that have an ended task wait again, for next's wake-up.
+// Redrive returns the writes that have an ended task wait again, for next's wake-up, with a new wake-up row.
 func Redrive(ended *task.Task, next task.Task) []Op {
 	next.WakeRow = task.WakeRow{At: next.Wake, Seq: next.Seq}
 	bare := task.Task{ID: next.ID, Partition: next.Partition, Seq: next.Seq, Wake: next.Wake, WakeRow: next.WakeRow}

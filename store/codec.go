@@ -77,6 +77,8 @@ const (
 	fieldLimitKey
 	fieldOccurrence
 
+	fieldFirstPartition protowire.Number = 45
+
 	fieldMember   protowire.Number = 60
 	fieldGroupEnd protowire.Number = 61
 )
@@ -326,6 +328,10 @@ func appendIdentity(dst []byte, t *task.Task) []byte {
 		dst = protowire.AppendBytes(dst, t.RedriveRequest[:])
 	}
 	dst = appendVarint(dst, fieldFirstDue, uint64(t.FirstDue))
+	if p := t.FirstPartition; p != (task.Partition{}) {
+		dst = protowire.AppendTag(dst, fieldFirstPartition, protowire.BytesType)
+		dst = AppendPartition(protowire.AppendVarint(dst, PartitionLen), p)
+	}
 	dst = appendVarint(dst, fieldPayloadRev, t.PayloadRev)
 	if t.Blob != nil {
 		dst = appendBlob(dst, t.Blob)

@@ -166,6 +166,11 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		return addTag(t, f.bytes)
 	case fieldFirstDue:
 		t.FirstDue = f.instant()
+	case fieldFirstPartition:
+		if len(f.bytes) != PartitionLen {
+			return fmt.Errorf("%w: field %d has %d bytes, want %d", ErrCorrupt, f.id, len(f.bytes), PartitionLen)
+		}
+		t.FirstPartition = DecodePartition(f.bytes)
 	case fieldPayloadRev:
 		t.PayloadRev = f.number
 	case fieldLife:

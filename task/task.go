@@ -29,8 +29,12 @@ type Task struct {
 	// FirstDue is the due time with which it was scheduled, which its public id has; zero: Due, which never
 	// changed.
 	FirstDue Instant
-	Created  Instant
-	Wake     Instant // its next wake-up; zero when it has ended
+	// FirstPartition is the partition in which it was scheduled, which its public id has; zero: Partition,
+	// which never changed.
+	FirstPartition Partition
+
+	Created Instant
+	Wake    Instant // its next wake-up; zero when it has ended
 	// WakeRow identifies the wake-up row of a task row. It stays when the task ends, so that a leftover row
 	// is recognised. In a wake-up row it is the value that the task row will have.
 	WakeRow WakeRow

@@ -36,7 +36,7 @@ const directShard = 1 << 15
 
 // TokenOf returns the token of a task.
 func TokenOf(t *Task) Token {
-	return Token{ID: t.ID, Due: cmp.Or(t.FirstDue, t.Due), Partition: t.Partition, Life: t.Life}
+	return Token{ID: t.ID, Due: cmp.Or(t.FirstDue, t.Due), Partition: cmp.Or(t.FirstPartition, t.Partition), Life: t.Life}
 }
 
 // Sealer makes public ids and detects forged ones: a public id is the token's fields and a keyed MAC

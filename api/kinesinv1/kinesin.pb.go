@@ -2491,9 +2491,13 @@ type TaskUpdate struct {
 	BackoffMinMicros  int64                  `protobuf:"varint,7,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
 	BackoffMaxMicros  int64                  `protobuf:"varint,8,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
 	StartBeforeMicros int64                  `protobuf:"varint,9,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
-	Blob              *Blob                  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"` // instead of payload
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	Blob              *Blob                  `protobuf:"bytes,10,opt,name=blob,proto3" json:"blob,omitempty"`         // instead of payload
+	Priority          string                 `protobuf:"bytes,11,opt,name=priority,proto3" json:"priority,omitempty"` // one of the lambda's
+	// When to start, as in RescheduleRequest; neither: the time does not change.
+	DueMicros     int64 `protobuf:"varint,12,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
+	DelayMicros   int64 `protobuf:"varint,13,opt,name=delay_micros,json=delayMicros,proto3" json:"delay_micros,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskUpdate) Reset() {
@@ -2594,6 +2598,27 @@ func (x *TaskUpdate) GetBlob() *Blob {
 		return x.Blob
 	}
 	return nil
+}
+
+func (x *TaskUpdate) GetPriority() string {
+	if x != nil {
+		return x.Priority
+	}
+	return ""
+}
+
+func (x *TaskUpdate) GetDueMicros() int64 {
+	if x != nil {
+		return x.DueMicros
+	}
+	return 0
+}
+
+func (x *TaskUpdate) GetDelayMicros() int64 {
+	if x != nil {
+		return x.DelayMicros
+	}
+	return 0
 }
 
 type UpdateRequest struct {
@@ -13243,7 +13268,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"due_micros\x18\x03 \x01(\x03R\tdueMicros\x12!\n" +
 	"\fdelay_micros\x18\x04 \x01(\x03R\vdelayMicros\x12\x15\n" +
-	"\x06if_seq\x18\x05 \x01(\x04R\x05ifSeq\"\x81\x03\n" +
+	"\x06if_seq\x18\x05 \x01(\x04R\x05ifSeq\"\xdf\x03\n" +
 	"\n" +
 	"TaskUpdate\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
@@ -13256,7 +13281,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x12backoff_max_micros\x18\b \x01(\x03R\x10backoffMaxMicros\x12.\n" +
 	"\x13start_before_micros\x18\t \x01(\x03R\x11startBeforeMicros\x12$\n" +
 	"\x04blob\x18\n" +
-	" \x01(\v2\x10.kinesin.v1.BlobR\x04blobB\n" +
+	" \x01(\v2\x10.kinesin.v1.BlobR\x04blob\x12\x1a\n" +
+	"\bpriority\x18\v \x01(\tR\bpriority\x12\x1d\n" +
+	"\n" +
+	"due_micros\x18\f \x01(\x03R\tdueMicros\x12!\n" +
+	"\fdelay_micros\x18\r \x01(\x03R\vdelayMicrosB\n" +
 	"\n" +
 	"\b_payload\"A\n" +
 	"\rUpdateRequest\x120\n" +

@@ -38,6 +38,7 @@ type changed struct {
 	State string `json:"state"`
 	Due   moment `json:"due,omitzero"`
 	Seq   uint64 `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
+	Note  string `json:"note,omitempty" jsonschema:"says that a due time in the past was taken for now"`
 }
 
 func (t *changed) seq() uint64 { return t.Seq }
@@ -54,19 +55,29 @@ func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *changed, e
 	if err := api.ErrorOf(r.GetProblem()); err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, &changed{r.GetId(), r.GetState(), moment(r.GetDueMicros()), r.GetSeq()}, nil
+	return http.StatusOK, &changed{ID: r.GetId(), State: r.GetState(), Due: moment(r.GetDueMicros()), Seq: r.GetSeq()}, nil
 }
 
-// patchRequest changes the time of a task, or its payload and settings.
+// noted adds to the result of a change whether the due time that was asked for was in the past. Due times are
+// rounded up to milliseconds.
+func noted(asked int64, status int, t *changed, err error) (int, *changed, error) {
+	if err == nil && asked != 0 && int64(t.Due) >= asked+1000 {
+		t.Note = "the due time is in the past, which means now"
+	}
+	return status, t, err
+}
+
+// patchRequest changes the time of a task, its priority, or its payload and settings.
 type patchRequest struct {
 	payload
 	when
 	overrides
 
-	IfSeq uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+	Priority string `json:"priority,omitempty" jsonschema:"one of the lambda's"`
+	IfSeq    uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
 }
 
-// patchTask changes one of both in one write. It cannot change both at once.
+// patchTask changes all of it in one write.
 func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 	seq, err := c.ifSeq(r.IfSeq)
 	if err != nil {
@@ -81,28 +92,31 @@ func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 		return 0, nil, err
 	}
 	ids, keys := c.target()
-	moves, updates := r.Due != 0 || r.Delay != nil, r.isGiven() || r.overrides != overrides{}
+	moves, updates := r.Due != 0 || r.Delay != nil, r.isGiven() || r.overrides != overrides{} || r.Priority != ""
 	switch {
-	case moves && updates:
-		return 0, nil, invalid("the time of a task and the rest of it change in two calls: want due or delay alone, or the other fields")
-	case moves:
-		return onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
+	case moves && !updates:
+		status, t, err := onlyChange(c.Tasks.Reschedule(c.r.Context(), &kinesinv1.RescheduleRequest{
 			Ids: ids, Keys: keys, DueMicros: due, DelayMicros: delay, IfSeq: seq,
 		}))
+		return noted(due, status, t, err)
 	case !updates:
-		return 0, nil, invalid("nothing to change: want due or delay, or a payload, max_attempts, timeout, backoff_min, backoff_max or start_before")
+		return 0, nil, invalid("nothing to change: want due or delay, a payload, priority, max_attempts, timeout, backoff_min, backoff_max or start_before")
 	}
 	update := &kinesinv1.TaskUpdate{
 		IfSeq: seq, Payload: given(r.payload, data),
 		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
-		StartBeforeMicros: int64(r.StartBefore),
+		StartBeforeMicros: int64(r.StartBefore), Priority: r.Priority, DueMicros: due, DelayMicros: delay,
+	}
+	if r.Delay != nil && delay == 0 {
+		update.DelayMicros = 1 // now
 	}
 	if len(ids) > 0 {
 		update.Id = ids[0]
 	} else {
 		update.Key = keys[0]
 	}
-	return onlyChange(c.Tasks.Update(c.r.Context(), &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{update}}))
+	status, t, err := onlyChange(c.Tasks.Update(c.r.Context(), &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{update}}))
+	return noted(due, status, t, err)
 }
 
 // given returns the bytes of a payload that a request has; nil if it has none. One that is empty is not nil.

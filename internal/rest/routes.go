@@ -40,7 +40,7 @@ func taskRoutes(path, what, how string) []route {
 	return []route{
 		op("GET", path, "get"+what, "Read a task"+how, getTask, notFound, withPayload),
 		op("DELETE", path, "cancel"+what, "Cancel a task"+how, cancelTask, notFound, conditional()),
-		op("PATCH", path, "change"+what, "Change the time of a task"+how+", or its payload and settings", patchTask, notFound, conditional()),
+		op("PATCH", path, "change"+what, "Change the time of a task"+how+", its priority, payload or settings", patchTask, notFound, conditional()),
 		op("POST", path+"/run", "run"+what, "Run a task now"+how, runTask, notFound, conditional(), optionalBody()),
 		op("POST", path+"/redrive", "redrive"+what, "Run an ended task anew"+how, redriveTask, notFound, conditional(), optionalBody()),
 		op("GET", path+"/wait", "waitFor"+what, "Wait for the end of a task"+how, waitTask, notFound, withTimeout),

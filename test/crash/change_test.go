@@ -57,6 +57,13 @@ var changeCalls = map[string]struct {
 			return err
 		},
 	},
+	"priority": {
+		prepare: plain, undone: sdk.StateScheduled, isUpdate: true,
+		call: func(ctx context.Context, c *sdk.Client, id sdk.ID, _ string) error {
+			_, err := c.Update(ctx, id, sdk.Update{Payload: newPayload, Priority: "high"})
+			return err
+		},
+	},
 	"redrive": {
 		prepare: cancelled, undone: sdk.StateCancelled, isUpdate: true,
 		call: func(ctx context.Context, c *sdk.Client, id sdk.ID, _ string) error {

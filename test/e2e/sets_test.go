@@ -162,6 +162,12 @@ func TestSetsByHand(t *testing.T) {
 	if list := s.Run("list", "--order", "due", "--where", "key~k and due>=+150m").Must(t); strings.Count(list, "scheduled") != 3 {
 		t.Error(list)
 	}
+	again := filepath.Join(t.TempDir(), "again")
+	if err := os.WriteFile(again, []byte(`{"lambda":"mail","key":"k3","in":"4h","payload":"other"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.Run("schedule", "--batch", again, "--on-conflict", "replace").Must(t)
+	s.Run("schedule", "--batch", again, "--on-conflict", "reject").Refused(t, 1, "is held by a task")
 	if past := s.Run("reschedule", "--lambda", "mail", "--key", "k4", "--at", "2020-01-01T00:00:00Z"); past.Code != 0 || !strings.Contains(past.Stderr, "in the past, which means now") {
 		t.Error(past)
 	}

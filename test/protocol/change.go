@@ -87,18 +87,21 @@ func (m *model) changePutsRow(w *world, out emit) {
 	self := &v.changes
 	t := &self.task
 	self.pc = changeReplaces
-	self.row, self.part, self.at = wakeRow{seq: m.draw(&v, t.seq)}, t.part, m.ChangeTo
-	if t.at == m.ChangeTo && t.state != ended {
+	self.row, self.part, self.at = wakeRow{seq: m.draw(&v, t.seq)}, m.changePart(t.part), m.ChangeTo
+	if t.part == self.part && t.at == m.ChangeTo && t.state != ended {
 		m.changeReplaces(&v, out)
 		return
 	}
-	m.putWakeup(&v, t.part, m.ChangeTo, wakeRow{seq: self.row.seq, kind: bare, life: t.life})
+	m.putWakeup(&v, self.part, m.ChangeTo, wakeRow{seq: self.row.seq, kind: bare, life: t.life})
 	if m.Embedded {
 		m.changeReplaces(&v, out)
 		return
 	}
 	out(&v, step{who: "change", what: "puts the new wake-up row"})
 }
+
+// changePart returns the partition to which a change moves a task.
+func (m *model) changePart(from uint8) uint8 { return (from + m.ChangePart) % uint8(max(1, m.Parts)) }
 
 func (m *model) changeReplaces(w *world, out emit) {
 	const who = "change"
@@ -110,12 +113,12 @@ func (m *model) changeReplaces(w *world, out emit) {
 		out(&v, step{who: who, what: "finds that the task row has moved on, and looks again"})
 		return
 	}
-	t := taskRow{state: moved, seq: self.row.seq, part: old.part, at: m.ChangeTo, wseq: self.row.seq, life: old.life, attempt: old.attempt}
+	t := taskRow{state: moved, seq: self.row.seq, part: m.changePart(old.part), at: m.ChangeTo, wseq: self.row.seq, life: old.life, attempt: old.attempt}
 	switch {
 	case old.state == ended:
 		t.life++
 		v.accept(t.life)
-	case old.at == t.at:
+	case old.part == t.part && old.at == t.at:
 		t.wseq = old.wseq
 	default:
 		m.lazyDelete(&v, old.part, old.at, old.wseq)

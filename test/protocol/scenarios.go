@@ -174,6 +174,16 @@ func changeScenarios() []Scenario {
 			Change: Reschedules, ChangeTo: 1, Left: budget{crashes: 1, changes: 2, cancels: 1},
 		},
 		{
+			Name:  "priority: to another partition, there and back",
+			Calls: []Call{{Kind: Far}}, Parts: 2, Owners: 1, Workers: 1, Places: 1,
+			Change: Reschedules, ChangePart: 1, Left: budget{changes: 2},
+		},
+		{
+			Name:  "priority: the same, of a key",
+			Calls: []Call{{Kind: Keyed}}, Parts: 2, Owners: 1, Workers: 1, Places: 1,
+			Change: Reschedules, ChangePart: 1, Left: budget{changes: 1, crashes: 1},
+		},
+		{
 			Name:  "redrive: at the moment of the first life, deletes that come late",
 			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 1, Workers: 1, Places: 1, Expires: true,
 			Change: Redrives, Left: budget{crashes: 1, changes: 1, cancels: 1},

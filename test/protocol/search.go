@@ -54,6 +54,7 @@ type Scenario struct {
 	Outside          bool     // hsc runs in a process that fires nothing
 	Prompt           bool     // Late is checked
 	Only             Property // the one to look for; empty: all of them
+	ChangePart       uint8    // added to the partition that a change moves the task to
 	Change, ChangeTo uint8    // what a user changes, and the place that the task then waits at
 	Left             budget
 }

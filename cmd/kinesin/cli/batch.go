@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,20 +32,20 @@ const (
 )
 
 // scheduleBatch reads, schedules and prints concurrently, and prints in order.
-func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, path string, args []string) error {
+func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, s *scheduleFlags, args []string) error {
 	for _, name := range []string{
-		"in", "at", "start-before", "priority", "collection", "key", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file", "then",
+		"in", "at", "start-before", "priority", "collection", "key", "limit-key", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file", "then",
 	} {
 		if f.Changed(name) {
 			return usagef("--%s does not go with --batch: set it in the lines", name)
 		}
 	}
-	r, err := a.open(path)
+	r, err := a.open(s.batch)
 	if err != nil {
 		return fmt.Errorf("read the batch: %w", err)
 	}
 	defer r.Close()
-	b := &batch{json: a.json(), lambda: strings.Join(args, ""), progress: a.newProgress()}
+	b := &batch{json: a.json(), lambda: strings.Join(args, ""), onConflict: sdk.Conflict(s.onConflict), progress: a.newProgress()}
 	return a.withClient(func(k *sdk.Client) error {
 		err := b.run(ctx, k, r, a.Stdout)
 		b.progress.clear()
@@ -66,6 +67,8 @@ type batch struct {
 	json     bool
 	lambda   string // for lines that name none
 	progress *progress
+
+	onConflict sdk.Conflict // for lines that have none
 
 	// Counted by print.
 	tasks, failed int
@@ -186,6 +189,7 @@ func (b *batch) schedule(ctx context.Context, k *sdk.Client, c *chunk) {
 	at := make([]int, 0, len(c.lines))
 	for i := range c.lines {
 		item, err := parseLine(&c.lines[i], b.lambda)
+		item.OnConflict = cmp.Or(item.OnConflict, b.onConflict)
 		if err != nil {
 			results[i].Err = err
 			continue

@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const batchFields = "lambda, in, at, start_before, priority, collection, key, limit_key, tags, max_attempts, timeout, backoff, traceparent, payload, then, else, finally"
+const batchFields = "lambda, in, at, start_before, priority, collection, key, on_conflict, limit_key, tags, max_attempts, timeout, backoff, traceparent, payload, then, else, finally"
 
 // batchLine is a line of a batch.
 type batchLine struct {
@@ -25,6 +25,7 @@ type batchLine struct {
 	Priority    string          `json:"priority"`
 	Collection  string          `json:"collection"`
 	Key         string          `json:"key"`
+	OnConflict  string          `json:"on_conflict"`
 	LimitKey    string          `json:"limit_key"`
 	Traceparent string          `json:"traceparent"`
 	Payload     json.RawMessage `json:"payload"`
@@ -58,7 +59,10 @@ func parseLine(raw *rawLine, lambda string) (sdk.Item, error) {
 
 // item returns the task of a line.
 func (l *batchLine) item(lambda string) (sdk.Item, error) {
-	item := sdk.Item{Lambda: l.Lambda, Priority: l.Priority, Collection: l.Collection, Key: l.Key, LimitKey: l.LimitKey, Traceparent: l.Traceparent}
+	item := sdk.Item{
+		Lambda: l.Lambda, Priority: l.Priority, Collection: l.Collection, Key: l.Key, OnConflict: sdk.Conflict(l.OnConflict),
+		LimitKey: l.LimitKey, Traceparent: l.Traceparent,
+	}
 	if item.Lambda == "" {
 		item.Lambda = lambda
 	}
@@ -250,6 +254,8 @@ func (l *batchLine) set(name, value []byte) bool {
 		field = &l.Collection
 	case `"key"`:
 		field = &l.Key
+	case `"on_conflict"`:
+		field = &l.OnConflict
 	case `"limit_key"`:
 		field = &l.LimitKey
 	case `"traceparent"`:

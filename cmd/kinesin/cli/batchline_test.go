@@ -43,10 +43,10 @@ func show(l batchLine) string {
 
 func TestSettingsInABatchLine(t *testing.T) {
 	t.Parallel()
-	line := `{"lambda":"a","start_before":"2100-01-01T00:00:00Z","max_attempts":3,"timeout":"5s","backoff":"1s..2m","tags":{"tenant":"acme"}}`
+	line := `{"lambda":"a","on_conflict":"replace","start_before":"2100-01-01T00:00:00Z","max_attempts":3,"timeout":"5s","backoff":"1s..2m","tags":{"tenant":"acme"}}`
 	got, err := parseLine(&rawLine{text: []byte(line)}, "")
 	want := sdk.Item{
-		Lambda: "a", StartBefore: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), MaxAttempts: 3, Timeout: 5 * time.Second,
+		Lambda: "a", OnConflict: sdk.ConflictReplace, StartBefore: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), MaxAttempts: 3, Timeout: 5 * time.Second,
 		BackoffMin: time.Second, BackoffMax: 2 * time.Minute, Tags: map[string]string{"tenant": "acme"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -77,6 +77,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 	ifSeqFlag(c, &ifSeq)
 	f := c.Flags()
 	payload.add(c)
+	f.StringVar(&u.Priority, "priority", "", "another of the lambda's priorities")
 	f.IntVar(&u.MaxAttempts, "max-attempts", 0, "how many attempts may fail before the task is dead")
 	f.Var(durationValue{d: &u.Timeout}, "timeout", "bound of one attempt, `D`")
 	f.Var(rangeValue{&u.BackoffMin, &u.BackoffMax}, "backoff", "shortest and longest pause before a retry")
@@ -86,8 +87,11 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 		if len(ids) != 1 {
 			return usagef("update changes one task, and not %d", len(ids))
 		}
-		if !anyOf(c, "payload", "payload-file", "max-attempts", "timeout", "backoff", "start-before") {
-			return usagef("nothing to change: want --payload, --payload-file, --max-attempts, --timeout, --backoff or --start-before")
+		if !anyOf(c, "payload", "payload-file", "priority", "max-attempts", "timeout", "backoff", "start-before") {
+			return usagef("nothing to change: want --payload, --payload-file, --priority, --max-attempts, --timeout, --backoff or --start-before")
+		}
+		if f.Changed("priority") && u.Priority == "" {
+			return usagef("--priority: want one of the lambda's priorities")
 		}
 		var err error
 		if u.Payload, err = payload.read(a, c); err != nil {
@@ -155,8 +159,11 @@ func (w *whenFlags) option(c *cobra.Command) (sdk.Option, error) {
 
 // notePast says that a time in the past means now, if that is what the flags say.
 func (a *app) notePast(w *whenFlags) {
-	now := clock.Real().Now().Time()
-	if at, err := parseTime(w.at); w.in < 0 || err == nil && at.Before(now) {
-		a.note("the time is in the past, which means now")
+	if at, err := parseTime(w.at); w.in < 0 || err == nil && isPast(at) {
+		a.note(pastText)
 	}
 }
+
+const pastText = "the time is in the past, which means now"
+
+func isPast(at time.Time) bool { return at.Before(clock.Real().Now().Time()) }

@@ -59,9 +59,10 @@ Without --in and --at it is due now; a time in the past means now too, and one b
 which start when it has succeeded ("in" counts from then); or an object with such lists as "then", "else" (after any other end) and
 "finally". Each of them may have "then", "else" and "finally" of its own. See docs/chains.md.
 
---batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key", "limit_key", "tags"
-(an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used unchanged, any other value as its
-JSON text), and "then", "else" and "finally". LAMBDA is the default for lines without "lambda". It prints a result for each line, in order: the id, or "error: line N:
+--batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key",
+"on_conflict", "limit_key", "tags" (an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used
+unchanged, any other value as its JSON text), and "then", "else" and "finally". LAMBDA and --on-conflict are for lines that have none
+of their own. It prints a result for each line, in order: the id, or "error: line N:
 …". Exit 1 when any line failed; the others are scheduled.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
@@ -73,7 +74,7 @@ JSON text), and "then", "else" and "finally". LAMBDA is the default for lines wi
 	s.add(c.Flags())
 	c.RunE = does(func(ctx context.Context, args []string) error {
 		if c.Flags().Changed("batch") {
-			return a.scheduleBatch(ctx, c.Flags(), s.batch, args)
+			return a.scheduleBatch(ctx, c.Flags(), &s, args)
 		}
 		return a.scheduleOne(ctx, c.Flags(), &s, args)
 	})

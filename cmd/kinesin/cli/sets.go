@@ -183,6 +183,9 @@ func wantLambda(ctx context.Context, k *sdk.Client, name string) error {
 
 // changeSet makes a job, waits for its end unless the flags say otherwise, and prints it.
 func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s *setFlags) error {
+	if !spec.Due.IsZero() && isPast(spec.Due) && spec.Action == sdk.JobReschedule {
+		a.note(pastText)
+	}
 	if s.dryRun {
 		j, err := k.DryRunJob(ctx, spec)
 		if err != nil {

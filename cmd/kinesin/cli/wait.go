@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +59,7 @@ func (a *app) printStates(ids []string, all []sdk.GetResult) error {
 	for i := range all {
 		o := objectOf(&all[i].Task)
 		state := func() error {
-			return a.printLine(strings.TrimRight(ids[i]+" "+o.State.String()+" "+o.resultText(), " "))
+			return a.printLine(strings.TrimRight(string(cmp.Or(all[i].Task.ID, sdk.ID(ids[i])))+" "+o.State.String()+" "+o.resultText(), " "))
 		}
 		if err := out.add(ids[i], all[i].Err, nil, state); err != nil {
 			return err
