@@ -96,7 +96,7 @@ func (a *app) benchBrake(ctx context.Context, b *bench.BrakeConfig, name, data s
 		defer metrics.CloseIdle()
 		of := *b
 		of.Client, of.Lambda = k, lambda
-		of.Messages, of.ServerCPU = bench.ServerMessages(metrics.Calls, metrics.Base), bench.ServerCPU(metrics.Calls, metrics.Base)
+		of.Series, of.ServerCPU = bench.ServerSeries(metrics.Calls, metrics.Base), bench.ServerCPU(metrics.Calls, metrics.Base)
 		figures, err = bench.Brake(ctx, name, &of)
 		return errors.Join(err, a.deleteBraked(ctx, k, lambda, serverGiven))
 	})
