@@ -45,6 +45,9 @@ among others, and how many messages tasks without a worker lead to. Each case ha
 				return usagef("--cases %s: want any of %s", name, strings.Join(bench.BrakeCases(), ", "))
 			}
 		}
+		if strings.Contains(a.server, ",") && (len(cases) == 0 || slices.Contains(cases, "no-workers")) {
+			return usagef("--server names several servers, and the case no-workers counts the messages of one: name one, or --cases without it")
+		}
 		load := bench.Config{Kind: bench.Wall, Tasks: b.Tasks, Slots: b.Slots, PayloadBytes: b.PayloadBytes, Batch: 1}
 		if err := load.Validate(); err != nil {
 			return usagef("%v", err)
