@@ -292,7 +292,7 @@ func TestBenchBrakes(t *testing.T) {
 		Case, Figure string
 		Value        float64
 	}
-	r := harness.Run(t, "bench", "brakes", "--data", t.TempDir(), "--cases", "high-behind-low,weights,pause,drop", "-n", "4000", "--pace", "500", "--duration", "6s", "-o", "json")
+	r := harness.Run(t, "bench", "brakes", "--data", t.TempDir(), "--cases", "high-behind-low,weights,pause,drop", "-n", "4000", "--pace", "500", "--duration", "6s", "--ahead", "2s", "-o", "json")
 	r.JSON(t, &figures)
 	of := map[string]float64{}
 	for _, f := range figures {
