@@ -29,8 +29,8 @@ type BrakeConfig struct {
 	Pace         int           // of a resume
 	// ServerCPU returns the CPU time that the server has used.
 	ServerCPU func(ctx context.Context) (time.Duration, error)
-	// Messages returns how many messages the server has sent to queues of managed lambdas.
-	Messages func(ctx context.Context) (float64, error)
+	// Series reads a series of the server, with its labels.
+	Series   func(ctx context.Context, series string) (float64, error)
 	Progress func(text string)
 }
 

@@ -15,7 +15,6 @@ import (
 const (
 	cpuSeries  = "process_cpu_seconds_total "
 	heapSeries = "go_memstats_heap_inuse_bytes "
-	sentSeries = `kinesin_wakeups_total{event="enqueue"} `
 )
 
 // ServerCPU returns a function that reads the CPU time of the server at a URL from its metrics.
@@ -26,10 +25,11 @@ func ServerCPU(client *http.Client, server string) func(context.Context) (time.D
 	}
 }
 
-// ServerMessages returns a function that reads from its metrics how often the server at a URL has put due
-// tasks on the queues of managed lambdas, the second and later times included.
-func ServerMessages(client *http.Client, server string) func(context.Context) (float64, error) {
-	return func(ctx context.Context) (float64, error) { return readSeries(ctx, client, server, sentSeries) }
+// ServerSeries returns a function that reads a series, with its labels, of the server at a URL.
+func ServerSeries(client *http.Client, server string) func(ctx context.Context, series string) (float64, error) {
+	return func(ctx context.Context, series string) (float64, error) {
+		return readSeries(ctx, client, server, series+" ")
+	}
 }
 
 // readSeries reads a series without labels, or with those that it names, of the server at a URL.

@@ -292,21 +292,22 @@ func TestBenchBrakes(t *testing.T) {
 		Case, Figure string
 		Value        float64
 	}
-	r := harness.Run(t, "bench", "brakes", "--data", t.TempDir(), "--cases", "high-behind-low,weights,pause,drop", "-n", "4000", "--pace", "500", "--duration", "6s", "-o", "json")
+	r := harness.Run(t, "bench", "brakes", "--data", t.TempDir(), "--cases", "high-behind-low,weights,pause,drop", "-n", "4000", "--pace", "500", "--duration", "6s", "--ahead", "2s", "-o", "json")
 	r.JSON(t, &figures)
 	of := map[string]float64{}
 	for _, f := range figures {
 		of[f.Case+" "+f.Figure] = f.Value
 	}
 	for name, bounds := range map[string][2]float64{ // of a busy machine: the figures say how it really was
-		"high-behind-low low_tasks":        {2000, 2000},
-		"high-behind-low high_late_max_ms": {0.01, 10_000},
-		"weights low_per_second":           {1, 1000},
-		"pause held_tasks":                 {4000, 4000},
-		"pause resumed_per_second":         {50, 550},
-		"drop dropped_tasks":               {2000, 2000},
-		"drop dropped_that_started":        {0, 0},
-		"drop others_per_second":           {1, 1_000_000},
+		"high-behind-low low_tasks":         {2000, 2000},
+		"high-behind-low high_late_max_ms":  {0.01, 10_000},
+		"weights low_per_second":            {1, 1000},
+		"pause held_tasks":                  {4000, 4000},
+		"pause cpu_seconds_per_1000_beside": {0, 100},
+		"pause resumed_per_second":          {50, 550},
+		"drop dropped_tasks":                {2000, 2000},
+		"drop dropped_that_started":         {0, 0},
+		"drop others_per_second":            {1, 1_000_000},
 	} {
 		if value, measured := of[name]; !measured || value < bounds[0] || value > bounds[1] {
 			t.Errorf("%s: %v (%v), want %v", name, value, measured, bounds)

@@ -45,6 +45,9 @@ among others, and how many messages tasks without a worker lead to. Each case ha
 				return usagef("--cases %s: want any of %s", name, strings.Join(bench.BrakeCases(), ", "))
 			}
 		}
+		if strings.Contains(a.server, ",") && (len(cases) == 0 || slices.Contains(cases, "no-workers")) {
+			return usagef("--server names several servers, and the case no-workers counts the messages of one: name one, or --cases without it")
+		}
 		load := bench.Config{Kind: bench.Wall, Tasks: b.Tasks, Slots: b.Slots, PayloadBytes: b.PayloadBytes, Batch: 1}
 		if err := load.Validate(); err != nil {
 			return usagef("%v", err)
@@ -96,7 +99,7 @@ func (a *app) benchBrake(ctx context.Context, b *bench.BrakeConfig, name, data s
 		defer metrics.CloseIdle()
 		of := *b
 		of.Client, of.Lambda = k, lambda
-		of.Messages, of.ServerCPU = bench.ServerMessages(metrics.Calls, metrics.Base), bench.ServerCPU(metrics.Calls, metrics.Base)
+		of.Series, of.ServerCPU = bench.ServerSeries(metrics.Calls, metrics.Base), bench.ServerCPU(metrics.Calls, metrics.Base)
 		figures, err = bench.Brake(ctx, name, &of)
 		return errors.Join(err, a.deleteBraked(ctx, k, lambda, serverGiven))
 	})

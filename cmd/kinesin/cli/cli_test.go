@@ -349,6 +349,7 @@ func TestBadUsage(t *testing.T) {
 		{"bench wall -n 0", "tasks"},
 		{"bench brakes -n 0", "tasks"},
 		{"bench brakes --cases pause,nap", "--cases nap: want any of high-behind-low, strict"},
+		{"bench brakes --server a,b", "the case no-workers counts the messages of one"},
 		{"bench brakes --pace 0", "want 1 to 1000000"},
 		{"bench brakes extra", "extra"},
 		{"bench wall --payload-bytes 1", "payload bytes"},
