@@ -44,8 +44,8 @@ type Cron struct {
 	// 3339. It is not set in lists, nor for who may not read payloads. A payload codec cannot encode it,
 	// because the server makes the tasks.
 	Payload []byte
-	// ManagedBy names the declared set that it is of (kinesin apply). In UpdateCron an empty one means no change
-	// of it, and "none" that it is of none.
+	// ManagedBy names the declared set that it is of (kinesin apply). In UpdateCron an empty one means no
+	// change of it, and "none" that it is of none.
 	ManagedBy string
 
 	// The fields below are read only, but for Version in UpdateCron.
@@ -178,10 +178,10 @@ func (c *Client) RunCron(ctx context.Context, name string) (ID, error) {
 }
 
 // BackfillCron starts a job that schedules the occurrences of a past range and returns at once; see GetJob,
-// PauseJob, ResumeJob and StopJob. Nominal times whose occurrence ran, runs or may run yet are left alone, and
-// so are those that an earlier backfill has scheduled: the job counts them by "ran", "runs", "waits", "paused"
-// and "backfilled", and the others by "scheduled". It returns ErrInvalid for a range with more than 100,000
-// nominal times without All.
+// PauseJob, ResumeJob and StopJob. Nominal times whose occurrence ran, runs or may run yet are left alone,
+// and so are those that an earlier backfill has scheduled: the job counts them by "ran", "runs", "waits",
+// "paused" and "backfilled", and the others by "scheduled". It returns ErrInvalid for a range with more than
+// 100,000 nominal times without All.
 func (c *Client) BackfillCron(ctx context.Context, name string, spec BackfillSpec) (Job, error) {
 	return c.backfillCron(ctx, name, &spec, false)
 }

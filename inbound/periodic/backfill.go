@@ -314,8 +314,8 @@ func (s *Service) backfills(ctx context.Context, c *crons.Cron, of []task.Instan
 	return s.Store.Tasks(ctx, ids)
 }
 
-// ranUnremembered returns those of some nominal times whose occurrence ran under a revision that the cron does
-// not remember any more, of the last such revisions.
+// ranUnremembered returns those of some nominal times whose occurrence ran under a revision that the cron
+// does not remember any more, of the last such revisions.
 func (s *Service) ranUnremembered(ctx context.Context, c *crons.Cron, of []task.Instant) (map[task.Instant]bool, error) {
 	all := map[task.Instant]bool{}
 	oldest := &c.Revisions[0]
