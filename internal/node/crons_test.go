@@ -295,9 +295,9 @@ func TestABackfillRuns(t *testing.T) {
 		var f fires
 		r.work(r.nodes[0], "mail", f.handler(3*time.Second), sdk.Slots(5))
 		time.Sleep(5 * time.Second)
-		range40 := sdk.BackfillSpec{From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
+		range40 := sdk.JobSpec{Action: sdk.JobBackfill, Cron: "tick", From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
 		for range 2 {
-			j, err := r.client.BackfillCron(r.ctx, "tick", range40)
+			j, err := r.client.CreateJob(r.ctx, range40)
 			if err != nil {
 				r.Fatal(err)
 			}
