@@ -288,7 +288,7 @@ func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, o
 // come and, if a cron is behind, of the last lookAtMost ones; 0 if none of them has.
 func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, now task.Instant) (task.Instant, error) {
 	for _, limit := range []int{1, lookAtMost} {
-		last, err := lastOf(ctx, c, 0, now, limit)
+		last, err := lastOf(ctx, c, charges(c), 0, now, limit)
 		if err != nil {
 			return 0, err
 		}
