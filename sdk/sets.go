@@ -111,8 +111,8 @@ type Job struct {
 	Sample   []TaskInfo   // of a dry run: at most ten
 	// Nominals are the first nominal times of a dry run of JobBackfill, at most ten.
 	Nominals []time.Time
-	Cost     string       // of a dry run: what it takes of the store, for people
-	Problem  string       // why it failed, or waits
+	Cost     string // of a dry run: what it takes of the store, for people
+	Problem  string // why it failed, or waits
 }
 
 // JobRefusal is a task that a job could not change.

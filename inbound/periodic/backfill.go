@@ -92,6 +92,9 @@ func (s *Service) lambdaOf(ctx context.Context, c *crons.Cron) (*catalog.Entry, 
 	if err == nil && l == nil {
 		err = refusal.Invalid("lambda %s of cron %s was deleted: delete the cron, or create it for another lambda", c.Lambda, c.Name)
 	}
+	if err == nil && l.Deleting {
+		err = api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "lambda %s of cron %s is being deleted", c.Lambda, c.Name)
+	}
 	return l, err
 }
 
