@@ -188,6 +188,18 @@ func TestABackfillEndsWithItsCron(t *testing.T) {
 	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "nightly")
 }
 
+func TestADeletedCronLeavesNothingToCome(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	f.put(store.PutWakeup, "14T23:00:00", nil)
+	if _, err := f.DeleteCron(f.ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.cancelled) != 1 || f.cancelled[0] != idOf("nightly", 1, at(t, "14T23:00:00")).String() {
+		t.Error(f.cancelled)
+	}
+}
+
 // The set of which a cron is changes nothing about what fires.
 func TestAManagedCron(t *testing.T) {
 	f := newFixture(t)
