@@ -372,7 +372,8 @@ func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest
 	return nil, errBusy
 }
 
-// cancelNext cancels the next occurrence of a cron that is deleted. If that fails it is skipped when it is due.
+// cancelNext cancels the next occurrence of a cron that is deleted. If that fails it is skipped when it is
+// due.
 func (s *Service) cancelNext(ctx context.Context, c *crons.Cron) {
 	l, err := s.Lambdas.FindRef(ctx, c.Ref)
 	if err != nil || l == nil {

@@ -19,8 +19,8 @@ const (
 	spreadCrons = time.Minute
 )
 
-// crons creates crons that fire at one instant each day, or, with H, at one second of a minute, and waits until
-// the first occurrence of each has started.
+// crons creates crons that fire at one instant each day, or, with H, at one second of a minute, and waits
+// until the first occurrence of each has started.
 func (r *run) crons(ctx context.Context) (phase, error) {
 	ahead := r.Ahead
 	if ahead == 0 {
