@@ -80,8 +80,8 @@ func decode(c store.Control) (*job, error) {
 	return j, nil
 }
 
-// encode returns the stored form of a job. A release that knows no backfills would take one for a change of all
-// tasks. So the row of a backfill has a plan that such a release cannot read, and leaves alone for that.
+// encode returns the stored form of a job. A release that knows no backfills would take one for a change of
+// all tasks. So the row of a backfill has a plan that such a release cannot read, and leaves alone for that.
 func (j *job) encode() ([]byte, error) {
 	if j.Backfill == nil {
 		return json.Marshal(j)

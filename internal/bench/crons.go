@@ -26,10 +26,11 @@ func (r *run) crons(ctx context.Context) (phase, error) {
 	if ahead == 0 {
 		ahead = 2*aheadBase + time.Duration(r.Tasks)*aheadPerCron
 	}
-	first := time.Now().Add(ahead + time.Minute - 1).Truncate(time.Minute).UTC()
-	schedule, length := first.Format("0 4 15 * * *"), time.Duration(0)
+	first := time.Now().Add(ahead + time.Second - 1).Truncate(time.Second).UTC()
+	schedule, length := first.Format("5 4 15 * * *"), time.Duration(0)
 	if r.Spread {
-		schedule, length = "H"+schedule[1:], spreadCrons
+		first = first.Add(spreadCrons - 1).Truncate(spreadCrons)
+		schedule, length = first.Format("H 4 15 * * *"), spreadCrons
 	}
 	p, err := r.begin(ctx)
 	if err != nil {
