@@ -31,6 +31,8 @@ const (
 	countCheckEvery = 10_000
 	// forgottenMax is how many revisions a backfill tries that the cron does not remember.
 	forgottenMax = 16
+	// beforeLook is at how many nominal times a history looks for one that a backfill made up for.
+	beforeLook = 5
 	// lookAtMost is how many nominal times are looked up at once.
 	lookAtMost = 1000
 )
@@ -375,17 +377,21 @@ func (s *Service) backfill(t *task.Task) *kinesinv1.CronOccurrence {
 }
 
 // before returns the nominal times before those that the cron remembers for which a backfill made up, newest
-// first, of the last historyMax ones.
+// first. It looks at the last historyMax ones, or, if nobody said from when on, at fewer: each costs a read.
 func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Instant, limit int) (all []*kinesinv1.CronOccurrence, err error) {
 	oldest := c.Revisions[0].From
 	if limit <= 0 || from > oldest {
 		return nil, nil
 	}
+	look := historyMax
+	if from == 0 {
+		look = min(look, beforeLook*limit)
+	}
 	schedule, err := c.Now().Spec.Parse(c.Name)
 	if err != nil {
 		return nil, err
 	}
-	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), historyMax)
+	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), look)
 	if err != nil {
 		return nil, err
 	}
