@@ -44,8 +44,8 @@ type Cron struct {
 	// 3339. It is not set in lists, nor for who may not read payloads. A payload codec cannot encode it,
 	// because the server makes the tasks.
 	Payload []byte
-	// ManagedBy names the declared set that it is of (kinesin apply). In UpdateCron an empty one means no change
-	// of it, and "none" that it is of none.
+	// ManagedBy names the declared set that it is of (kinesin apply). In UpdateCron an empty one means no
+	// change of it, and "none" that it is of none.
 	ManagedBy string
 
 	// The fields below are read only, but for Version in UpdateCron.
@@ -81,20 +81,6 @@ type CronOccurrence struct {
 	Late    time.Duration // how long after its due time it first started; zero: it was not started
 	// Backfill says that the task is that of a backfill, which made up for the nominal time.
 	Backfill bool
-}
-
-// BackfillSpec says which occurrences of a cron a backfill schedules.
-type BackfillSpec struct {
-	From, To time.Time // nominal times from From on and before To, which has passed
-	Pace     int       // tasks a second; 0: the recovery quota of the lambda, or as fast as the store allows
-	All      bool      // allows more than 100,000 occurrences, up to 20 million
-}
-
-// Backfill says what the job of a backfill is about.
-type Backfill struct {
-	Cron     string
-	From, To time.Time
-	Sample   []time.Time // of a dry run: the first nominal times, at most ten
 }
 
 // CreateCron creates a cron and returns it. existed means that it was there with the same settings. It
@@ -177,24 +163,10 @@ func (c *Client) RunCron(ctx context.Context, name string) (ID, error) {
 	return ID(r.GetId()), err
 }
 
-// BackfillCron starts a job that schedules the occurrences of a past range and returns at once; see GetJob,
-// PauseJob, ResumeJob and StopJob. Nominal times whose occurrence ran, runs or may run yet are left alone, and
-// so are those that an earlier backfill has scheduled: the job counts them by "ran", "runs", "waits", "paused"
-// and "backfilled", and the others by "scheduled". It returns ErrInvalid for a range with more than 100,000
-// nominal times without All.
-func (c *Client) BackfillCron(ctx context.Context, name string, spec BackfillSpec) (Job, error) {
-	return c.backfillCron(ctx, name, &spec, false)
-}
-
-// DryRunBackfill returns what a backfill would do: how many nominal times there are and the first of them,
-// and, if they are at most 10,000, what would become of them.
-func (c *Client) DryRunBackfill(ctx context.Context, name string, spec BackfillSpec) (Job, error) {
-	return c.backfillCron(ctx, name, &spec, true)
-}
-
-func (c *Client) backfillCron(ctx context.Context, name string, spec *BackfillSpec, dryRun bool) (Job, error) {
+// backfillCron makes the job of a backfill, or counts what it would do.
+func (c *Client) backfillCron(ctx context.Context, spec *JobSpec, dryRun bool) (Job, error) {
 	r, err := callSet(ctx, c, "backfill cron", c.backend.crons.BackfillCron, &kinesinv1.BackfillCronRequest{
-		Name: name, FromMicros: int64(task.InstantOf(spec.From)), ToMicros: int64(task.InstantOf(spec.To)), Pace: uint32(max(0, spec.Pace)),
+		Name: spec.Cron, FromMicros: int64(task.InstantOf(spec.From)), ToMicros: int64(task.InstantOf(spec.To)), Pace: uint32(max(0, spec.Pace)),
 		DryRun: dryRun, All: spec.All, RequestId: requestIDs(c.cfg.Clock, 1)[0],
 	})
 	return jobOf(r.GetJob()), err

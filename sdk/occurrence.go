@@ -14,7 +14,7 @@ type Occurrence struct {
 	// PreviousSuccess is the nominal time of the newest occurrence before it that succeeded; zero if there is
 	// none, or its row is not kept any more.
 	PreviousSuccess time.Time
-	Backfill        bool // a backfill has scheduled it (BackfillCron), so that its nominal time had passed by then
+	Backfill        bool // a backfill has scheduled it (JobBackfill), so that its nominal time had passed by then
 }
 
 func occurrenceOf(w *kinesinv1.Occurrence) *Occurrence {

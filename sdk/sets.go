@@ -48,10 +48,10 @@ const (
 	JobReschedule JobAction = "reschedule" // live tasks that no worker has are due at another time
 	JobRedrive    JobAction = "redrive"    // ended tasks start anew
 	JobDelete     JobAction = "delete"     // ended tasks are forgotten
-	JobBackfill   JobAction = "backfill"   // occurrences of a cron are scheduled; BackfillCron makes such a job
+	JobBackfill   JobAction = "backfill"   // the occurrences of a cron for a past range are scheduled
 )
 
-// JobSpec says what a job is to do. Either Where or All has to be set.
+// JobSpec says what a job is to do. Either Where or All has to be set, but for JobBackfill.
 type JobSpec struct {
 	Action JobAction
 	Where  string // filter; docs/sets.md
@@ -62,6 +62,13 @@ type JobSpec struct {
 	By     time.Duration // added to each due time; may be negative
 	Spread time.Duration // due times evenly over so long from now
 	Due    time.Time     // one due time for all
+
+	// Of JobBackfill, and without a Where: nominal times from From on and before To, which has passed. Those
+	// whose occurrence ran, runs or may run yet are left alone, and so are those that an earlier backfill has
+	// scheduled. Job counts them by "ran", "runs", "waits", "paused" and "backfilled", and the others by
+	// "scheduled". All allows more than 100,000, up to 20 million.
+	Cron     string
+	From, To time.Time
 
 	Force bool // of JobRedrive: also tasks that ended as success or delivered
 }
@@ -102,9 +109,10 @@ type Job struct {
 	Outcomes map[string]int64
 	Refused  []JobRefusal // at most 1,000; of GetJob only
 	Sample   []TaskInfo   // of a dry run: at most ten
-	Backfill *Backfill    // of JobBackfill
-	Cost     string       // of a dry run: what it takes of the store, for people
-	Problem  string       // why it failed, or waits
+	// Nominals are the first nominal times of a dry run of JobBackfill, at most ten.
+	Nominals []time.Time
+	Cost     string // of a dry run: what it takes of the store, for people
+	Problem  string // why it failed, or waits
 }
 
 // JobRefusal is a task that a job could not change.
@@ -140,6 +148,9 @@ func (c *Client) DryRunJob(ctx context.Context, spec JobSpec) (Job, error) {
 }
 
 func (c *Client) createJob(ctx context.Context, spec JobSpec, dryRun bool) (Job, error) {
+	if spec.Action == JobBackfill {
+		return c.backfillCron(ctx, &spec, dryRun)
+	}
 	id := task.NewID(c.cfg.Clock.Now(), c.cfg.Clock.Uint64(), c.cfg.Clock.Uint64())
 	r, err := callSet(ctx, c, "job", c.backend.jobs.CreateJob, &kinesinv1.CreateJobRequest{
 		Action: string(spec.Action), Where: spec.Where, All: spec.All, DryRun: dryRun, Pace: uint32(max(0, spec.Pace)),
@@ -198,9 +209,9 @@ func jobOf(w *kinesinv1.Job) Job {
 		Matched: w.Matched, Exact: w.MatchedExact, Examined: w.Examined, Outcomes: w.Outcomes, Cost: w.Cost, Problem: w.Problem,
 	}
 	if b := w.Backfill; b != nil {
-		j.Backfill = &Backfill{Cron: b.Cron, From: timeOf(b.FromMicros), To: timeOf(b.ToMicros)}
+		j.Cron, j.From, j.To = b.Cron, timeOf(b.FromMicros), timeOf(b.ToMicros)
 		for _, at := range b.SampleMicros {
-			j.Backfill.Sample = append(j.Backfill.Sample, timeOf(at))
+			j.Nominals = append(j.Nominals, timeOf(at))
 		}
 	}
 	for _, r := range w.Refused {

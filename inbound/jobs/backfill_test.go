@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -123,6 +124,24 @@ func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
 		}
 		if again > 2000 {
 			t.Errorf("%d occurrences were asked for again, want those of the two batches that were not noted", again)
+		}
+	})
+}
+
+// A release without backfills would take one for a change of all tasks. It cannot read the row.
+func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
+	run(t, func(f *fixture) {
+		s := f.server(func(c *jobs.Config) { c.Fill = newFiller().fill })
+		j := f.createBackfill(s, 1000, &kinesinv1.BackfillCronRequest{Pace: 1})
+		row, err := f.store.Control(f.ctx, "job", j.Id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var earlier struct {
+			Plan *struct{} `json:"plan"`
+		}
+		if err := json.Unmarshal(row.Value, &earlier); err == nil {
+			t.Errorf("it reads %s", row.Value)
 		}
 	})
 }

@@ -25,6 +25,15 @@ type plan struct {
 	Done   int  `json:"done,omitempty"`  // parts that are worked off
 }
 
+// UnmarshalJSON also reads the text that the row of a backfill has instead.
+func (p *plan) UnmarshalJSON(value []byte) error {
+	if len(value) > 0 && value[0] == '"' {
+		return nil
+	}
+	type stored plan
+	return json.Unmarshal(value, (*stored)(p))
+}
+
 // partsMax bounds the parts of a list, each of up to batchTasksMax tasks: about 80 MB of control rows.
 const partsMax = 1000
 

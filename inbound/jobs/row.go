@@ -72,15 +72,32 @@ func decode(c store.Control) (*job, error) {
 	if err := json.Unmarshal(c.Value, j); err != nil {
 		return nil, fmt.Errorf("%w: job %s: %w", store.ErrCorrupt, c.Name, err)
 	}
+	if j.Backfill != nil {
+		j.Plan = nil // see encode
+	}
 	if j.Outcomes == nil {
 		j.Outcomes = map[string]int64{}
 	}
 	return j, nil
 }
 
+// encode returns the stored form of a job. A release that knows no backfills would take one for a change of
+// all tasks. So the row of a backfill has a plan that such a release cannot read, and leaves alone for that.
+func (j *job) encode() ([]byte, error) {
+	if j.Backfill == nil {
+		return json.Marshal(j)
+	}
+	type row job
+	return json.Marshal(struct {
+		*row
+
+		Plan string `json:"plan"`
+	}{(*row)(j), actionBackfill})
+}
+
 // put stores a job in place of the version that it was read at.
 func (s *Service) put(ctx context.Context, kind string, j *job) error {
-	value, err := json.Marshal(j)
+	value, err := j.encode()
 	if err != nil {
 		return err
 	}

@@ -31,6 +31,8 @@ const (
 	countCheckEvery = 10_000
 	// forgottenMax is how many revisions a backfill tries that the cron does not remember.
 	forgottenMax = 16
+	// beforeLook is at how many nominal times a history looks for one that a backfill made up for.
+	beforeLook = 5
 	// lookAtMost is how many nominal times are looked up at once.
 	lookAtMost = 1000
 )
@@ -91,6 +93,9 @@ func (s *Service) lambdaOf(ctx context.Context, c *crons.Cron) (*catalog.Entry, 
 	l, err := s.Lambdas.FindRef(ctx, c.Ref)
 	if err == nil && l == nil {
 		err = refusal.Invalid("lambda %s of cron %s was deleted: delete the cron, or create it for another lambda", c.Lambda, c.Name)
+	}
+	if err == nil && l.Deleting {
+		err = api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "lambda %s of cron %s is being deleted", c.Lambda, c.Name)
 	}
 	return l, err
 }
@@ -288,7 +293,7 @@ func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, o
 // come and, if a cron is behind, of the last lookAtMost ones; 0 if none of them has.
 func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, now task.Instant) (task.Instant, error) {
 	for _, limit := range []int{1, lookAtMost} {
-		last, err := lastOf(ctx, c, 0, now, limit)
+		last, err := lastOf(ctx, c, charges(c), 0, now, limit)
 		if err != nil {
 			return 0, err
 		}
@@ -314,8 +319,8 @@ func (s *Service) backfills(ctx context.Context, c *crons.Cron, of []task.Instan
 	return s.Store.Tasks(ctx, ids)
 }
 
-// ranUnremembered returns those of some nominal times whose occurrence ran under a revision that the cron does
-// not remember any more, of the last such revisions.
+// ranUnremembered returns those of some nominal times whose occurrence ran under a revision that the cron
+// does not remember any more, of the last such revisions.
 func (s *Service) ranUnremembered(ctx context.Context, c *crons.Cron, of []task.Instant) (map[task.Instant]bool, error) {
 	all := map[task.Instant]bool{}
 	oldest := &c.Revisions[0]
@@ -372,17 +377,21 @@ func (s *Service) backfill(t *task.Task) *kinesinv1.CronOccurrence {
 }
 
 // before returns the nominal times before those that the cron remembers for which a backfill made up, newest
-// first, of the last historyMax ones.
+// first. It looks at the last historyMax ones, or, if nobody said from when on, at fewer: each costs a read.
 func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Instant, limit int) (all []*kinesinv1.CronOccurrence, err error) {
 	oldest := c.Revisions[0].From
 	if limit <= 0 || from > oldest {
 		return nil, nil
 	}
+	look := historyMax
+	if from == 0 {
+		look = min(look, beforeLook*limit)
+	}
 	schedule, err := c.Now().Spec.Parse(c.Name)
 	if err != nil {
 		return nil, err
 	}
-	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), historyMax)
+	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), look)
 	if err != nil {
 		return nil, err
 	}

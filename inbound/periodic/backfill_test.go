@@ -130,18 +130,18 @@ func TestABackfillThatIsRefused(t *testing.T) {
 	year := at(t, "14T00:00:00") - task.Instant(366*24*time.Hour/time.Microsecond)
 	now := int64(f.clock.Now())
 	for name, c := range map[string]struct {
-		request kinesinv1.BackfillCronRequest
+		request *kinesinv1.BackfillCronRequest
 		reason  kinesinv1.Reason
 		says    string
 	}{
-		"no range":     {kinesinv1.BackfillCronRequest{FromMicros: 1}, kinesinv1.Reason_REASON_INVALID, "missing"},
-		"to come":      {kinesinv1.BackfillCronRequest{FromMicros: now, ToMicros: now + 3600_000_000}, kinesinv1.Reason_REASON_INVALID, "not past"},
-		"turned round": {kinesinv1.BackfillCronRequest{FromMicros: now, ToMicros: now - 1}, kinesinv1.Reason_REASON_INVALID, "not before"},
-		"no such cron": {kinesinv1.BackfillCronRequest{Name: "none", FromMicros: 1, ToMicros: 2}, kinesinv1.Reason_REASON_NOT_FOUND, "none"},
-		"pace":         {kinesinv1.BackfillCronRequest{FromMicros: 1, ToMicros: 2, Pace: 1_000_001}, kinesinv1.Reason_REASON_INVALID, "pace"},
+		"no range":     {&kinesinv1.BackfillCronRequest{FromMicros: 1}, kinesinv1.Reason_REASON_INVALID, "missing"},
+		"to come":      {&kinesinv1.BackfillCronRequest{FromMicros: now, ToMicros: now + 3600_000_000}, kinesinv1.Reason_REASON_INVALID, "not past"},
+		"turned round": {&kinesinv1.BackfillCronRequest{FromMicros: now, ToMicros: now - 1}, kinesinv1.Reason_REASON_INVALID, "not before"},
+		"no such cron": {&kinesinv1.BackfillCronRequest{Name: "none", FromMicros: 1, ToMicros: 2}, kinesinv1.Reason_REASON_NOT_FOUND, "none"},
+		"pace":         {&kinesinv1.BackfillCronRequest{FromMicros: 1, ToMicros: 2, Pace: 1_000_001}, kinesinv1.Reason_REASON_INVALID, "pace"},
 	} {
 		c.request.Name = max(c.request.Name, "nightly")
-		_, err := f.BackfillCron(f.ctx, &c.request)
+		_, err := f.BackfillCron(f.ctx, c.request)
 		t.Run(name, func(t *testing.T) { refused(t, err, c.reason, c.says) })
 	}
 	f.set(&kinesinv1.Cron{Name: "often", Lambda: "mail", Schedule: "@every 1s"})
@@ -186,6 +186,18 @@ func TestABackfillEndsWithItsCron(t *testing.T) {
 	}
 	_, err = f.Fill(f.ctx, f.backfill, 0, 3)
 	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "nightly")
+}
+
+func TestADeletedCronLeavesNothingToCome(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	f.put(store.PutWakeup, "14T23:00:00", nil)
+	if _, err := f.DeleteCron(f.ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.cancelled) != 1 || f.cancelled[0] != idOf("nightly", 1, at(t, "14T23:00:00")).String() {
+		t.Error(f.cancelled)
+	}
 }
 
 // The set of which a cron is changes nothing about what fires.

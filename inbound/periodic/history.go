@@ -57,7 +57,7 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 	if err != nil {
 		return nil, err
 	}
-	nominals, err := lastOf(ctx, c, from, to, limit)
+	nominals, err := lastOf(ctx, c, allCharges(c), from, to, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +74,7 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 		return nil, err
 	}
 	response.Occurrences = s.outcomes(nominals, rows, l, now)
+	notePause(c, response.Occurrences)
 	if err := s.withBackfills(ctx, c, response.Occurrences); err != nil {
 		return nil, err
 	}
@@ -176,6 +177,19 @@ func (s *Service) outcomes(of []nominal, rows []row, l *catalog.Entry, now task.
 		}
 	}
 	return all
+}
+
+// notePause gives the reason of nominal times that a pause skips, from its begin on.
+func notePause(c *crons.Cron, history []*kinesinv1.CronOccurrence) {
+	p := c.Now().Pause
+	if p == nil {
+		return
+	}
+	for _, o := range history {
+		if o.Id == "" && o.Outcome != forgotten && o.NominalMicros > int64(p.At) {
+			o.Outcome, o.Reason = skipped, "the cron is paused: "+p.Reason
+		}
+	}
 }
 
 // describe says what became of an occurrence that has a row.

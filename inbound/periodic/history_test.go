@@ -159,7 +159,7 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{ToMicros: int64(at(t, "15T08:00:00")), Limit: 1}), "15T08:00:00 1 forgotten")
 }
 
-// Each revision has the nominal times of which it is in charge, and those of a pause have none.
+// Each revision has the nominal times of which it is in charge, and those of a pause are skipped.
 func TestHistoryFollowsTheRevisions(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
@@ -172,7 +172,7 @@ func TestHistoryFollowsTheRevisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.time.Advance(at(t, "15T05:10:00").Sub(f.clock.Now()))
-	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 2}), "15T03:00:00 2", "15T02:30:00 2")
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 2}), "15T05:00:00 3 skipped (the cron is paused: x)", "15T04:30:00 3 skipped (the cron is paused: x)")
 	if _, err := f.ResumeCron(f.ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}

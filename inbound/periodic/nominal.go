@@ -24,13 +24,16 @@ type charge struct {
 }
 
 // charges returns what each revision is in charge of, newest first, and leaves out those that pause.
-func charges(c *crons.Cron) (all []charge) {
+func charges(c *crons.Cron) []charge {
+	return slices.DeleteFunc(allCharges(c), func(of charge) bool { return of.revision.Pause != nil })
+}
+
+// allCharges also returns what revisions that pause are in charge of: times at which nothing fires.
+func allCharges(c *crons.Cron) (all []charge) {
 	through := task.Instant(math.MaxInt64)
 	for i := len(c.Revisions) - 1; i >= 0; i-- {
 		r := &c.Revisions[i]
-		if r.Pause == nil {
-			all = append(all, charge{r, r.From, through})
-		}
+		all = append(all, charge{r, r.From, through})
 		through = r.From
 	}
 	return all
@@ -56,9 +59,9 @@ func nominalAt(s *cron.Schedule, r *crons.Revision, at time.Time) nominal {
 	return nominal{at: task.InstantOf(at), due: task.InstantOf(s.Due(at)), revision: r}
 }
 
-// lastOf returns the last nominal times from one instant through another, newest first.
-func lastOf(ctx context.Context, c *crons.Cron, from, to task.Instant, limit int) (all []nominal, err error) {
-	for _, of := range charges(c) {
+// lastOf returns the last nominal times of some charges from one instant through another, newest first.
+func lastOf(ctx context.Context, c *crons.Cron, charges []charge, from, to task.Instant, limit int) (all []nominal, err error) {
+	for _, of := range charges {
 		schedule, err := of.revision.Spec.Parse(c.Name)
 		if err != nil {
 			return nil, err

@@ -58,8 +58,9 @@ type Lambdas interface {
 	FindRef(ctx context.Context, ref uint32) (*catalog.Entry, error)
 }
 
-// Tasks schedules tasks.
+// Tasks schedules and cancels tasks.
 type Tasks interface {
+	Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error)
 }
 
@@ -350,7 +351,8 @@ func (s *Service) changeNamed(ctx context.Context, name string, change func(c *c
 	return nil, errBusy
 }
 
-// DeleteCron deletes a cron. Its occurrences that were not dispatched are skipped.
+// DeleteCron deletes a cron. Its occurrences that were not dispatched are skipped, and the next one is
+// cancelled at once, so that it does not wait for a time at which nothing happens.
 func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest) (_ *kinesinv1.DeleteCronResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	for range casTriesMax {
@@ -362,9 +364,27 @@ func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest
 		if errors.Is(err, store.ErrConflict) {
 			continue
 		}
+		if err == nil {
+			s.cancelNext(ctx, c)
+		}
 		return &kinesinv1.DeleteCronResponse{}, err
 	}
 	return nil, errBusy
+}
+
+// cancelNext cancels the next occurrence of a cron that is deleted. If that fails it is skipped when it is
+// due.
+func (s *Service) cancelNext(ctx context.Context, c *crons.Cron) {
+	l, err := s.Lambdas.FindRef(ctx, c.Ref)
+	if err != nil || l == nil {
+		return
+	}
+	for _, n := range nextOf(c, s.Clock.Now(), 1) {
+		rows, err := s.Store.Wakeups(ctx, []store.WakeKey{s.FirstRow(c, l, n.revision, n.at, n.due)})
+		if err == nil && len(rows) > 0 && !rows[0].ID.IsZero() {
+			_, _ = s.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: []string{s.PublicID(&rows[0])}}) // see above
+		}
+	}
 }
 
 func (s *Service) find(ctx context.Context, name string) (*crons.Cron, error) {

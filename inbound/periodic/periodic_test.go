@@ -42,6 +42,8 @@ type fixture struct {
 	// backfill is the newest one, and filled are the nominal times that backfills scheduled.
 	backfill *crons.Backfill
 	filled   []int64
+	// cancelled are the tasks that were.
+	cancelled []string
 }
 
 // Save stores the cron alone.
@@ -73,6 +75,12 @@ func (f *fixture) PutBackfill(ctx context.Context, c *crons.Cron, nominals []tas
 func (f *fixture) CreateBackfill(_ context.Context, b *crons.Backfill, _ string, _ *kinesinv1.BackfillCronRequest) (*kinesinv1.Job, error) {
 	f.backfill = b
 	return &kinesinv1.Job{Id: "j1"}, nil
+}
+
+// Cancel notes what is cancelled.
+func (f *fixture) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+	f.cancelled = append(f.cancelled, r.Ids...)
+	return &kinesinv1.CancelResponse{}, nil
 }
 
 // Schedule notes what was asked for.

@@ -21,6 +21,7 @@ const (
 	Wall      Kind = "wall"      // all tasks due at one instant
 	Steady    Kind = "steady"    // tasks due at random milliseconds, at a mean rate
 	Sets      Kind = "sets"      // tasks far in the future, which are then cancelled and redriven by jobs
+	Crons     Kind = "crons"     // a task of each of many crons, which fire at one instant
 	Immediate Kind = "immediate" // one task after the other: schedule it and wait for its start
 )
 
@@ -54,6 +55,7 @@ type Config struct {
 	Batch        int           // tasks per call when inserting
 	Ahead        time.Duration // from the start of the insertion to the first due time; 0: enough for a slow insertion
 	IdleMax      time.Duration // of Immediate: longest random pause before each task
+	Spread       bool          // of Crons: they fire within a minute, each in a second that H draws
 	Shards       int           // of the lambda; 0: the server's default
 	// LimitKeys is how many limit keys the tasks have in turn, of each of which LimitKeyConcurrency run at
 	// once; 0: they have none.
@@ -120,9 +122,9 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 		return r.insertOnly(ctx)
 	case Sets:
 		return r.sets(ctx)
-	case Wall, Steady, Immediate:
+	case Wall, Steady, Immediate, Crons:
 	}
-	load := map[Kind]func(context.Context) (phase, error){Wall: r.wall, Steady: r.steady, Immediate: r.immediate}[r.Kind]
+	load := map[Kind]func(context.Context) (phase, error){Wall: r.wall, Steady: r.steady, Immediate: r.immediate, Crons: r.crons}[r.Kind]
 	if load == nil {
 		return Report{}, fmt.Errorf("%w: unknown kind %q", ErrConfig, r.Kind)
 	}
@@ -183,8 +185,13 @@ func (r *run) cleanUp(ctx context.Context) error {
 	if r.Keep {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patienceBase)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patienceBase+time.Duration(r.Tasks)*patiencePerTask)
 	defer cancel()
+	if r.Kind == Crons {
+		if err := r.deleteCrons(ctx); err != nil {
+			return err
+		}
+	}
 	_, err := r.Client.DeleteLambda(ctx, r.Lambda, true)
 	return err
 }

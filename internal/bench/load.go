@@ -57,6 +57,11 @@ func (r *run) insertThenRun(ctx context.Context, first time.Time, length time.Du
 	if err := r.insert(ctx); err != nil {
 		return phase{}, err
 	}
+	return r.awaitFrom(ctx, first, length)
+}
+
+// awaitFrom measures from the first due time to the last start.
+func (r *run) awaitFrom(ctx context.Context, first time.Time, length time.Duration) (phase, error) {
 	left := time.Until(first)
 	if left < 0 {
 		return phase{}, fmt.Errorf("inserting %d tasks took %v longer than there was time before they were due: choose a longer --ahead", r.Tasks, -left)

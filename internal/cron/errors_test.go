@@ -55,6 +55,8 @@ func TestBadExpressions(t *testing.T) {
 		start + "FREQ=DAILY;DTSTART=20270101T000000":                                       "DTSTART is no part of a rule",
 		start + "FREQ=DAILY;COUNT=1001":                                                    "COUNT=1001 is out of range: want 1 to 1000",
 		start + "FREQ=DAILY;COUNT=2;UNTIL=20280101":                                        "want COUNT or UNTIL, not both",
+		start + "FREQ=DAILY;INTERVAL=0":                                                    "INTERVAL=0 is out of range: want 1 or more",
+		start + "FREQ=DAILY;COUNT=00":                                                      "COUNT=00 is out of range",
 		start + "FREQ=DAILY;INTERVAL=36501":                                                "INTERVAL=36501 is out of range: want 1 to 36500",
 		start + "FREQ=DAILY;UNTIL=20260101T000000":                                         "never fires: UNTIL is before the first time",
 		start + "FREQ=DAILY;UNTIL=20260101T000000Z":                                        "never fires",

@@ -59,6 +59,11 @@ func (s *Schedule) parseRRule() error {
 	if err != nil {
 		return fmt.Errorf("RRULE %q: %w", ruleText, err)
 	}
+	for part := range strings.SplitSeq(ruleText, ";") { // the library takes 0 for what is not there
+		if name, value, _ := strings.Cut(part, "="); (name == "INTERVAL" || name == "COUNT") && strings.Trim(value, "0") == "" {
+			return fmt.Errorf("RRULE %q: %s is out of range: want 1 or more", ruleText, part)
+		}
+	}
 	r := &recurrence{option: *parsed}
 	until, count := r.option.Until, r.option.Count
 	r.option.Until, r.option.Count, r.option.Dtstart = time.Time{}, 0, start

@@ -289,15 +289,22 @@ func TestFailuresPauseACron(t *testing.T) {
 
 // Each nominal time of the range runs once, whatever the overlap, and the cron goes on beside.
 func TestABackfillRuns(t *testing.T) {
-	inRig(t, drivers{}, 1, nil, func(r *rig) {
+	for _, nodes := range []int{1, 2} {
+		t.Run(fmt.Sprint(nodes), func(t *testing.T) { backfillRuns(t, nodes) })
+	}
+}
+
+func backfillRuns(t *testing.T, nodes int) {
+	t.Helper()
+	inRig(t, drivers{}, nodes, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})
-		r.cron(0, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = crons.OverlapSkip })
+		r.cron(nodes-1, "*/10 * * * * *", func(s *crons.Spec) { s.Overlap = crons.OverlapSkip })
 		var f fires
 		r.work(r.nodes[0], "mail", f.handler(3*time.Second), sdk.Slots(5))
 		time.Sleep(5 * time.Second)
-		range40 := sdk.BackfillSpec{From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
+		range40 := sdk.JobSpec{Action: sdk.JobBackfill, Cron: "tick", From: time.Now().Truncate(time.Minute).Add(-40 * time.Second), To: time.Now()}
 		for range 2 {
-			j, err := r.client.BackfillCron(r.ctx, "tick", range40)
+			j, err := r.client.CreateJob(r.ctx, range40)
 			if err != nil {
 				r.Fatal(err)
 			}

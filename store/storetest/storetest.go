@@ -224,7 +224,7 @@ func full(n int, p task.Partition) task.Task {
 	t.GroupEnd.Ended[task.Success], t.GroupEnd.Ended[task.Dead] = 2, 1
 	t.Occurrence = &task.Occurrence{
 		Cron: "nightly", Life: at(1), At: task.Firing{Revision: 3, Nominal: at(5)}, Before: task.Firing{Revision: 2, Nominal: at(4)},
-		Ran: task.Firing{Revision: 1, Nominal: at(3)}, Failed: 2, Succeeded: at(2),
+		Ran: task.Firing{Revision: 1, Nominal: at(3)}, Failed: 2, Succeeded: at(2), Backfill: true,
 	}
 	t.Blob = &task.Blob{ID: [16]byte{5}, Bytes: 99 << 20, SHA256: [32]byte{6}}
 	t.Worker, t.Enqueued, t.ClaimedAt, t.Started, t.FirstStarted = "host-1/22", at(6), at(7), at(8), at(2)

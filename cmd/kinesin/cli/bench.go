@@ -34,6 +34,7 @@ server in a process of its own, with its data in a new directory below the curre
 		a.benchKind(bench.Wall, "Run N tasks that are due at the same time", 20_000),
 		a.benchKind(bench.Steady, "Run R tasks a second for D, due at random milliseconds", 0),
 		a.benchKind(bench.Sets, "Schedule N tasks for later, and move, cancel and redrive them all by jobs", 1_000_000),
+		a.benchKind(bench.Crons, "Create N crons that fire at the same time, and run what they schedule", 10_000),
 		a.benchKind(bench.Immediate, "Schedule a task, wait until it starts, repeat", 2000),
 		a.benchIsolationCommand(),
 		a.benchBrakesCommand(),
@@ -70,8 +71,12 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 	}
 	if b.Kind == bench.Immediate {
 		f.Var(durationValue{d: &b.IdleMax, min: time.Millisecond}, "idle-max", "wait a random time up to this before each task; none when not set")
-	} else {
+	} else if b.Kind != bench.Crons {
 		f.IntVar(&b.Batch, "batch", b.Batch, "tasks in one call while scheduling")
+	}
+	if b.Kind == bench.Crons {
+		f.BoolVar(&b.Spread, "spread", false, "have them fire within a minute instead, each in a second that H draws")
+		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "time to create them in before they fire; 8s and 3ms for each when not set")
 	}
 	if b.Kind == bench.Wall || b.Kind == bench.Steady {
 		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "time from the first call to the first due time; 4s and 25µs for each task when not set")

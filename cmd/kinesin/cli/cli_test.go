@@ -1022,6 +1022,7 @@ func TestBench(t *testing.T) {
 		"bench wall -n 500 --workers 10 --ahead 500ms",
 		"bench steady --rate 500 --duration 300ms --ahead 500ms",
 		"bench immediate -n 20 --workers 2",
+		"bench crons -n 50 --workers 10 --ahead 8s",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) cronBackfillCommand() *cobra.Command {
-	var spec sdk.BackfillSpec
+	spec := sdk.JobSpec{Action: sdk.JobBackfill}
 	var dryRun, detach bool
 	c := &cobra.Command{
 		Use:   "backfill NAME --from T --to T [--dry-run] [--pace N] [--all] [--detach]",
@@ -38,18 +38,8 @@ so are those that an earlier backfill has scheduled. More than 100,000 are refus
 		case dryRun && detach:
 			return usagef("--detach goes with a job, and --dry-run makes none")
 		}
-		if dryRun {
-			j, err := k.DryRunBackfill(ctx, args[0], spec)
-			if err != nil {
-				return err
-			}
-			return a.printJob(&j)
-		}
-		j, err := k.BackfillCron(ctx, args[0], spec)
-		if err != nil {
-			return err
-		}
-		return a.attend(ctx, k, j, spec.Pace, detach)
+		spec.Cron = args[0]
+		return a.changeSet(ctx, k, spec, &setFlags{dryRun: dryRun, detach: detach})
 	})
 }
 
@@ -69,12 +59,12 @@ type backfillObject struct {
 	Sample []string `json:"sample,omitempty"`
 }
 
-func backfillObjectOf(b *sdk.Backfill) *backfillObject {
-	if b == nil {
+func backfillObjectOf(j *sdk.Job) *backfillObject {
+	if j.Cron == "" {
 		return nil
 	}
-	o := &backfillObject{Cron: b.Cron, From: timeText(b.From), To: timeText(b.To)}
-	for _, at := range b.Sample {
+	o := &backfillObject{Cron: j.Cron, From: timeText(j.From), To: timeText(j.To)}
+	for _, at := range j.Nominals {
 		o.Sample = append(o.Sample, timeText(at))
 	}
 	return o

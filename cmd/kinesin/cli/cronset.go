@@ -37,6 +37,14 @@ var cronSettings = []string{ //nolint:gochecknoglobals // a table
 
 func (s *cronFlags) add(f *pflag.FlagSet) {
 	c := &s.cron
+	addCronFlags(f, c)
+	f.StringVar(&c.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
+	f.StringVar(&s.payload.text, "payload", "", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
+	f.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
+}
+
+// addCronFlags adds flags over the settings of a cron, but for its lambda and payload.
+func addCronFlags(f *pflag.FlagSet, c *sdk.Cron) {
 	f.StringVar(&c.Schedule, "schedule", "", "`EXPR` that says when: five fields, six with seconds first, @daily, \"@every 90s\" or an RRULE")
 	f.StringVar(&c.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")
 	f.Var(boundValue{instantValue{&c.Start}}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count, or none")
@@ -53,9 +61,6 @@ func (s *cronFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&c.Priority, "priority", "", "`PRIORITY` of its tasks; the lambda's default when not set")
 	f.StringVar(&c.Collection, "collection", "", "`COLLECTION` of its tasks")
 	f.Var(tagsValue{&c.Tags}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated")
-	f.StringVar(&c.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
-	f.StringVar(&s.payload.text, "payload", "", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
-	f.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
 }
 
 // boundValue is a flag with a time, or the word none, which is the zero time.

@@ -73,7 +73,7 @@ func (a *app) root() *cobra.Command {
 		a.tokenCommand(), a.policyCommand(), a.auditCommand(), a.debugCommand(), a.keyringCommand(),
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
 		a.rescheduleCommand(), a.runNowCommand(), a.updateCommand(), a.redriveCommand(), a.expireCommand(), a.deleteCommand(),
-		a.countCommand(), a.statsCommand(), a.jobCommand(), a.gateCommand(), a.quotaCommand(), a.cronCommand(), a.chainCommand(), a.groupCommand(),
+		a.countCommand(), a.statsCommand(), a.jobCommand(), a.gateCommand(), a.quotaCommand(), a.cronCommand(), a.chainCommand(), a.groupCommand(), a.applyCommand(),
 		a.backupCommand(), a.restoreCommand(), a.benchCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
 	)
 	root.PersistentFlags().String("config", "", "YAML `FILE` with settings (KINESIN_CONFIG)")

@@ -181,7 +181,8 @@ func wantLambda(ctx context.Context, k *sdk.Client, name string) error {
 	return err
 }
 
-// changeSet makes a job, waits for its end unless the flags say otherwise, and prints it.
+// changeSet makes a job, waits for its end unless the flags say otherwise, and prints it. Its error is
+// errReported if the job could not change some tasks, or did not get to its end.
 func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s *setFlags) error {
 	if !spec.Due.IsZero() && isPast(spec.Due) && spec.Action == sdk.JobReschedule {
 		a.note(pastText)
@@ -197,16 +198,10 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 	if err != nil {
 		return err
 	}
-	return a.attend(ctx, k, j, spec.Pace, s.detach)
-}
-
-// attend waits for the end of a job that was asked for with a pace, unless it is detached, and prints it. Its
-// error is errReported if the job could not change some tasks, or did not get to its end.
-func (a *app) attend(ctx context.Context, k *sdk.Client, j sdk.Job, pace int, detach bool) (err error) {
-	if pace == 0 && j.Pace > 0 {
+	if spec.Pace == 0 && j.Pace > 0 {
 		a.note("it changes %d tasks per second, the recovery quota of its lambda (kinesin quota get); --pace sets another pace", j.Pace)
 	}
-	if detach {
+	if s.detach {
 		return a.print(jobObjectOf(&j), "%s", j.ID)
 	}
 	a.note("job %s runs on the server; it goes on if this command ends (kinesin job show, pause, stop)", j.ID)
@@ -329,9 +324,9 @@ func printJobTasks(w io.Writer, j *sdk.Job) error {
 			}
 		}
 	}
-	if b := j.Backfill; b != nil && len(b.Sample) > 0 {
+	if len(j.Nominals) > 0 {
 		fmt.Fprintln(w, "\nThe first nominal times:")
-		for _, at := range b.Sample {
+		for _, at := range j.Nominals {
 			if _, err := fmt.Fprintln(w, timeText(at)); err != nil {
 				return err
 			}
@@ -383,7 +378,7 @@ func jobObjectOf(j *sdk.Job) jobObject {
 	o := jobObject{
 		ID: j.ID, Action: string(j.Action), Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, Due: timeText(j.Due), Force: j.Force,
 		Created: timeText(j.Created), Ended: timeText(j.Ended), CreatedBy: j.CreatedBy, Matched: j.Matched, Exact: j.Exact, Examined: j.Examined,
-		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem, Backfill: backfillObjectOf(j.Backfill),
+		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem, Backfill: backfillObjectOf(j),
 	}
 	if o.Outcomes == nil {
 		o.Outcomes = map[string]int64{}

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/internal/zones"
 )
 
 type versionObject struct {
@@ -14,6 +16,7 @@ type versionObject struct {
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
+	TZ      string `json:"tz"` // the tz database by which crons fire here
 }
 
 func (a *app) versionCommand() *cobra.Command {
@@ -22,8 +25,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 	}, func(context.Context, []string) error {
-		v := versionObject{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-		return a.print(v, "kinesin %s (%s, %s/%s)", v.Version, v.Go, v.OS, v.Arch)
+		v := versionObject{Version: a.version(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, TZ: zones.Default().Source()}
+		return a.print(v, "kinesin %s (%s, %s/%s, tz database %s)", v.Version, v.Go, v.OS, v.Arch, v.TZ)
 	})
 }
 

@@ -1,0 +1,204 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const declared = `
+name: billing
+lambdas:
+  - name: report
+    max_attempts: 3
+    timeout: 30m
+    backoff: 5s..1m
+    priorities: [high, low]
+    priority_weights: {high: 8, low: 1}
+    start_within: never
+    key_retention: retention
+crons:
+  - name: nightly
+    lambda: report
+    schedule: 30 2 * * *
+    zone: Europe/Berlin
+    start: 2026-01-01T01:00:00+01:00
+    payload: {"at": "{{nominal}}"}
+    tags: {kind: night}
+    catch_up: all
+    catch_up_max: 5
+  - name: sync
+    lambda: report
+    schedule: "@every 90s"
+    priority: low
+    payload: plain
+`
+
+func (s *site) write(name, text string) string {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return path
+}
+
+func TestApply(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	file := s.write("a.yaml", declared)
+	const created = "create lambda report\ncreate cron nightly\ncreate cron sync"
+	if got := s.must("apply", "-f", file, "--dry-run"); got != created {
+		t.Error(got)
+	}
+	if got := s.must("cron", "list"); got != "" {
+		t.Errorf("a dry run made %s", got)
+	}
+	if got := s.must("apply", "-f", file); got != created {
+		t.Error(got)
+	}
+	if got := s.must("apply", "-f", file); got != "unchanged lambda report\nunchanged cron nightly\nunchanged cron sync" {
+		t.Error(got)
+	}
+	if one := s.object("cron", "show", "nightly"); one["payload"] != `{"at":"{{nominal}}"}` || one["managed_by"] != "billing" || one["revision"] != 1.0 || one["start"] != "2026-01-01T00:00:00.000000Z" {
+		t.Errorf("%v", one)
+	}
+
+	changed := strings.NewReplacer("30 2", "0 3", "timeout: 30m", "timeout: 1h", "payload: plain", "payload: other", "zone: Europe/Berlin", "zone: UTC").Replace(declared)
+	lines := s.objects("apply", "-f", s.write("b.yaml", changed), "-o", "json")
+	if got := fmt.Sprint(lines); got != "[map[action:update changes:[map[from:30m setting:timeout to:1h]] kind:lambda name:report]"+
+		" map[action:update changes:[map[from:30 2 * * * setting:schedule to:0 3 * * *] map[from:Europe/Berlin setting:zone to:UTC]] kind:cron name:nightly]"+
+		" map[action:update changes:[map[from: setting:payload to:]] kind:cron name:sync]]" {
+		t.Error(got)
+	}
+	if one := s.object("lambda", "get", "report"); one["timeout_ms"] != 3_600_000.0 || one["max_attempts"] != 3.0 {
+		t.Errorf("%v", one)
+	}
+}
+
+// Only crons that an earlier apply of the same set made are pruned, and only when asked.
+func TestApplyPrunesItsOwn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "report")
+	one := "  - {name: %s, lambda: report, schedule: '@daily'}\n"
+	write := func(set string, names ...string) string {
+		text := "name: " + set + "\ncrons:\n"
+		for _, name := range names {
+			text += fmt.Sprintf(one, name)
+		}
+		return s.write(set+".yaml", text)
+	}
+	s.must("cron", "create", "hand", "--lambda", "report", "--schedule", "@daily")
+	s.must("apply", "-f", write("a", "a1", "a2"))
+	s.must("apply", "-f", write("b", "b1"), "--prune")
+	o := s.do("apply", "-f", write("a", "a1"))
+	o.check(t, "without prune", 0, "1 crons of set a are not in the file")
+	if o.stdout != "unchanged cron a1\nkeep cron a2\n" {
+		t.Error(o.stdout)
+	}
+	if got := s.must("apply", "-f", write("a", "a1"), "--prune", "--dry-run"); got != "unchanged cron a1\ndelete cron a2" {
+		t.Error(got)
+	}
+	s.must("apply", "-f", write("a", "a1"), "--prune")
+	var left []string
+	for _, c := range s.objects("cron", "list") {
+		left = append(left, fmt.Sprint(c["name"], " ", c["managed_by"]))
+	}
+	if got := strings.Join(left, ", "); got != "a1 a, b1 b, hand <nil>" {
+		t.Error(got)
+	}
+	// one that was made by hand becomes one of the set, and that of another set does not
+	if got := s.must("apply", "-f", write("a", "a1", "hand")); got != "unchanged cron a1\nupdate cron hand: managed_by none -> a" {
+		t.Error(got)
+	}
+	if one := s.object("cron", "show", "hand"); one["revision"] != 1.0 {
+		t.Errorf("to be managed changed what fires: %v", one)
+	}
+	s.do("apply", "-f", write("a", "new", "b1")).check(t, "of another set", 1, "line 4", "managed by set b")
+	if s.do("cron", "show", "new").code == 0 {
+		t.Error("something was made of a file that was refused")
+	}
+	s.must("cron", "update", "b1", "--managed-by", "none")
+	s.must("apply", "-f", write("a", "a1", "b1"))
+}
+
+func TestDeclarationsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "report")
+	s.must("lambda", "create", "other")
+	s.must("cron", "create", "there", "--lambda", "other", "--schedule", "@daily")
+	const head = "crons:\n  - name: x\n    lambda: report\n    schedule: '@daily'\n"
+	for name, c := range map[string]struct {
+		text string
+		code int
+		says []string
+	}{
+		"a field":       {head + "    zoen: UTC\n", 2, []string{"line 5", `unknown field "zoen"`, "zone"}},
+		"a section":     {"jobs: []\n", 2, []string{"line 1", `unknown field "jobs"`, "crons, lambdas, name"}},
+		"of a lambda":   {"lambdas:\n  - name: x\n    schedule: x\n", 2, []string{"line 3", `unknown field "schedule"`}},
+		"a flag":        {head + "    catch-up: all\n", 2, []string{"line 5", "catch_up"}},
+		"twice":         {head + "  - name: x\n    lambda: report\n    schedule: '@daily'\n", 2, []string{"line 5", "cron x is there twice"}},
+		"a key twice":   {head + "    lambda: report\n", 2, []string{"line 5", "twice"}},
+		"an expression": {strings.Replace(head, "@daily", "0 0 30 2 *", 1), 2, []string{"line 2", "never fires"}},
+		"a zone":        {head + "    zone: Europe/Berln\n", 2, []string{"line 2", "Europe/Berlin"}},
+		"a choice":      {head + "    gap: jump\n", 2, []string{"line 5", "shift or skip"}},
+		"a number":      {head + "    failures_max: many\n", 2, []string{"line 5", "many"}},
+		"a mapping":     {head + "    zone: {a: b}\n", 2, []string{"line 5", "zone"}},
+		"an alias":      {"name: &n a\ncrons: *n\n", 2, []string{"alias"}},
+		"no YAML":       {"crons: [", 2, []string{"line 1"}},
+		"nothing":       {"", 2, []string{"empty"}},
+		"no list":       {"crons: {x: {lambda: report}}\n", 2, []string{"line 1", "list"}},
+		"a name":        {"name: a b\n", 2, []string{"name of the set"}},
+		"a lambda":      {strings.Replace(head, "report", "reprt", 1), 1, []string{"line 2", "reprt"}},
+		"bounds":        {head + "    catch_up_max: 5\n", 2, []string{"line 2", "catch_up: all"}},
+		"its lambda":    {strings.Replace(head, "name: x", "name: there", 1), 1, []string{"line 2", "is of lambda other"}},
+		"priorities":    {"lambdas:\n  - name: report\n    priorities: [a]\n", 1, []string{"line 2", "cannot change"}},
+	} {
+		s.do("apply", "-f", s.write("f.yaml", c.text)).check(t, name, c.code, c.says...)
+	}
+	s.do("apply").check(t, "no file", 2, "-f is missing")
+	s.do("apply", "-f", "/does/not/exist").check(t, "no such file", 2, "exist")
+	s.do("apply", "-f", "x", "y").check(t, "too many", 2, "y")
+	// the server's own refusals: the others are applied
+	o := s.do("apply", "-f", s.write("g.yaml", head+"    priority: urgent\n  - {name: y, lambda: report, schedule: '@daily'}\n"))
+	o.check(t, "a priority", 1, "1 of 2 were refused")
+	if !strings.Contains(o.stdout, "create cron x: refused: ") || !strings.Contains(o.stdout, "\ncreate cron y\n") {
+		t.Error(o.stdout)
+	}
+}
+
+func TestABackfillOfTheCommandLine(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "report")
+	s.must("cron", "create", "hourly", "--lambda", "report", "--schedule", "@hourly")
+	past := []string{"cron", "backfill", "hourly", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z"}
+	dry := s.object(append(past, "--dry-run")...)
+	b, _ := dry["backfill"].(map[string]any)
+	if sample, _ := b["sample"].([]any); dry["matched"] != 24.0 || dry["state"] != "counted" || b["cron"] != "hourly" || len(sample) != 10 {
+		t.Errorf("%v", dry)
+	}
+	if done := s.object(append(past, "--pace", "1000")...); done["state"] != "done" || fmt.Sprint(done["outcomes"]) != "map[scheduled:24]" {
+		t.Errorf("%v", done)
+	}
+	if text := plain(s.must(past...)); !strings.Contains(text, "outcomes 24 backfilled") || !strings.Contains(text, "occurrences hourly from 2026-01-01") {
+		t.Error(text)
+	}
+	if got := s.must("count", "--where", "lambda=report and state!=success"); got != "25" { // one is to come
+		t.Error(got)
+	}
+	s.must("cron", "create", "often", "--lambda", "report", "--schedule", "@every 1s")
+	s.do("cron", "backfill", "often", "--from", "2026-01-01T00:00:00Z", "--to", "2026-04-26T17:46:40Z").check(t, "so many", 1, "10000000 nominal times", "--all")
+	for line, want := range map[string]string{
+		"backfill": "NAME is missing", "backfill hourly": "--from and --to are missing", "backfill a b": "one argument too many",
+		"backfill hourly --from 2026-01-02T00:00:00Z --to 2026-01-01T00:00:00Z":                    "--from is not before --to",
+		"backfill hourly --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z --dry-run --detach": "--detach",
+		"backfill hourly --from monday --to 2026-01-02T00:00:00Z":                                  "monday",
+	} {
+		s.do(append([]string{"cron"}, strings.Fields(line)...)...).check(t, line, 2, want)
+	}
+}
