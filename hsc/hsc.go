@@ -101,8 +101,8 @@ type Config struct {
 	// caller may.
 	Execute func(ctx context.Context, lambda string) error
 
-	// Extend returns the chain of a task with what its handler adds to what follows it, after that was checked
-	// and stored. nil: handlers add nothing.
+	// Extend returns the chain of a task with what its handler adds to what follows it, after that was
+	// checked and stored. nil: handlers add nothing.
 	Extend func(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error)
 	// Limited reports whether tasks of a lambda wait until others have ended, whose results are then sent and
 	// stored without waiting for others. nil: none do.

@@ -162,6 +162,8 @@ var needs = map[string]need{
 	"CronService/RunCron":                 {nil, false, `{"name":"none"}`},
 	"CronService/DeleteCron":              {nil, false, `{"name":"none"}`},
 	"CronService/CronHistory":             {nil, false, `{"name":"none"}`},
+	"ChainService/GetChain":               {[]access.Verb{access.Read}, false, `{"id":"I"}`},
+	"ChainService/ControlChain":           {[]access.Verb{access.Operate}, false, `{"id":"I","action":"resume"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
 	"QuotaService/GetQuotas":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }

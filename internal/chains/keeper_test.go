@@ -213,8 +213,8 @@ func (w *world) scan(k *chains.Keeper) {
 	}
 }
 
-// Whatever happens to any one write of an end, and whoever dies after it, the follow-ups of the end are there once
-// a full scan is over, each once, and those of other edges are not.
+// Whatever happens to any one write of an end, and whoever dies after it, the follow-ups of the end are
+// there once a full scan is over, each once, and those of other edges are not.
 func TestFollowUpsSurviveAnyFault(t *testing.T) {
 	synctest.Test(t, followUpsSurviveAnyFault) // a store that does not answer is asked again after pauses
 }

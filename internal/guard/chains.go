@@ -27,8 +27,8 @@ func (g *Guard) Chains(next kinesinv1connect.ChainServiceHandler) kinesinv1conne
 	return chains{g, next}
 }
 
-// GetChain needs read on the first task of the chain. Of others that the caller may not read it says only that they
-// are there.
+// GetChain needs read on the first task of the chain. Of others that the caller may not read it says only
+// that they are there.
 func (s chains) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
 	if c := access.From(ctx); !c.Grants.Have(access.Read) {
 		return nil, s.deny(c, actReadChain, access.Read, "")

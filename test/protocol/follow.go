@@ -5,8 +5,8 @@ const (
 	enderDeletes
 )
 
-// ender is a process that has ended the task, or has met a leftover of its end: it puts what follows, and then
-// deletes the wake-up row.
+// ender is a process that has ended the task, or has met a leftover of its end: it puts what follows, and
+// then deletes the wake-up row.
 type ender struct {
 	pc, part, at, seq uint8
 }
@@ -105,8 +105,8 @@ func (m *model) follow(w *world, out emit) {
 	}
 }
 
-// completed reports whether full scans have met what lay there of the end of the task, and of its follow-up, and
-// no process is in the middle of something that it began before.
+// completed reports whether full scans have met what lay there of the end of the task, and of its follow-up,
+// and no process is in the middle of something that it began before.
 func (m *model) completed(w *world) bool {
 	for _, p := range [...]proc{w.owners[0], w.owners[1], w.cancels, w.changes, w.calls[0], w.calls[1], w.calls[2]} {
 		if p.plan&began != 0 || p.row.seq != 0 {
