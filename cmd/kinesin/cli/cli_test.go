@@ -229,7 +229,7 @@ func TestBadUsage(t *testing.T) {
 		{"gate show", "ID is missing"},
 		{"gate list extra", "extra"},
 		{"chain show", "ID is missing"},
-		{"chain show a b", `unexpected argument`},
+		{"chain show a b", `"b" is one argument too many`},
 		{"chain show a -o xml", "want text, json, dot or mermaid"},
 		{"chain cancel", "ID is missing"},
 		{"chain extend a --start-before soon", "--start-before"},
