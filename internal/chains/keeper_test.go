@@ -306,6 +306,7 @@ func TestEachRoundHasItsFollowUps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	next.Ended = ended.Ended // of clocks that are set back
 	if a, b := task.FollowupID(&ended, task.Else, 0), task.FollowupID(&next, task.Else, 0); a == b {
 		t.Error("two ends of a task have the same follow-up")
 	}
@@ -313,5 +314,20 @@ func TestEachRoundHasItsFollowUps(t *testing.T) {
 	told := map[task.ID]int{}
 	if err := w.keeper(w.mem, told).Complete(t.Context(), &ended); err != nil || len(told) != 2 {
 		t.Errorf("%d follow-ups were put before the redrive: %v", len(told), err)
+	}
+}
+
+// An end that loses against another change has no follow-ups, and the task keeps its wake-up row.
+func TestARefusedEndIsNotFollowed(t *testing.T) {
+	w := newWorld(t, false)
+	other := w.parent
+	other.Seq++
+	w.apply([]store.Op{{Kind: store.ReplaceTask, Task: other}})
+	results, err := w.keeper(w.mem, map[task.ID]int{}).Apply(t.Context(), w.end(task.OutcomeSuccess))
+	if err != nil || !errors.Is(results[0], store.ErrConflict) {
+		t.Errorf("%v, %v", results, err)
+	}
+	if found, parent := w.rows(); len(found) != 0 || !parent {
+		t.Errorf("follow-ups %v; the task has a wake-up row: %v", found, parent)
 	}
 }
