@@ -17,6 +17,7 @@
 //	partition           who owns which slice of the key space
 //	internal/catalog    the lambdas that a process knows; internal/catalog/lambdas creates,
 //	                    changes and deletes them
+//	internal/chains     stands before the store, and creates what follows a task with its end
 //	internal/lease      the worker leases that a process knows
 //
 // The roles, which never import each other:
@@ -24,8 +25,7 @@
 //	inbound             schedules tasks, answers what became of them, lists and cancels them
 //	inbound/ingest      takes the tasks of the inbound buffer to the store; both take
 //	                    tasks in by inbound/intake
-//	inbound/chaining    shows, cancels, pauses and redrives the chains of internal/chains, which creates
-//	                    what follows a task
+//	inbound/chaining    shows, cancels, pauses and redrives chains
 //	inbound/gating      sets, ends and shows the gates of internal/gates, which hold tasks back
 //	inbound/grouping    makes, fills, seals and shows the groups of internal/groups, after which tasks follow
 //	inbound/periodic    sets, pauses, runs and shows the crons of internal/crons, and tells what became

@@ -35,7 +35,7 @@ func pathsOf(m protoreflect.MessageDescriptor) (paths []path) {
 		if field.IsList() || field.IsMap() {
 			paths = append(paths, path{field})
 		}
-		if field.Message() != nil {
+		if field.Message() != nil && field.Message() != m { // what follows a task is of the same kind
 			for _, inside := range pathsOf(field.Message()) {
 				paths = append(paths, append(path{field}, inside...))
 			}

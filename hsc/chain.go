@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// extendChains prepares what handlers add to what follows their tasks. An attempt whose additions are refused has
-// failed for good: the same handler would add the same again.
+// extendChains prepares what handlers add to what follows their tasks. An attempt whose additions are
+// refused has failed for good: the same handler would add the same again.
 func (s *Service) extendChains(ctx context.Context, reports []report) {
 	for i := range reports {
 		r := &reports[i]

@@ -103,8 +103,8 @@ type Config struct {
 	// caller may.
 	Execute func(ctx context.Context, lambda string) error
 
-	// Extend returns the chain of a task with what its handler adds to what follows it, after that was checked
-	// and stored. nil: handlers add nothing.
+	// Extend returns the chain of a task with what its handler adds to what follows it, after that was
+	// checked and stored. nil: handlers add nothing.
 	Extend func(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error)
 	// Traceparent returns the trace context for the handler of a claimed task; nil: that of the task.
 	Traceparent func(t *task.Task) string

@@ -168,8 +168,8 @@ func TestMovesFollowEachOther(t *testing.T) {
 	})
 }
 
-// chains has results, each with the number of writes that store it.
-var chains = map[string]struct {
+// writesOf has results, each with the number of writes that store it.
+var writesOf = map[string]struct {
 	outcome string
 	delay   time.Duration
 	writes  int
@@ -183,7 +183,7 @@ var chains = map[string]struct {
 
 // The call fails after any number of its writes, with an unknown outcome. Then the worker reports again.
 func TestABrokenChainNeverLosesTheWakeUpRow(t *testing.T) {
-	for name, chain := range chains {
+	for name, chain := range writesOf {
 		for through := range chain.writes + 1 {
 			bubble(t, func(f *fixture) {
 				w, c := f.one()
@@ -214,7 +214,7 @@ func TestABrokenChainNeverLosesTheWakeUpRow(t *testing.T) {
 
 // A conflict stops the writes of a task before anything is deleted, whatever the other writer did.
 func TestAConflictNeverLosesTheWakeUpRow(t *testing.T) {
-	for name, chain := range chains {
+	for name, chain := range writesOf {
 		for change, other := range map[string]struct {
 			event task.Event
 			want  kinesinv1.Reason

@@ -179,9 +179,9 @@ func KeyedID(lambda uint32, key string) task.ID {
 	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
 }
 
-// digest tells whether a key is used again for the same task: same priority, collection, limit key,
-// payload and follow-ups. A blob counts by its contents, and is never the same as a payload in a row: no priority has the
-// number 255, which marks it, nor 254, which marks a limit key.
+// digest tells whether a key is used again for the same task: same priority, collection, limit key, payload
+// and follow-ups. A blob counts by its contents, and is never the same as a payload in a row: no priority
+// has the number 255, which marks it, nor 254, which marks a limit key.
 func digest(t *task.Task, payload []byte) (d [16]byte) {
 	h := sha256.New()
 	if t.Blob != nil {

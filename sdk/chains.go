@@ -16,8 +16,8 @@ type Step struct {
 	err  error
 }
 
-// With returns a step of a chain: a task of the lambda with these arguments. Of the options those that give a key
-// do not apply.
+// With returns a step of a chain: a task of the lambda with these arguments. Of the options those that give
+// a key do not apply.
 func (l Lambda[T]) With(args T, opts ...Option) Step {
 	item, err := l.Item(args, opts...)
 	return Step{item, err}
@@ -38,8 +38,8 @@ func (s Step) Then(steps ...Step) Step {
 	return s
 }
 
-// Else has tasks follow when the step has ended in any other way: it failed for good, its attempts were used up, it
-// was cancelled or dropped, or it expired.
+// Else has tasks follow when the step has ended in any other way: it failed for good, its attempts were used
+// up, it was cancelled or dropped, or it expired.
 func (s Step) Else(steps ...Step) Step {
 	s.item.Else, s.err = s.with(s.item.Else, steps)
 	return s
@@ -83,8 +83,8 @@ type Steps struct {
 //	sdk.Chain(charge.With(order), ship.With(order).After(time.Hour)).OnFailure(refund.With(order))
 func Chain(steps ...Step) Steps { return Steps{steps: steps} }
 
-// OnFailure has tasks start when a step, whichever it is, has ended in another way than with success. They get its
-// error (Task.Parent), and the steps after it do not start.
+// OnFailure has tasks start when a step, whichever it is, has ended in another way than with success. They
+// get its error (Task.Parent), and the steps after it do not start.
 func (c Steps) OnFailure(steps ...Step) Steps {
 	c.onFailure = append(slices.Clip(c.onFailure), steps...)
 	return c
@@ -117,8 +117,9 @@ func (c Steps) Item(opts ...Option) (Item, error) {
 	return next.item, next.err
 }
 
-// Schedule schedules the chain. When it returns without an error, all of it is durable. The id is that of the first
-// task and of the chain. The options are for the first task, such as Key, or In for the start of the chain.
+// Schedule schedules the chain. When it returns without an error, all of it is durable. The id is that of
+// the first task and of the chain. The options are for the first task, such as Key, or In for the start of
+// the chain.
 func (c Steps) Schedule(ctx context.Context, s Scheduler, opts ...Option) (ID, error) {
 	item, err := c.Item(opts...)
 	if err != nil {
@@ -179,8 +180,8 @@ type ChainInfo struct {
 type ChainTask struct {
 	ID     ID // empty: it is not there, or the caller may not read it
 	Lambda string
-	// State is that of the task, or "planned", "skipped" (the task before it ended in another way) or "missing" (it is
-	// not kept any more, or its lambda was deleted).
+	// State is that of the task, or "planned", "skipped" (the task before it ended in another way) or
+	// "missing" (it is not kept any more, or its lambda was deleted).
 	State      State
 	Edge       string // "then", "else" or "finally"; empty: it is the first
 	Collection string
@@ -223,8 +224,8 @@ type ChainChange struct {
 	Told    int // tasks that run, and were told to stop
 }
 
-// CancelChain cancels what waits in a chain, and tells what runs to stop. What follows by Else and Finally still runs,
-// also what followed earlier ends that way.
+// CancelChain cancels what waits in a chain, and tells what runs to stop. What follows by Else and Finally
+// still runs, also what followed earlier ends that way.
 func (c *Client) CancelChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "cancel"})
 }
@@ -239,7 +240,8 @@ func (c *Client) ResumeChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "resume"})
 }
 
-// RedriveChain has the tasks start anew at which a chain stopped. What has succeeded before does not run again.
+// RedriveChain has the tasks start anew at which a chain stopped. What has succeeded before does not run
+// again.
 func (c *Client) RedriveChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "redrive"})
 }
@@ -257,8 +259,8 @@ func (c *Client) controlChain(ctx context.Context, r *kinesinv1.ControlChainRequ
 	return ChainChange{ID: ID(w.GetId()), Changed: int(w.GetChanged()), Told: int(w.GetTold())}, nil
 }
 
-// encodeFollowups returns items that follow a task with encoded payloads. Their ids are not known yet, so they are
-// encoded for their lambda alone.
+// encodeFollowups returns items that follow a task with encoded payloads. Their ids are not known yet, so
+// they are encoded for their lambda alone.
 func (c *Client) encodeFollowups(ctx context.Context, items []Item) ([]Item, error) {
 	if c.cfg.Encode == nil || len(items) == 0 {
 		return items, nil

@@ -44,8 +44,8 @@ type Task[T any] struct {
 	then   *[]Step // shared by all forms of the attempt
 }
 
-// Then has more tasks follow, if the handler returns nil. The worker's identity needs the right to schedule them. Where
-// the server refuses one, such as of an unknown lambda, the task ends as fatal_failure.
+// Then has more tasks follow, if the handler returns nil. The worker's identity needs the right to schedule
+// them. Where the server refuses one, such as of an unknown lambda, the task ends as fatal_failure.
 func (t *Task[T]) Then(steps ...Step) {
 	if t.then == nil {
 		t.then = new([]Step)

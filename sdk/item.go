@@ -42,8 +42,8 @@ type Item struct {
 	Tags        map[string]string // what its users know it by; at most 16
 	Traceparent string            // W3C trace context, passed on to the handler or the consumer
 
-	// Then follows when the task has succeeded, Else when it has ended in any other way, Finally in either case. In of
-	// a follow-up counts from that end; it has no Key. See Chain.
+	// Then follows when the task has succeeded, Else when it has ended in any other way, Finally in either
+	// case. In of a follow-up counts from that end; it has no Key. See Chain.
 	Then, Else, Finally []Item
 
 	blob *task.Blob // instead of Payload

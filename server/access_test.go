@@ -178,6 +178,8 @@ var needs = map[string]need{
 	"GroupService/SealGroup":              {nil, false, `{"group":"none"}`},
 	"GroupService/GetGroup":               {nil, false, `{"id":"none"}`},
 	"GroupService/ListMembers":            {nil, false, `{"group":"none"}`},
+	"ChainService/GetChain":               {[]access.Verb{access.Read}, false, `{"id":"I"}`},
+	"ChainService/ControlChain":           {[]access.Verb{access.Operate}, false, `{"id":"I","action":"resume"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
 	"QuotaService/GetQuotas":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }

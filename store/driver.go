@@ -183,10 +183,10 @@ type Op struct {
 	New bool
 	// From is the seq of the row that a ReplaceTask replaces; 0: Task.Seq-1.
 	From uint64
-	// Follows makes the write depend on the op before it in the list: it is applied only if that one was, or,
-	// after a PutWakeup, if there was a row with the same seq or a higher one. Otherwise its result is
-	// ErrSkipped. Ops that follow each other are the writes of one task in one partition, and the first rows of
-	// what follows its end.
+	// Follows makes the write depend on the op before it in the list: it is applied only if that one was,
+	// or, after a PutWakeup, if there was a row with the same seq or a higher one. Otherwise its result is
+	// ErrSkipped. Ops that follow each other are the writes of one task in one partition, and the first rows
+	// of what follows its end.
 	Follows bool
 }
 

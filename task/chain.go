@@ -53,9 +53,9 @@ type Chain struct {
 	Paused    bool
 	PausedDue Instant
 
-	// Follow is what follows the task, encoded; nil if there is nothing, or it is in a payload row of its own,
-	// whose id FollowID is then. FollowBytes is its size wherever it is, and FollowCount how many follow-ups
-	// it names itself.
+	// Follow is what follows the task, encoded; nil if there is nothing, or it is in a payload row of its
+	// own, whose id FollowID is then. FollowBytes is its size wherever it is, and FollowCount how many
+	// follow-ups it names itself.
 	Follow      []byte
 	FollowID    ID
 	FollowBytes uint32

@@ -1,6 +1,7 @@
-// Package chaining serves the ChainService of the wire contract: it shows chains, and cancels, pauses, resumes and
-// redrives them. The ids of follow-ups follow from the task before them, so that a chain is found from its first
-// task without an index. The package creates no follow-up: package chains does, together with an end.
+// Package chaining serves the ChainService of the wire contract: it shows chains, and cancels, pauses,
+// resumes and redrives them. The ids of follow-ups follow from the task before them, so that a chain is
+// found from its first task without an index. The package creates no follow-up: package chains does,
+// together with an end.
 package chaining
 
 import (

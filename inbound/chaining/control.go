@@ -30,8 +30,8 @@ func (s *Service) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReq
 		return nil, refusal.Invalid("start before goes with action extend, and with no other")
 	}
 	response := &kinesinv1.ControlChainResponse{}
-	// A task may end while the chain is gone over, and the next one be there. So it is gone over until there was
-	// nothing left to do.
+	// A task may end while the chain is gone over, and the next one be there. So it is gone over until there
+	// was nothing left to do.
 	for range passesMax {
 		root, public, err := s.rootOf(ctx, r.GetId())
 		if err != nil {
@@ -58,7 +58,8 @@ func (s *Service) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReq
 	return nil, errGoesOn
 }
 
-// cancel ends what waits, and has what runs stop. What was reached by else or finally undoes something, and goes on.
+// cancel ends what waits, and has what runs stop. What was reached by else or finally undoes something, and
+// goes on.
 func (s *Service) cancel(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
 	var ids []string
 	for _, n := range all {
@@ -91,8 +92,8 @@ func (s *Service) pause(ctx context.Context, _ *kinesinv1.ControlChainRequest, a
 	return s.hold(ctx, all, r, func(t *task.Task) bool { return t.Chain == nil || !t.Chain.Paused })
 }
 
-// resume undoes pause. The ends that were to be followed are completed first, so that nothing is put as paused
-// afterwards.
+// resume undoes pause. The ends that were to be followed are completed first, so that nothing is put as
+// paused afterwards.
 func (s *Service) resume(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
 	for _, n := range all {
 		if n.row.State.IsEnd() {
@@ -126,7 +127,8 @@ func (s *Service) hold(ctx context.Context, all []*node, r *kinesinv1.ControlCha
 	return done, nil
 }
 
-// redrive has those start anew at which the chain stopped: the tasks that did not succeed, after others that did.
+// redrive has those start anew at which the chain stopped: the tasks that did not succeed, after others that
+// did.
 func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
 	found := false
 	for _, n := range all {

@@ -56,8 +56,8 @@ func (s *Service) walk(ctx context.Context, root task.Task, most int) (first *no
 	return first, true, nil
 }
 
-// read reads the rows of nodes, whose row is what was put. A task that has no row any more keeps its wake-up row
-// until it has a task row, so that is looked for first and last.
+// read reads the rows of nodes, whose row is what was put. A task that has no row any more keeps its wake-up
+// row until it has a task row, so that is looked for first and last.
 func (s *Service) read(ctx context.Context, nodes []*node) error {
 	open := slices.DeleteFunc(slices.Clone(nodes), func(n *node) bool { return n.row.ID.IsZero() })
 	for _, look := range []func([]*node) ([]task.Task, error){

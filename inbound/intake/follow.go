@@ -53,8 +53,8 @@ type FollowCheck struct {
 	count int
 }
 
-// AddFollowups checks what a handler adds to its task, which has so many follow-ups, and returns the error for its
-// worker.
+// AddFollowups checks what a handler adds to its task, which has so many follow-ups, and returns the error
+// for its worker.
 func (b *Batch) AddFollowups(ctx context.Context, t *task.Task, f *kinesinv1.Followups) error {
 	check := FollowCheck{Batch: b, Depth: 1}
 	if t.Chain != nil {
@@ -129,8 +129,8 @@ func in(where string, err error) error {
 	return fmt.Errorf("%s: %w", where, err)
 }
 
-// storeFollows stores what follows tasks where that does not fit their rows, and returns the tasks where it was
-// there.
+// storeFollows stores what follows tasks where that does not fit their rows, and returns the tasks where it
+// was there.
 func (b *Batch) storeFollows(ctx context.Context, some []*Incoming) (existing []*Incoming) {
 	if len(some) == 0 {
 		return nil

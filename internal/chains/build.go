@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// outcomeInlineMax is the largest outcome of a parent that the row of a follow-up holds, in bytes. The rest of a
-// larger one is read from the parent's row, which is kept for it.
+// outcomeInlineMax is the largest outcome of a parent that the row of a follow-up holds, in bytes. The rest
+// of a larger one is read from the parent's row, which is kept for it.
 const outcomeInlineMax = 2 << 10
 
 // Never is when a task of a chain that is paused is due.
@@ -100,8 +100,8 @@ func (k *Keeper) Read(ctx context.Context, t *task.Task) (*kinesinv1.Followups, 
 	return decode(b)
 }
 
-// build returns a follow-up of a task that has ended; nil if its lambda was deleted. All of it follows from the
-// ended row and the item, so that whoever builds it again builds the same.
+// build returns a follow-up of a task that has ended; nil if its lambda was deleted. All of it follows from
+// the ended row and the item, so that whoever builds it again builds the same.
 func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *kinesinv1.ScheduleItem) (*followup, error) {
 	l, err := k.Lambda(ctx, item.GetLambdaRef())
 	if l == nil || err != nil {
@@ -224,8 +224,8 @@ func fill(p *kinesinv1.Parent, ended *task.Task, e task.Edge) {
 	}
 }
 
-// ParentOf returns the parent of a follow-up as its handler gets it, without its id; nil if the task follows no
-// other. A parent whose row is gone is returned as far as it is known.
+// ParentOf returns the parent of a follow-up as its handler gets it, without its id; nil if the task follows
+// no other. A parent whose row is gone is returned as far as it is known.
 func ParentOf(ctx context.Context, t *task.Task, rows func(ctx context.Context, ids []task.ID) ([]task.Task, error)) (*kinesinv1.Parent, error) {
 	if t.Chain == nil || t.Chain.Edge == task.NoEdge {
 		return nil, nil //nolint:nilnil // it has none

@@ -19,8 +19,8 @@ const (
 	togetherMax = 64
 	// putsMax bounds the follow-ups that are put in one call.
 	putsMax = 500
-	// pendingMax bounds the ends that are completed later by this process. Others wait for a full scan of their
-	// partition.
+	// pendingMax bounds the ends that are completed later by this process. Others wait for a full scan of
+	// their partition.
 	pendingMax = 10_000
 	// pendingEvery is how often a process tries to complete them.
 	pendingEvery = time.Second
@@ -55,11 +55,11 @@ func New(c Config) *Keeper {
 	return &Keeper{Store: c.Store, Config: c, pending: map[task.ID]struct{}{}}
 }
 
-// Apply is that of a store. A write that ends a task which something follows is applied in this order: the task
-// row, the first rows of the follow-ups, each put if it is absent, and the deletion of the wake-up row. So as long
-// as a follow-up may be missing the wake-up row is there, and who would delete it as a leftover puts the follow-ups
-// first (docs/protocol.md, rule 10). Results are those of the ops alone: an end that is applied has ended the task,
-// whatever became of its follow-ups so far.
+// Apply is that of a store. A write that ends a task which something follows is applied in this order: the
+// task row, the first rows of the follow-ups, each put if it is absent, and the deletion of the wake-up row.
+// So as long as a follow-up may be missing the wake-up row is there, and who would delete it as a leftover
+// puts the follow-ups first (docs/protocol.md, rule 10). Results are those of the ops alone: an end that is
+// applied has ended the task, whatever became of its follow-ups so far.
 func (k *Keeper) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	for i := range ops {
 		if endsParent(&ops[i]) || isLeftover(&ops[i]) {
@@ -160,8 +160,8 @@ func keptFor(ended *task.Task, all []followup) task.Instant {
 	return until
 }
 
-// afterEnd does what follows the write of an end: what there was no room for in the same call, and the scheduler
-// is told. What cannot be done now is done later.
+// afterEnd does what follows the write of an end: what there was no room for in the same call, and the
+// scheduler is told. What cannot be done now is done later.
 func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []error, err error) {
 	end := &c.ops[e.at].Task
 	outcome := err
@@ -241,8 +241,8 @@ func (k *Keeper) tell(all []followup) {
 	}
 }
 
-// completeLeftovers completes the ends of which a call deletes the wake-up row as a leftover. It returns the tasks
-// whose row has to stay.
+// completeLeftovers completes the ends of which a call deletes the wake-up row as a leftover. It returns the
+// tasks whose row has to stay.
 func (k *Keeper) completeLeftovers(ctx context.Context, ops []store.Op) (keeps map[task.ID]bool) {
 	var ids []task.ID
 	for i := range ops {
@@ -268,8 +268,8 @@ func (k *Keeper) completeLeftovers(ctx context.Context, ops []store.Op) (keeps m
 	return keeps
 }
 
-// Complete puts the follow-ups of a task that has ended, unless all are put: then its wake-up row is gone. It is
-// called before the wake-up row is deleted as a leftover, and before the ended row is replaced.
+// Complete puts the follow-ups of a task that has ended, unless all are put: then its wake-up row is gone.
+// It is called before the wake-up row is deleted as a leftover, and before the ended row is replaced.
 func (k *Keeper) Complete(ctx context.Context, row *task.Task) error {
 	if row.ID.IsZero() || !row.State.IsEnd() || !row.HasFollowups() {
 		return nil

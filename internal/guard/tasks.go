@@ -174,22 +174,22 @@ type named interface {
 }
 
 // allowNamed refuses a verb on tasks of lambdas of which the caller may see nothing.
-func (s tasks) allowNamed(ctx context.Context, action string, v access.Verb, r named) error {
+func (g *Guard) allowNamed(ctx context.Context, action string, v access.Verb, r named) error {
 	if access.From(ctx).Grants.AllowAll(v) {
 		return nil
 	}
 	for _, k := range r.GetKeys() {
-		if err := s.allowSome(ctx, action, v, k.GetLambda()); err != nil {
+		if err := g.allowSome(ctx, action, v, k.GetLambda()); err != nil {
 			return err
 		}
 	}
 	for _, id := range r.GetIds() {
-		lambda, err := s.LambdaOf(ctx, id)
+		lambda, err := g.LambdaOf(ctx, id)
 		if errors.Is(err, task.ErrBadID) {
 			continue // the role says that there is no such task
 		}
 		if err == nil {
-			err = s.allowSome(ctx, action, v, lambda)
+			err = g.allowSome(ctx, action, v, lambda)
 		}
 		if err != nil {
 			return err

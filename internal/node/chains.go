@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// newChains returns the store for who may end tasks. added tells the scheduler of a follow-up, if there is one here.
+// newChains returns the store for who may end tasks. added tells the scheduler of a follow-up, if there is
+// one here.
 func (n *Node) newChains(c *Config, added func(*task.Task)) *chains.Keeper {
 	return chains.New(chains.Config{Store: n.store, Lambda: n.lambdaOfFollowup, Added: added, Clock: c.Clock, Log: c.Log})
 }
@@ -31,8 +32,8 @@ func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, 
 	return &l.Lambda, nil
 }
 
-// extendChain returns the chain of a task with what its handler adds to what follows it. The worker's caller needs
-// the same right as whoever schedules such a task.
+// extendChain returns the chain of a task with what its handler adds to what follows it. The worker's caller
+// needs the same right as whoever schedules such a task.
 func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error) {
 	if err := n.guard.ScheduleAll(ctx, add.GetThen(), add.GetElse(), add.GetFinally()); err != nil {
 		return nil, err

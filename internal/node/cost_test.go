@@ -34,6 +34,9 @@ func TestWritesOfATasksLife(t *testing.T) {
 		{name: "immediate", handler: quick, queued: 5, matched: 4},
 		{name: "immediate with a key", item: sdk.Item{Key: "k"}, handler: quick, queued: 5, matched: 4},
 		{name: "large payload", item: sdk.Item{In: time.Minute, Payload: make([]byte, 10_000)}, handler: quick, queued: 6, matched: 5},
+		{ // two tasks, of which the second has no more than a first row besides what ends the first
+			name: "a chain of two", item: sdk.Item{In: time.Minute, Then: []sdk.Item{{Lambda: "mail"}}}, handler: quick, queued: 5 + 5, matched: 4 + 4,
+		},
 		{
 			name: "one retry", queued: 5 + 3, matched: 4 + 2,
 			handler: func(_ context.Context, t *sdk.Task[[]byte]) error {

@@ -27,6 +27,7 @@ type fake struct {
 	kinesinv1connect.UnimplementedJobServiceHandler
 	kinesinv1connect.UnimplementedGateServiceHandler
 	kinesinv1connect.UnimplementedCronServiceHandler
+	kinesinv1connect.UnimplementedChainServiceHandler
 	kinesinv1connect.UnimplementedQuotaServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedDeadLetterServiceHandler
@@ -39,7 +40,7 @@ type fake struct {
 }
 
 func (f *fake) services() Services {
-	return Services{Tasks: f, Jobs: f, Gates: f, Crons: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
+	return Services{Tasks: f, Jobs: f, Gates: f, Crons: f, Chains: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
 }
 
 // reply keeps a request and returns the answer that the test has set.
@@ -124,6 +125,14 @@ func (f *fake) ListGates(_ context.Context, r *kinesinv1.ListGatesRequest) (*kin
 
 func (f *fake) ResumeGate(_ context.Context, r *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
 	return reply[kinesinv1.ResumeGateResponse](f, r)
+}
+
+func (f *fake) GetChain(_ context.Context, r *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
+	return reply[kinesinv1.GetChainResponse](f, r)
+}
+
+func (f *fake) ControlChain(_ context.Context, r *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error) {
+	return reply[kinesinv1.ControlChainResponse](f, r)
 }
 
 func (f *fake) SetCron(_ context.Context, r *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
@@ -277,6 +286,14 @@ var exchanges = []exchange{
 			`"backoffMinMicros":"1000000","backoffMaxMicros":"90000000","traceparent":"t","onConflict":"replace","tags":{"x":"y"},"startBeforeMicros":"1801440000000000"}]}`,
 		answer: oneResult(&kinesinv1.ScheduleResult{Id: "k1", Duplicate: true, State: "scheduled", Replaced: true}), status: 200, body: `{"id":"k1","existed":true,"state":"scheduled","replaced":true}`,
 	},
+	{
+		request: `POST /v1/lambdas/mail/tasks {"then":[{"lambda":"sms","delay":"1h","payload_text":"hi","else":[{"lambda":"mail"}]}],"finally":[{"lambda":"log","priority":"low"}]}`,
+		wire:    `{"items":[{"lambda":"mail","then":[{"lambda":"sms","delayMicros":"3600000000","payload":"aGk=","else":[{"lambda":"mail"}]}],"finally":[{"lambda":"log","priority":"low"}]}]}`,
+		answer:  done, status: 201,
+	},
+	{request: `POST /v1/lambdas/mail/tasks {"then":[{"payload":1}]}`, status: 400, body: `lambda`},
+	{request: `POST /v1/lambdas/mail/tasks {"then":{"lambda":"sms"}}`, status: 400, body: `no list of tasks`},
+	{request: `POST /v1/lambdas/mail/tasks {"then":[{"lambda":"sms","dealy":"1h"}]}`, status: 400, body: `dealy`},
 	{request: `POST /v1/lambdas/mail/tasks {"payload_text":"hi","delay":"1.5s"}`, wire: `{"items":[{"lambda":"mail","delayMicros":"1500000","payload":"aGk="}]}`, answer: done, status: 201},
 	{request: `POST /v1/lambdas/mail/tasks {"payload_base64":"AAE=","delay":"0s"}`, wire: `{"items":[{"lambda":"mail","payload":"AAE="}]}`, answer: done, status: 201},
 	{request: `POST /v1/lambdas/mail/tasks {"payload":null}`, wire: `{"items":[{"lambda":"mail","payload":"bnVsbA=="}]}`, answer: done, status: 201},
@@ -495,6 +512,20 @@ var exchanges = []exchange{
 	{request: `GET /v1/crons?lambda=mail`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.ListCronsResponse{Crons: []*kinesinv1.Cron{{Name: "nightly"}}}, status: 200, body: `{"crons":[{"name":"nightly"`},
 	{request: `GET /v1/crons/nightly`, wire: `{"name":"nightly"}`, answer: &kinesinv1.GetCronResponse{Cron: &kinesinv1.Cron{Pause: &kinesinv1.CronPause{Reason: "db", By: "bob"}}}, status: 200, body: `"pause":{"reason":"db","by":"bob"}`},
 	{request: `GET /v1/crons/nightly`, err: api.ErrNotFound, status: 404},
+	{
+		request: `GET /v1/chains/k1`, wire: `{"id":"k1"}`, status: 200, body: `{"id":"k1","state":"live","tasks":[{"id":"k1","lambda":"mail","state":"success"},{"parent":0,"edge":"then","lambda":"sms","state":"planned","delay":"1h0m0s"}]}`,
+		answer: &kinesinv1.GetChainResponse{Id: "k1", State: "live", Root: &kinesinv1.ChainTask{Id: "k1", Lambda: "mail", State: "success", Followups: []*kinesinv1.ChainTask{
+			{Lambda: "sms", State: "planned", Edge: "then", DelayMicros: 3600e6},
+		}}},
+	},
+	{request: `GET /v1/chains/k1`, err: api.ErrNotFound, status: 404},
+	{request: `POST /v1/chains/k1/cancel`, wire: `{"id":"k1","action":"cancel"}`, answer: &kinesinv1.ControlChainResponse{Id: "k1", Changed: 2, Told: 1}, status: 200, body: `{"id":"k1","changed":2,"told":1}`},
+	{request: `POST /v1/chains/k1/pause`, wire: `{"id":"k1","action":"pause"}`, status: 200},
+	{request: `POST /v1/chains/k1/resume`, wire: `{"id":"k1","action":"resume"}`, status: 200},
+	{request: `POST /v1/chains/k1/redrive`, wire: `{"id":"k1","action":"redrive"}`, status: 200},
+	{request: `POST /v1/chains/k1/extend {"start_before":"2027-01-31T09:00:00Z"}`, wire: `{"id":"k1","action":"extend","startBeforeMicros":"1801386000000000"}`, status: 200},
+	{request: `POST /v1/chains/k1/extend {}`, status: 400, body: `start_before`},
+	{request: `POST /v1/chains/k1/redrive`, err: api.ErrTooLate, status: 409},
 	{request: `DELETE /v1/crons/nightly`, wire: `{"name":"nightly"}`, status: 200, body: `{}`},
 	{request: `POST /v1/crons/nightly/pause {"reason":"db","until":"2027-01-31T09:00:00Z"}`, wire: `{"name":"nightly","reason":"db","untilMicros":"1801386000000000"}`, status: 200},
 	{request: `POST /v1/crons/nightly/pause {}`, status: 400, body: `reason`},

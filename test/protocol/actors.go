@@ -36,6 +36,7 @@ func (m *model) next(w *world, out emit) {
 	for i := range m.Workers {
 		m.worker(w, i, out)
 	}
+	m.follow(w, out)
 	m.surroundings(w, out)
 }
 
@@ -201,5 +202,5 @@ func (m *model) settled(w *world) bool {
 	if c := &w.cancels; c.plan&began != 0 || c.row.seq != 0 && c.row.life == life {
 		return false
 	}
-	return w.buffered == 0 && w.arrival.pc == 0
+	return w.buffered == 0 && w.arrival.pc == 0 && w.enders == [endersMax]ender{}
 }

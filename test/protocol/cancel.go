@@ -84,7 +84,7 @@ func (m *model) cancelWrites(w *world, first uint8, out emit) {
 	case seen.state == absent:
 		v.task = tombstone
 		v.end(row.life)
-		m.lazyDelete(&v, self.part, self.at, row.seq)
+		m.endDelete(&v, self.part, self.at, row.seq)
 		*self = proc{}
 		out(&v, step{who: who, what: "puts the task row as cancelled"})
 	case seen.state == ended:
@@ -129,5 +129,5 @@ func (m *model) ends(w *world) {
 	t := &w.task
 	*t = taskRow{state: ended, seq: t.seq + 1, part: t.part, at: t.at, wseq: t.wseq, life: t.life}
 	w.end(t.life)
-	m.lazyDelete(w, t.part, t.at, t.wseq)
+	m.endDelete(w, t.part, t.at, t.wseq)
 }

@@ -41,6 +41,8 @@ const (
 	NewLifeIsToCome                // a young first row of a key with a seq above the ended row's is a new task to come
 	PutBackBySeq                   // a claim puts a held task back on the condition of its message's seq
 	CountOfID                      // the shard follows from the count of the id, not from the newest that is known
+	FollowupsFirst                 // what follows a task is put before the wake-up row of its end is deleted
+	LeftoverCompletes              // who deletes a leftover of an end puts what follows first
 	RulesEnd                       // one more than the last
 )
 
@@ -74,6 +76,8 @@ var ruleTexts = [RulesEnd]string{
 	NewLifeIsToCome:    "1e a young first row of a key with a seq above the ended row's is a new task to come",
 	PutBackBySeq:       "9  a held task is put back on the condition of its message's seq",
 	CountOfID:          "8  the shard follows from the count of the id",
+	FollowupsFirst:     "10a what follows a task is put before the wake-up row of its end is deleted",
+	LeftoverCompletes:  "10b who deletes a leftover of an end puts what follows first",
 }
 
 func (r Rule) String() string { return ruleTexts[r] }
@@ -101,6 +105,7 @@ const (
 	callsMax  = 3
 	msgsMax   = 3
 	lateMax   = 3
+	endersMax = 3
 )
 
 // gone stands for a dispatcher that has crashed since.
@@ -167,6 +172,9 @@ type world struct {
 	owners  [2]proc
 	workers [2]proc
 	now     uint8 // places up to now are looked at
+
+	enders   [endersMax]ender
+	follower follower
 
 	notBefore uint8 // place before which the task must not start, once a change said so
 	buffered  uint8 // copies in the inbound buffer
@@ -286,6 +294,13 @@ func (m *model) deleteWakeup(w *world, part, at, seq uint8) {
 
 // lazyDelete sends a delete that nobody waits for. Embedded, it is part of the commit.
 func (m *model) lazyDelete(w *world, part, at, seq uint8) {
+	if m.leftoverDelete(w, part, at, seq) {
+		return
+	}
+	m.sendDelete(w, part, at, seq)
+}
+
+func (m *model) sendDelete(w *world, part, at, seq uint8) {
 	if m.Embedded {
 		m.deleteWakeup(w, part, at, seq)
 		return

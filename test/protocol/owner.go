@@ -187,7 +187,7 @@ func (m *model) ownerWrites(w *world, o int, out emit) {
 			t.state, t.by = ended, 0
 			v.task = t
 			v.end(t.life)
-			m.lazyDelete(&v, self.part, self.at, row.seq)
+			m.endDelete(&v, self.part, self.at, row.seq)
 			v.owners[o] = proc{}
 			out(&v, step{who: who, what: "puts the task row as expired"})
 		}

@@ -77,6 +77,9 @@ func TestWithoutRule(t *testing.T) {
 		{protocol.NewLifeIsToCome, "key: used again for", protocol.NoWakeup},
 		{protocol.CountOfID, "shards: a deliver", protocol.Twice},
 		{protocol.CountOfID, "shards: a call", protocol.FalseAnswer},
+		{protocol.FollowupsFirst, "follow-up: a worker", protocol.NotFollowed},
+		{protocol.LeftoverCompletes, "follow-up: a worker", protocol.NotFollowed},
+		{protocol.EndedStays, "follow-up: a worker", protocol.StartedTwice},
 	}
 	told := map[protocol.Rule]bool{}
 	for _, tt := range tests {

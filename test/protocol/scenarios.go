@@ -131,6 +131,7 @@ func Scenarios(long bool) []Scenario {
 		},
 	}
 	all = append(all, changeScenarios()...)
+	all = append(all, followScenarios()...)
 	if long {
 		for i := range all {
 			all[i].Left.crashes++

@@ -21,6 +21,8 @@ const (
 	NeverEnds         Property = "once faults stop, a task does not come to its end"
 	Leftover          Property = "once faults stop, a wake-up row stays for ever"
 	TooEarly          Property = "an attempt starts before the time to which the task was moved"
+	StartedTwice      Property = "what follows a task starts twice"
+	NotFollowed       Property = "once faults stop, what follows a task that has ended does not start"
 	Late              Property = "once faults stop, a task waits for a timeout or a full scan"
 )
 
@@ -51,6 +53,7 @@ type Scenario struct {
 	Expires, Sweeps  bool
 	Expiring         bool // an owner may end a task that never started instead of its dispatch
 	Match            bool
+	Follows          bool     // something follows the task
 	Outside          bool     // hsc runs in a process that fires nothing
 	Prompt           bool     // Late is checked
 	Only             Property // the one to look for; empty: all of them
@@ -204,6 +207,11 @@ func (x *search) settles() Result {
 	}
 	if n := x.stuck(all, isClean); n >= 0 {
 		return x.result(Leftover, n)
+	}
+	if x.m.Follows {
+		if n := x.stuck(all, x.m.isFollowed); n >= 0 {
+			return x.result(NotFollowed, n)
+		}
 	}
 	if x.m.Prompt {
 		if n := x.stuck(func(e *edge) bool { return !e.slow }, x.m.isEnd); n >= 0 {

@@ -18,6 +18,8 @@ type followLines struct {
 	Finally []batchLine `json:"finally"`
 }
 
+var errTooDeep = fmt.Errorf("at most %d tasks may follow each other", task.ChainDepthMax)
+
 // follow gives an item what follows it. So many tasks come before it.
 func (f *followLines) follow(item *sdk.Item, depth int) error {
 	for _, list := range []struct {
@@ -26,10 +28,13 @@ func (f *followLines) follow(item *sdk.Item, depth int) error {
 		to   *[]sdk.Item
 	}{{"then", f.Then, &item.Then}, {"else", f.Else, &item.Else}, {"finally", f.Finally, &item.Finally}} {
 		if len(list.from) > 0 && depth+1 >= task.ChainDepthMax {
-			return fmt.Errorf("%q: at most %d tasks may follow each other", list.name, task.ChainDepthMax)
+			return errTooDeep
 		}
 		for i := range list.from {
 			one, err := list.from[i].following(depth + 1)
+			if errors.Is(err, errTooDeep) {
+				return err
+			}
 			if err != nil {
 				return fmt.Errorf("%s[%d]: %w", list.name, i, err)
 			}
@@ -50,7 +55,8 @@ func (l *batchLine) following(depth int) (sdk.Item, error) {
 	return item, l.follow(&item, depth)
 }
 
-// parseFollow reads what follows a task: an object with then, else and finally, or a list of what follows a success.
+// parseFollow reads what follows a task: an object with then, else and finally, or a list of what follows a
+// success.
 func parseFollow(data []byte, item *sdk.Item) error {
 	var f followLines
 	var into any = &f

@@ -35,7 +35,7 @@ func TestParseOutcome(t *testing.T) {
 		`{"outcome":"success","result":` + largest + `}`:  {Kind: task.OutcomeSuccess, Result: []byte(largest)},
 	} {
 		got, err := parseOutcome([]byte(text))
-		if err != nil || fmt.Sprint(*got) != fmt.Sprint(want) {
+		if err != nil || fmt.Sprint(got.Outcome) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, %v", shortened(text), got, err)
 		}
 	}
@@ -60,6 +60,9 @@ func TestParseOutcome(t *testing.T) {
 		`{"outcome":"release","error":"x"}`:    `error does not go with outcome "release", only with "fatal"`,
 		`{"outcome":"fatal","result":1}`:       `result does not go with outcome "fatal", only with "success"`,
 		`{"outcome":"success","result":` + largest[:9] + largest + `}`: "invalid character",
+		`{"outcome":"fatal","then":[]}`:                                `then does not go with outcome "fatal"`,
+		`{"outcome":"success","then":[{"lambda":"a","in":"soon"}]}`:    `then: then[0]: "in": "soon" is not a duration`,
+		`{"outcome":"success","then":{"else":[{"lambda":"a"}]}}`:       "then: want a list of tasks",
 		`{"outcome":"success","result":[` + largest + `]}`:             "result: 32770 bytes: want 32768 at most",
 	} {
 		if got, err := parseOutcome([]byte(text)); err == nil || !strings.Contains(err.Error(), word) {
@@ -96,7 +99,7 @@ func TestTakeOutcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, word := range map[string]string{
-		write(strings.Repeat(" ", outcomeBytesMax+1)): "outcome file: 36865 bytes: want 36864 at most",
+		write(strings.Repeat(" ", outcomeBytesMax+1)): "outcome file: 1081345 bytes: want 1081344 at most",
 		write("{"): "outcome file: want a JSON object",
 		folder:     "outcome file: it is no regular file",
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
+	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -298,15 +299,18 @@ func (c *commands) handle(ctx context.Context, t *sdk.Task[[]byte]) error {
 	if said != nil && said.Kind == task.OutcomeSuccess && len(said.Result) > 0 {
 		t.SetResult(json.RawMessage(said.Result)) // counts if the handler returns nil
 	}
-	if said != nil && said.Kind == task.OutcomeSuccess {
+	if said == nil {
+		return concluded(err, nil, wrong)
+	}
+	if said.Kind == task.OutcomeSuccess {
 		t.Then(said.then...)
 	}
-	return concluded(err, said, wrong)
+	return concluded(err, &said.Outcome, wrong)
 }
 
 // concluded returns the handler's error for how a command ended, for what it wrote into its outcome file, nil
 // for nothing, and for what is wrong with that file.
-func concluded(err error, said *outcomeSaid, wrong error) error {
+func concluded(err error, said *controller.Outcome, wrong error) error {
 	exit, exited := errors.AsType[*executor.ExitError](err)
 	exited = err == nil || exited && exit.Signal == 0
 	switch {
@@ -315,7 +319,7 @@ func concluded(err error, said *outcomeSaid, wrong error) error {
 	case exited && wrong != nil:
 		return wrong
 	case exited && said != nil && said.Kind != task.OutcomeSuccess:
-		return &sdkconfig.OutcomeError{Outcome: said.Outcome}
+		return &sdkconfig.OutcomeError{Outcome: *said}
 	case err != nil && exited && exit.Code == exitFatal:
 		return sdk.Fatal(err)
 	}
