@@ -112,8 +112,8 @@ func Trusting(next http.Handler) http.Handler {
 // needing refuses calls of which the caller has not the verb.
 func (n *Node) needing(v access.Verb, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := n.guard.Read(r.Context(), r.URL.Path, v); err != nil {
-			say(w, http.StatusForbidden, err.Error())
+		if n.guard.Read(r.Context(), r.URL.Path, v) != nil {
+			say(w, http.StatusForbidden, access.From(r.Context()).Denied(v, "").Error())
 			return
 		}
 		next.ServeHTTP(w, r)
