@@ -55,6 +55,13 @@ func (w *world) followUp(_ context.Context, item []byte, after *task.GroupEnd, c
 	return "k1", nil
 }
 
+// follows returns how often a follow-up was scheduled.
+func (w *world) follows() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.followed)
+}
+
 // keeper starts a process that counts groups over a store.
 func (w *world) keeper(rows Store) (k *Keeper, stop func()) {
 	w.Helper()
@@ -147,7 +154,7 @@ func TestAGroupEndsWhenItsLastMemberDoes(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				var last task.Instant
 				for i, state := range []task.State{task.Success, task.Dead, task.Success} {
-					if len(w.followed) > 0 {
+					if w.follows() > 0 {
 						t.Fatalf("a task follows after %d of 3 members", i)
 					}
 					row := w.end(g, 2-uint32(i), state) // the one that holds the group is the last
@@ -224,7 +231,7 @@ func TestAnOpenGroupExpires(t *testing.T) {
 		k.Ended(w.end(g, 0, task.Success))
 		k.Ended(w.end(g, 1, task.Success))
 		time.Sleep(59 * time.Minute)
-		if len(w.followed) > 0 {
+		if w.follows() > 0 {
 			t.Fatal("a task follows after a group that is not sealed")
 		}
 		time.Sleep(2 * time.Minute)
@@ -245,7 +252,7 @@ func TestMembersThatWereDeletedCountAsDropped(t *testing.T) {
 		w.end(g, 0, task.Success)
 		_, stop := w.keeper(w.rows)
 		time.Sleep(time.Minute)
-		if len(w.followed) > 0 {
+		if w.follows() > 0 {
 			t.Fatal("a task follows although a member lives")
 		}
 		w.end(g, 1, task.Success)
@@ -265,7 +272,9 @@ func TestAFollowUpThatIsRefused(t *testing.T) {
 		w.deny = errFull
 		_, stop := w.keeper(w.rows)
 		time.Sleep(10 * time.Minute)
+		w.mu.Lock()
 		w.deny = nil
+		w.mu.Unlock()
 		time.Sleep(time.Minute)
 		if f, _ := w.ended(g); f.item != "then" {
 			t.Errorf("%+v", f)
