@@ -35,7 +35,7 @@ server in a process of its own, with its data in a new directory below the curre
 		a.benchKind(bench.Steady, "Run R tasks a second for D, due at random milliseconds", 0),
 		a.benchKind(bench.Sets, "Schedule N tasks for later, and move, cancel and redrive them all by jobs", 1_000_000),
 		a.benchKind(bench.Immediate, "Schedule a task, wait until it starts, repeat", 2000),
-		a.benchIsolationCommand(),
+		a.benchIsolationCommand(), a.benchGroupsCommand(),
 		a.benchNeighbourCommand(),
 	)
 }
