@@ -47,7 +47,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 		Blob:          api.WireBlob(t.Blob),
 		Traceparent:   t.Traceparent,
 		Tags:          task.TagValues(t.Tags),
-		Prompt:        s.isLimited(t),
+		Prompt:        s.isAwaited(t),
 		Occurrence:    api.WireOccurrence(t.Occurrence),
 		Member:        api.WireMember(t.Member),
 		Group:         api.WireGroupEnd(t.GroupEnd),
@@ -58,8 +58,9 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte) *k
 	return c
 }
 
-func (s *Service) isLimited(t *task.Task) bool {
-	return s.Limited != nil && s.Limited(t.Partition.Lambda)
+// isAwaited reports whether something waits for the end of a task: tasks behind a limit, or a group.
+func (s *Service) isAwaited(t *task.Task) bool {
+	return t.Member != nil || s.Limited != nil && s.Limited(t.Partition.Lambda)
 }
 
 // hold sets how long the worker must wait from receipt. It is called as late as possible.
