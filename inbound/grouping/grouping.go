@@ -118,7 +118,7 @@ func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest)
 	if err != nil {
 		return nil, nil, following("then", err)
 	}
-	if g.Then, g.ThenRef, spec.Then, err = l.Name, l.Ref, nil, nil; r.Else != nil {
+	if g.Then, g.ThenRef = l.Name, l.Ref; r.Else != nil {
 		other, err := s.Tasks.CheckFollowUp(ctx, r.Else)
 		if err != nil {
 			return nil, nil, following("else", err)

@@ -73,8 +73,7 @@ func RunGroups(ctx context.Context, c GroupsConfig) (GroupsReport, error) {
 		err = cause
 	}
 	cancel(nil)
-	<-ended
-	return r.report, err
+	return r.report, errors.Join(err, <-ended)
 }
 
 func (r *groupsRun) follower() string { return r.Lambda + "-follow" }
