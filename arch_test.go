@@ -159,7 +159,7 @@ var table = []row{
 		tests: []string{"sdk/sdktest", "internal/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
 	},
 	{
-		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "internal/node", "internal/inproc"}),
+		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "internal/groups", "internal/node", "internal/inproc"}),
 		never: []string{"store/pebble", "github.com/cockroachdb", "github.com/aws"}, // keeps users' tests quick to build
 	},
 

@@ -121,6 +121,7 @@ func unimplemented(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	options := api.HandlerOptions(api.Hooks{})
 	mux.Handle(kinesinv1connect.NewTaskServiceHandler(kinesinv1connect.UnimplementedTaskServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewChainServiceHandler(kinesinv1connect.UnimplementedChainServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewGroupServiceHandler(kinesinv1connect.UnimplementedGroupServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewCronServiceHandler(kinesinv1connect.UnimplementedCronServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewJobServiceHandler(kinesinv1connect.UnimplementedJobServiceHandler{}, options...))

@@ -150,7 +150,7 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 		if move {
 			r.next.Seq = store.SeqAfter(r.row.Seq, now)
 		}
-		ops = store.AppendChange(ops, &r.next, move, patient && !s.isLimited(r.row))
+		ops = store.AppendChange(ops, &r.next, move, patient && !s.isAwaited(r.row))
 		if r.moved = ops[r.at].Kind == store.PutWakeup; r.moved {
 			r.at++
 			r.next = ops[r.at].Task // which names the new wake-up row

@@ -47,7 +47,7 @@ func (s *Service) wireClaimed(t *task.Task, l *catalog.Entry, payload []byte, pa
 		Blob:          api.WireBlob(t.Blob),
 		Traceparent:   s.traceparent(t),
 		Tags:          task.TagValues(t.Tags),
-		Prompt:        s.isLimited(t),
+		Prompt:        s.isAwaited(t),
 		Occurrence:    api.WireOccurrence(t.Occurrence),
 		Member:        api.WireMember(t.Member),
 		Group:         api.WireGroupEnd(t.GroupEnd),
@@ -69,8 +69,9 @@ func (s *Service) traceparent(t *task.Task) string {
 	return s.Traceparent(t)
 }
 
-func (s *Service) isLimited(t *task.Task) bool {
-	return s.Limited != nil && s.Limited(t.Partition.Lambda)
+// isAwaited reports whether something waits for the end of a task: tasks behind a limit, or a group.
+func (s *Service) isAwaited(t *task.Task) bool {
+	return t.Member != nil || s.Limited != nil && s.Limited(t.Partition.Lambda)
 }
 
 // hold sets how long the worker must wait from receipt. It is called as late as possible.

@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -119,7 +118,7 @@ func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest)
 	if err != nil {
 		return nil, nil, following("then", err)
 	}
-	if g.Then, g.ThenRef, spec.Then, err = l.Name, l.Ref, nil, nil; r.Else != nil {
+	if g.Then, g.ThenRef = l.Name, l.Ref; r.Else != nil {
 		other, err := s.Tasks.CheckFollowUp(ctx, r.Else)
 		if err != nil {
 			return nil, nil, following("else", err)
@@ -222,7 +221,7 @@ func (s *Service) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest
 	}
 	if !existed {
 		lasting := context.WithoutCancel(ctx) // what is stored is better counted
-		g, existed, err = s.advance(lasting, g.ID, r.At, uint32(to), rows)
+		g, existed, err = s.advance(lasting, g.ID, r.At, uint32(to))
 		if err != nil {
 			return nil, err
 		}
@@ -275,18 +274,10 @@ func endedText(g *groups.Group) string {
 }
 
 // advance has a group count members whose rows are stored.
-func (s *Service) advance(ctx context.Context, id string, at, to uint32, rows []*task.Task) (g *groups.Group, existed bool, err error) {
+func (s *Service) advance(ctx context.Context, id string, at, to uint32) (g *groups.Group, existed bool, err error) {
 	g, err = groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {
 		if existed, err = mayAdd(g, at, uint64(to), s.Clock.Now()); existed || err != nil {
 			return false, err
-		}
-		for _, row := range rows {
-			if ref := row.Partition.Lambda; !slices.Contains(g.Lambdas, ref) {
-				g.Lambdas = append(slices.Clone(g.Lambdas), ref)
-			}
-		}
-		if n := len(g.Lambdas); n > groups.LambdasMax {
-			return false, refusal.Invalid("the members of group %s would be of %d lambdas: want at most %d", g.ID, n, groups.LambdasMax)
 		}
 		g.Members = to
 		return true, nil
@@ -363,7 +354,7 @@ func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, 
 		for i := range rows {
 			state := rows[i].State
 			if rows[i].ID.IsZero() {
-				state = task.Dropped // with its lambda
+				state = task.Dropped // it was deleted
 			}
 			v.Counts[state.String()]++
 		}

@@ -32,7 +32,7 @@ const lookFor = time.Minute
 
 // advance moves the cursor over members that have ended. It reads one row first, and more each time as long
 // as all of them have ended, so that it costs little while one member holds it.
-func (c *count) advance(ctx context.Context, s Store, g *Group, gone func() bool, now task.Instant) error {
+func (c *count) advance(ctx context.Context, s Store, g *Group, now task.Instant) error {
 	for size := uint32(1); c.cursor < g.Members; size = min(size*8, readMax) {
 		c.skipKnown(g.Members)
 		from, to := c.cursor, min(c.cursor+size, g.Members)
@@ -44,7 +44,7 @@ func (c *count) advance(ctx context.Context, s Store, g *Group, gone func() bool
 			return err
 		}
 		for i := range rows {
-			if state := endOf(&rows[i], gone); state != task.Unknown {
+			if state := endOf(&rows[i]); state != task.Unknown {
 				c.note(from+uint32(i), state, g.Members)
 			}
 		}
@@ -66,12 +66,13 @@ func waitFor(row *task.Task, now task.Instant) task.Instant {
 }
 
 // endOf returns the end of a member; task.Unknown if it has not ended. Its row is stored before the group
-// counts it, and kept until the group is forgotten: if there is none, it was dropped with its lambda.
-func endOf(row *task.Task, gone func() bool) task.State {
+// counts it, and kept until the group is forgotten: if there is none, it was deleted, with its lambda or
+// after it had ended.
+func endOf(row *task.Task) task.State {
 	switch {
 	case row.State.IsEnd():
 		return row.State
-	case row.ID.IsZero() && gone():
+	case row.ID.IsZero():
 		return task.Dropped
 	}
 	return task.Unknown

@@ -23,8 +23,6 @@ const (
 	// KeptFor is how long after its expiry a group and the ended rows of its members are kept, so that its
 	// follow-up finds their results.
 	KeptFor = 24 * time.Hour
-	// LambdasMax is how many lambdas the members of a group have at most.
-	LambdasMax = 100
 	// TemplateBytesMax bounds the two follow-ups of a group as they are stored, payloads included.
 	TemplateBytesMax = 128 << 10
 	// OpenMax is about how many groups are open or sealed at once: each server reads a small row of each.
@@ -57,7 +55,6 @@ type Group struct {
 	CreatedBy string       `json:"created_by"`
 	Expires   task.Instant `json:"expires"`
 	Members   uint32       `json:"members"`
-	Lambdas   []uint32     `json:"lambdas,omitempty"` // of members
 	Sealed    task.Instant `json:"sealed,omitempty"`
 
 	// All members before Cursor have ended, as Ended counts them.

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// scanEvery is how often a process looks for groups that it has to count.
-	scanEvery = 5 * time.Second
+	// ScanEvery is how often a process looks for groups that it has to count.
+	ScanEvery = 5 * time.Second
 	// tidyEvery is how often it looks for ended groups that are to be forgotten.
 	tidyEvery = time.Hour
 	// workersMax bounds the groups that are counted at once.
@@ -54,12 +54,12 @@ type Config struct {
 	FollowUp func(ctx context.Context, item []byte, after *task.GroupEnd, completed task.Instant) (id string, err error)
 	// ForNow reports whether an error of FollowUp may go away.
 	ForNow func(err error) bool
-	// Exists reports whether a lambda exists.
-	Exists func(lambda uint32) bool
 	// Mine reports whether this process is to look after a group; others do so less often. nil: it is.
-	Mine  func(g *Group) bool
-	Clock clock.Clock
-	Log   *slog.Logger
+	Mine func(g *Group) bool
+	// Stepped says that time stands still while something is due: no count waits for more to be heard.
+	Stepped bool
+	Clock   clock.Clock
+	Log     *slog.Logger
 }
 
 // Keeper counts groups and has their follow-ups scheduled. It is safe for concurrent use, and several
@@ -125,13 +125,21 @@ func (k *Keeper) Ended(t *task.Task) {
 	}
 	tr.heard = append(tr.heard, end{t.Member.Index, t.State})
 	k.heard++
-	rest := restMin
-	if t.Member.Index == tr.holder {
-		rest = burstRest
-	}
-	k.plan(tr, min(tr.next, max(now, tr.counted.Add(rest))))
+	k.plan(tr, min(tr.next, max(now, tr.counted.Add(k.restAfter(tr, t.Member.Index)))))
 	k.mu.Unlock()
 	k.look()
+}
+
+// restAfter returns how long after a count the next one may be, because a member has ended. The caller holds
+// the lock.
+func (k *Keeper) restAfter(tr *tracker, index uint32) time.Duration {
+	switch {
+	case k.Stepped:
+		return 0
+	case index == tr.holder:
+		return burstRest
+	}
+	return restMin
 }
 
 // track has a group counted at an instant. The caller holds the lock, and the group is not tracked.
@@ -177,7 +185,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	group.SetLimit(workersMax + 1)
 	group.Go(func() error {
 		tidied := k.Clock.Now()
-		for again := true; again; again = clock.Sleep(ctx, k.Clock, scanEvery) == nil {
+		for again := true; again; again = clock.Sleep(ctx, k.Clock, ScanEvery) == nil {
 			err := k.scan(ctx)
 			if now := k.Clock.Now(); err == nil && now >= tidied.Add(tidyEvery) {
 				tidied, err = now, k.tidy(ctx)
@@ -219,10 +227,10 @@ func (k *Keeper) due() (*tracker, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.waiting) == 0 {
-		return nil, scanEvery
+		return nil, ScanEvery
 	}
 	if left := k.waiting[0].next.Sub(k.Clock.Now()); left > 0 {
-		return nil, min(left, scanEvery)
+		return nil, min(left, ScanEvery)
 	}
 	tr, _ := heap.Pop(&k.waiting).(*tracker)
 	tr.running = true
@@ -292,12 +300,7 @@ func (k *Keeper) work(ctx context.Context, tr *tracker) {
 		return
 	}
 	for _, e := range tr.heard {
-		if e.index == tr.holder {
-			next = min(next, now.Add(burstRest))
-		}
-	}
-	if len(tr.heard) > 0 {
-		next = min(next, now.Add(restMin))
+		next = min(next, now.Add(k.restAfter(tr, e.index)))
 	}
 	if tr.again {
 		next = now
@@ -329,7 +332,7 @@ func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.
 	for _, e := range heard {
 		tr.count.note(e.index, e.state, g.Members)
 	}
-	if err := tr.count.advance(ctx, k.Store, g, func() bool { return k.lost(g) }, now); err != nil {
+	if err := tr.count.advance(ctx, k.Store, g, now); err != nil {
 		return 0, err
 	}
 	if tr.count.cursor > before {
@@ -383,16 +386,6 @@ func (k *Keeper) hasRoom(tr *tracker, g *Group) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return (len(k.tracked)+1)*int(g.Members) <= rememberedMax
-}
-
-// lost reports whether a lambda of members was deleted, and its tasks with it.
-func (k *Keeper) lost(g *Group) bool {
-	for _, ref := range g.Lambdas {
-		if !k.Exists(ref) {
-			return true
-		}
-	}
-	return false
 }
 
 func (k *Keeper) noteUnsealed(id task.ID, now task.Instant) {

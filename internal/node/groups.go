@@ -18,7 +18,7 @@ import (
 // composeGroups makes what counts groups and what serves them. It comes after inbound.
 func (n *Node) composeGroups(c *Config, seal *task.Sealer) {
 	n.groups = groups.NewKeeper(groups.Config{
-		Store: n.store, Exists: func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }, Mine: n.looksAfter, Clock: c.Clock, Log: c.Log,
+		Store: n.store, Mine: n.looksAfter, Stepped: c.Stepped, Clock: c.Clock, Log: c.Log,
 		FollowUp: n.followUp, ForNow: isForNow,
 	})
 	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, PublicID: seal.SealTask, Clock: c.Clock})

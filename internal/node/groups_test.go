@@ -261,8 +261,8 @@ func member(t *testing.T, group string, index uint32) task.ID {
 	return task.MemberID(id, index)
 }
 
-// A member costs what a task with a key does: one write more than another task if it is far ahead, and none if
-// it is near. The group costs a few writes of control rows for all of its members.
+// A member costs what a task with a key does: one write more than another task if it is far ahead, and none
+// if it is near. The group costs a few writes of control rows for all of its members.
 func TestWritesOfAGroup(t *testing.T) {
 	const members = 200
 	for _, c := range []struct {
@@ -310,8 +310,7 @@ func TestWritesOfAGroup(t *testing.T) {
 	}
 }
 
-// deaf is a store that does not answer for a while after each of some writes of control rows and tasks: what a
-// server that is killed leaves.
+// deaf is a store that makes writes and does not answer.
 type deaf struct {
 	store.Driver
 

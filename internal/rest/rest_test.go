@@ -40,7 +40,7 @@ type fake struct {
 }
 
 func (f *fake) services() Services {
-	return Services{Tasks: f, Jobs: f, Gates: f, Crons: f, Chains: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
+	return Services{Tasks: f, Jobs: f, Gates: f, Crons: f, Chains: f, Groups: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
 }
 
 // reply keeps a request and returns the answer that the test has set.
@@ -133,6 +133,26 @@ func (f *fake) GetChain(_ context.Context, r *kinesinv1.GetChainRequest) (*kines
 
 func (f *fake) ControlChain(_ context.Context, r *kinesinv1.ControlChainRequest) (*kinesinv1.ControlChainResponse, error) {
 	return reply[kinesinv1.ControlChainResponse](f, r)
+}
+
+func (f *fake) CreateGroup(_ context.Context, r *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error) {
+	return reply[kinesinv1.CreateGroupResponse](f, r)
+}
+
+func (f *fake) AddMembers(_ context.Context, r *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
+	return reply[kinesinv1.AddMembersResponse](f, r)
+}
+
+func (f *fake) SealGroup(_ context.Context, r *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
+	return reply[kinesinv1.SealGroupResponse](f, r)
+}
+
+func (f *fake) GetGroup(_ context.Context, r *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error) {
+	return reply[kinesinv1.GetGroupResponse](f, r)
+}
+
+func (f *fake) ListMembers(_ context.Context, r *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error) {
+	return reply[kinesinv1.ListMembersResponse](f, r)
 }
 
 func (f *fake) SetCron(_ context.Context, r *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
@@ -490,6 +510,40 @@ var exchanges = []exchange{
 	{request: `POST /v1/gates/7/resume {"pace":5}`, wire: `{"id":"7","pace":5}`, answer: &kinesinv1.ResumeGateResponse{Gate: &kinesinv1.Gate{State: "resuming", Pace: 5}}, status: 200, body: `"state":"resuming","pace":5`},
 	{request: `POST /v1/gates/7/resume`, wire: `{"id":"7"}`, status: 200},
 	{request: `POST /v1/gates/7/resume {"pace":-1}`, status: 400, body: `pace`},
+	// Groups.
+	{
+		request: `POST /v1/groups {"then":{"lambda":"report","payload":{"a":1},"delay":"1m"},"else":[{"lambda":"alarm","payload_text":"x"}],"expires":"2027-01-31T09:00:00Z"}`,
+		wire:    `{"then":{"lambda":"report","payload":"eyJhIjoxfQ==","delayMicros":"60000000"},"else":{"lambda":"alarm","payload":"eA=="},"expiresMicros":"1801386000000000"}`,
+		answer:  &kinesinv1.CreateGroupResponse{Group: &kinesinv1.Group{Id: "g1", State: "open", Then: "report", Else: "alarm"}}, status: 201, body: `{"id":"g1","state":"open","then":"report","else":"alarm","sealed":false,"members":0,"counted":0,"counts":{}}`,
+	},
+	{request: `POST /v1/groups {"then":{"lambda":"report"}}`, answer: &kinesinv1.CreateGroupResponse{Existed: true}, status: 200},
+	{request: `POST /v1/groups {}`, status: 400, body: `then`},
+	{request: `POST /v1/groups {"then":{"payload":1}}`, status: 400, body: `lambda`},
+	{request: `POST /v1/groups {"then":[{"lambda":"a"},{"lambda":"b"}]}`, status: 400, body: `want one task`},
+	{request: `POST /v1/groups {"then":{"lambda":"a","dealy":"1s"}}`, status: 400, body: `dealy`},
+	{
+		request: `GET /v1/groups/g1`, wire: `{"id":"g1"}`, status: 200,
+		answer: &kinesinv1.GetGroupResponse{Group: &kinesinv1.Group{Id: "g1", State: "done", Then: "report", Members: 3, Counted: 3, Counts: map[string]uint32{"success": 2, "dead": 1}, FollowUp: "k1", CompletedMicros: 1801386000000000}},
+		body:   `"sealed":true,"members":3,"counted":3,"counts":{"dead":1,"success":2},"completed":"2027-01-31T09:00:00.000000Z","follow_up":"k1"}`,
+	},
+	{request: `GET /v1/groups/g1`, err: api.ErrNotFound, status: 404},
+	{
+		request: `POST /v1/groups/g1/members {"at":2,"members":[{"lambda":"mail","payload_text":"hi"},{"lambda":"pay"}]}`, wire: `{"group":"g1","at":2,"items":[{"lambda":"mail","payload":"aGk="},{"lambda":"pay"}]}`,
+		answer: &kinesinv1.AddMembersResponse{Ids: []string{"k1", "k2"}, Members: 4}, status: 201, body: `{"members":4,"ids":["k1","k2"]}`,
+	},
+	{request: `POST /v1/groups/g1/members {"at":2,"members":[{"lambda":"mail"}]}`, answer: &kinesinv1.AddMembersResponse{Existed: true}, status: 200, body: `"existed":true`},
+	{request: `POST /v1/groups/g1/members {"at":2,"members":[{"lambda":"mail"}]}`, err: api.ErrStaleSeq, status: 412},
+	{request: `POST /v1/groups/g1/members {"at":2,"members":[{"lambda":"mail"}]}`, err: api.ErrTooLate, status: 409},
+	{request: `POST /v1/groups/g1/members {"at":2,"members":[{"payload":1}]}`, status: 400, body: `lambda`},
+	{request: `POST /v1/groups/g1:seal`, wire: `{"group":"g1"}`, answer: &kinesinv1.SealGroupResponse{Group: &kinesinv1.Group{State: "sealed"}}, status: 200, body: `"state":"sealed"`},
+	{request: `POST /v1/groups/g1:seal {"members":4}`, wire: `{"group":"g1","members":4}`, status: 200},
+	{request: `POST /v1/groups/g1:open`, status: 405},
+	{
+		request: `GET /v1/groups/g1/members?from=2&limit=2`, wire: `{"group":"g1","from":2,"limit":2}`, status: 200,
+		answer: &kinesinv1.ListMembersResponse{Members: []*kinesinv1.MemberOfGroup{{Index: 2, Task: &kinesinv1.Task{Id: "k1", Lambda: "mail", State: "success", Result: []byte("7")}}, {Index: 3}}, Next: 4, More: true},
+		body:   `{"members":[{"index":2,"task":{"id":"k1","lambda":"mail","state":"success","result":7}},{"index":3}],"next":4}`,
+	},
+	{request: `GET /v1/groups/g1/members?limit=1001`, status: 400, body: `limit`},
 	// Crons.
 	{
 		request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"30 2 * * *","zone":"Europe/Berlin","jitter":"1.5s","start":"2027-01-31T09:00:00.25Z","overlap":"queue","catch_up":"all","catch_up_max":5,"catch_up_within":"2h","failures_max":3,"tags":{"a":"b"},"payload":{"at": "{{nominal}}"}}`,

@@ -50,6 +50,7 @@ type rows struct {
 	cancelling int          // of both, those with a cancel
 	holds      map[hold]int // of both, by worker and lambda
 	names      map[uint32]string
+	groups     groupRows
 }
 
 // row is a summary of a task row.
@@ -93,13 +94,14 @@ const treeDegree = 16
 func newRows() rows {
 	return rows{
 		wakeups: btree.NewG(treeDegree, wakeup.before), live: map[task.ID]row{},
-		queued: map[uint32]int{}, holds: map[hold]int{}, names: map[uint32]string{},
+		queued: map[uint32]int{}, holds: map[hold]int{}, names: map[uint32]string{}, groups: groupRows{},
 	}
 }
 
 // note updates the summary with a write that was applied.
 func (r *rows) note(op *store.Op) {
 	t := &op.Task
+	r.groups.note(op)
 	switch op.Kind {
 	case store.PutWakeup:
 		if _, found := r.live[t.ID]; !found && !t.IsBare() {

@@ -128,7 +128,7 @@ func (t *tracker) busyLocked(now task.Instant) bool {
 	if first, found := t.rows.wakeups.Min(); found && first.at <= now {
 		return true
 	}
-	return t.runs(now) || t.couldRun()
+	return t.runs(now) || t.couldRun() || t.rows.groups.isEnding(now)
 }
 
 // runs reports whether a task runs that does not wait for time. The task of a waiting handler is claimed, and
@@ -170,6 +170,11 @@ func (t *tracker) nextLocked(now task.Instant) (next task.Instant, found bool) {
 	for a := range t.attempts {
 		consider(a.start.Add(controller.StartedAfter))
 		consider(a.end)
+	}
+	for _, g := range t.rows.groups {
+		if g.group.ID != "" {
+			consider(g.lastLook())
+		}
 	}
 	for s := range t.sleeps {
 		consider(s.until)

@@ -1,0 +1,71 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// A group from its creation to its end, without a worker: its members are cancelled.
+func TestAGroupFromCreateToItsEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "greet")
+	s.must("lambda", "create", "report")
+	created := s.doWith(`[{"lambda":"report","payload":{"n": 7},"delay":"1h","tags":{"a":"b"}}]`, "group", "create", "--then", "-", "--expires-in", "2d")
+	created.check(t, "create", 0)
+	id := strings.TrimSpace(created.stdout)
+	s.doWith(`{"lambda":"nope"}`, "group", "create", "--then", "-").check(t, "unknown lambda", 1, `then: unknown lambda "nope"`)
+	for text, want := range map[string]string{
+		`{}`: `"lambda" is missing`, `{"lambda":"a","dealy":"1s"}`: `unknown field "dealy"`, `[{"lambda":"a"},{"lambda":"b"}]`: "want one task",
+		`{"lambda":"a","delay":"soon"}`: `"delay"`, `{"lambda":"a","payload":1,"payload_text":"x"}`: "want one of payload", `x`: "not a JSON object",
+		`{"lambda":"a"} {}`: "something follows", `{"lambda":"a","delay":"1s","due":"2030-01-01T00:00:00Z"}`: "exclude each other",
+	} {
+		s.doWith(text, "group", "create", "--then", "-").check(t, text, 2, want)
+	}
+	ids := strings.Fields(s.must("group", "add", id, "--lambda", "greet", "--payload", "Ada", "--in", "1h"))
+	batch := s.doWith("{\"payload\":\"Bob\",\"in\":\"1h\"}\n\n{\"lambda\":\"greet\",\"in\":\"1h\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-", "--offset", "1", "-o", "json")
+	batch.check(t, "batch", 0)
+	for i, line := range strings.Split(strings.TrimSpace(batch.stdout), "\n") {
+		var one struct {
+			ID    string
+			Index int
+		}
+		if err := json.Unmarshal([]byte(line), &one); err != nil || one.Index != i+1 {
+			t.Fatalf("%q: %v", line, err)
+		}
+		ids = append(ids, one.ID)
+	}
+	s.doWith("{\"in\":\"1h\"}\n{\"key\":\"k\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-").check(t, "key", 1, `line 2: "key" is not for members`)
+	s.doWith("", "group", "add", id, "--lambda", "greet", "--offset", "9").check(t, "offset", 1, "has 3 members: the next are added at 3, not at 9")
+	s.doWith("", "group", "seal", id, "--members", "4").check(t, "other number", 1, "has 3 members, not 4")
+	if got := s.must("group", "seal", id, "--members", "3"); got != "sealed with 3 members" {
+		t.Errorf("%q", got)
+	}
+	s.doWith("", "group", "add", id, "--lambda", "greet").check(t, "sealed", 1, "is sealed with 3 members: it gets no more")
+	if got := s.must("group", "show", id); !strings.Contains(got, "scheduled 3") || !strings.Contains(got, "sealed") {
+		t.Errorf("%q", got)
+	}
+	s.must(append([]string{"cancel"}, ids...)...)
+	var shown struct {
+		State    string
+		Members  int
+		Counts   map[string]int
+		FollowUp string `json:"follow_up"`
+	}
+	for shown.State != "done" {
+		if err := json.Unmarshal([]byte(s.must("group", "show", id, "-o", "json")), &shown); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if shown.Members != 3 || shown.Counts["cancelled"] != 3 {
+		t.Errorf("%+v", shown)
+	}
+	if got := s.must("get", shown.FollowUp, "--payload"); !strings.Contains(got, `{"n":7}`) || !strings.Contains(got, "report") {
+		t.Errorf("%q", got)
+	}
+	if got := s.must("group", "members", id); strings.Count(got, "cancelled") != 3 {
+		t.Errorf("%q", got)
+	}
+	s.doWith("", "group", "show", "x").check(t, "unknown", 1, "there is no group")
+}

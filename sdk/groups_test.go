@@ -1,0 +1,90 @@
+package sdk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/sdktest"
+)
+
+// A group whose members take a month runs in milliseconds.
+func TestAGroupInVirtualTime(t *testing.T) {
+	t.Parallel()
+	k := sdktest.New(t)
+	var seen []sdk.GroupEnd
+	resize, report := sdk.NewLambda[int]("resize"), sdk.NewLambda[string]("report")
+	k.Lambda("resize")
+	k.Lambda("report")
+	k.Start(func(ctx context.Context) error {
+		w := sdk.NewWorker(k.Client(), sdk.Slots(5))
+		resize.Handle(w, func(_ context.Context, t *sdk.Task[int]) error {
+			if t.Args == 3 {
+				return sdk.Fatal(errors.New("no such picture"))
+			}
+			t.SetResult(t.Args * t.Args)
+			return nil
+		})
+		report.Handle(w, func(_ context.Context, t *sdk.Task[string]) error {
+			if t.Args == "all" {
+				seen = append(seen, *t.Group)
+			}
+			return nil
+		})
+		return w.Run(ctx)
+	})
+	then, err := report.Item("all", sdk.In(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members []sdk.Item
+	for i := range 25 {
+		item, err := resize.Item(i, sdk.In(time.Duration(i)*24*time.Hour))
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, item)
+	}
+	g, err := sdk.Group(members...).Then(then).Schedule(t.Context(), k.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(24*24*time.Hour + 30*time.Minute)
+	if len(seen) > 0 {
+		t.Fatal("it followed before its delay was over")
+	}
+	k.Advance(time.Hour)
+	want := map[sdk.State]int{sdk.StateSuccess: 24, sdk.StateFatalFailure: 1}
+	if len(seen) != 1 || seen[0].ID != g.ID || seen[0].Members != 25 || seen[0].Succeeded() != 24 || fmt.Sprint(seen[0].Ended) != fmt.Sprint(want) {
+		t.Fatalf("%+v", seen)
+	}
+	sum := 0
+	for m, err := range k.Client().GroupMembers(t.Context(), g.ID) {
+		var n int
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Task.State == sdk.StateSuccess {
+			if _, err := fmt.Sscan(string(m.Task.Result), &n); err != nil || m.Task.Member.Index != m.Index {
+				t.Errorf("%+v, %v", m, err)
+			}
+		}
+		sum += n
+	}
+	if sum != 4900-9 {
+		t.Errorf("the sum of squares is %d", sum)
+	}
+	info, err := k.Client().GetGroup(t.Context(), g.ID)
+	if err != nil || info.State != "done" || info.FollowUp == "" || info.Then != "report" {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, err := k.Client().SealGroup(t.Context(), g.ID, 24); !errors.Is(err, sdk.ErrStaleSeq) {
+		t.Errorf("seal with another number: %v", err)
+	}
+	if follow, err := k.Client().Get(t.Context(), info.FollowUp); err != nil || follow.Group == nil || follow.Group.ID != g.ID {
+		t.Errorf("%+v, %v", follow, err)
+	}
+}
