@@ -162,6 +162,9 @@ var needs = map[string]need{
 	"CronService/RunCron":                 {nil, false, `{"name":"none"}`},
 	"CronService/DeleteCron":              {nil, false, `{"name":"none"}`},
 	"CronService/CronHistory":             {nil, false, `{"name":"none"}`},
+	"ObjectiveService/SetObjective":       {[]access.Verb{access.Operate}, false, `{"lambda":"L","withinMicros":"5000000","objective":99}`},
+	"ObjectiveService/DeleteObjective":    {[]access.Verb{access.Operate}, false, `{"lambda":"L"}`},
+	"ObjectiveService/GetObjectives":      {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
 	"QuotaService/GetQuotas":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/deadletters"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/objective"
 	"github.com/kinesin-io/kinesin/internal/rest"
 )
 
@@ -39,6 +40,8 @@ func (n *Node) Handler() http.Handler {
 		mux.Handle(kinesinv1connect.NewLambdaServiceHandler(plain.Lambdas, options...))
 		plain.Quotas = n.guard.Quotas(n.quotas.service)
 		mux.Handle(kinesinv1connect.NewQuotaServiceHandler(plain.Quotas, options...))
+		plain.Objectives = n.guard.Objectives(&objective.Service{Keeper: n.objectives, Catalog: n.catalog})
+		mux.Handle(kinesinv1connect.NewObjectiveServiceHandler(plain.Objectives, options...))
 		mux.Handle(kinesinv1connect.NewInboundServiceHandler(n.guard.Inbound(n.ingest), options...))
 		mux.Handle(kinesinv1connect.NewKeyringServiceHandler(n.guard.Keyring(n.keyring), options...))
 	}
@@ -63,7 +66,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
-			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
+			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.ObjectiveService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
 			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withRequestID(withPlain(n.tracer.Plain(rest.New(plain, api.Hooks{Internal: n.internalError})), mux))
