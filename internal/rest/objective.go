@@ -112,7 +112,10 @@ func setObjective(c *call, r *objectiveRequest) (int, *objectiveView, error) {
 	return http.StatusOK, &v, nil
 }
 
-func deleteObjective(c *call, _ *none) (int, *none, error) {
+// objectiveDeleted is the answer to a deletion.
+type objectiveDeleted struct{}
+
+func deleteObjective(c *call, _ *none) (int, *objectiveDeleted, error) {
 	_, err := c.Objectives.DeleteObjective(c.r.Context(), &kinesinv1.DeleteObjectiveRequest{Lambda: c.vars["lambda"]})
-	return http.StatusNoContent, nil, err
+	return http.StatusOK, &objectiveDeleted{}, err
 }
