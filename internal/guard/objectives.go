@@ -47,8 +47,8 @@ func (s objectives) DeleteObjective(ctx context.Context, r *kinesinv1.DeleteObje
 	return response, err
 }
 
-// GetObjectives needs read on the lambda that the request names. Without a lambda it leaves out those that the
-// caller may not read.
+// GetObjectives needs read on the lambda that the request names. Without a lambda it leaves out those that
+// the caller may not read.
 func (s objectives) GetObjectives(ctx context.Context, r *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error) {
 	if r.GetLambda() != "" {
 		if err := s.allowSome(ctx, actReadObjective, access.Read, r.GetLambda()); err != nil {

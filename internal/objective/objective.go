@@ -1,6 +1,6 @@
-// Package objective keeps objectives: which share of a lambda's tasks is to start within a time after they are
-// due, over a window. Each process counts starts by the hour, one small control row for each hour, so that a
-// restart loses a minute of counts at most, and any process can tell about the fleet.
+// Package objective keeps objectives: which share of a lambda's tasks is to start within a time after they
+// are due, over a window. Each process counts starts by the hour, one small control row for each hour, so
+// that a crash loses a minute of counts at most, and any process can tell about the fleet.
 package objective
 
 import (

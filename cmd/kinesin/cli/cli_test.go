@@ -168,6 +168,8 @@ func TestBadUsage(t *testing.T) {
 	}{
 		{"", "a command is missing"},
 		{"debug", "a command is missing"},
+		{"top extra", "extra"},
+		{"top --every 1ms", "--every"},
 		{"slo", "a command is missing"},
 		{"slo set --within 5s --objective 99", "--lambda is missing"},
 		{"slo set --lambda mail --objective 99", "--within is missing"},
