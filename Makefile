@@ -251,6 +251,17 @@ generate: ## generate code
 	tools/gen/generate.sh
 	go generate ./...
 
+.PHONY: dashboards
+dashboards: ## deploy/grafana, from tools/dashboards
+	cd tools/dashboards && go run .
+
+.PHONY: test/rules
+test/rules: ## alerts, their runbooks and dashboards; with promtool, of Debian's package prometheus or KINESIN_PROMTOOL
+	@command -v "$${KINESIN_PROMTOOL:-promtool}" >/dev/null || { echo 'promtool is missing: install the package prometheus, or set KINESIN_PROMTOOL'; exit 1; }
+	go test -count=1 ./test/rules
+	go test -count=1 ./cmd/kinesin/cli -run TestRunbookCommands
+	cd tools/dashboards && go run . -check
+
 .PHONY: docs/metrics
 docs/metrics: ## the table of series in docs/metrics.md
 	go test ./server -run TestMetricsPage -update

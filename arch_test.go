@@ -101,6 +101,7 @@ var table = []row{
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/otlp", may: []string{"task", "internal/audit", "internal/tracing"}},
 	{name: "internal/logging", stdOnly: true},
+	{name: "internal/objective", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "internal/tracing", may: slices.Concat(wire, []string{"task"}), tests: []string{"internal/otlp"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/overview", stdOnly: true},
@@ -164,7 +165,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},

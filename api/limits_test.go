@@ -133,6 +133,7 @@ func unimplemented(t *testing.T) *httptest.Server {
 	mux.Handle(kinesinv1connect.NewKeyringServiceHandler(kinesinv1connect.UnimplementedKeyringServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewGateServiceHandler(kinesinv1connect.UnimplementedGateServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewQuotaServiceHandler(kinesinv1connect.UnimplementedQuotaServiceHandler{}, options...))
+	mux.Handle(kinesinv1connect.NewObjectiveServiceHandler(kinesinv1connect.UnimplementedObjectiveServiceHandler{}, options...))
 	mux.Handle(kinesinv1connect.NewDeadLetterServiceHandler(kinesinv1connect.UnimplementedDeadLetterServiceHandler{}, options...))
 	eachMethod(func(procedure string, _ protoreflect.MethodDescriptor) {
 		if _, pattern := mux.Handler(httptest.NewRequestWithContext(t.Context(), http.MethodPost, procedure, http.NoBody)); pattern == "" {

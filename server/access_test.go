@@ -180,6 +180,9 @@ var needs = map[string]need{
 	"GroupService/ListMembers":            {nil, false, `{"group":"none"}`},
 	"ChainService/GetChain":               {[]access.Verb{access.Read}, false, `{"id":"I"}`},
 	"ChainService/ControlChain":           {[]access.Verb{access.Operate}, false, `{"id":"I","action":"resume"}`},
+	"ObjectiveService/SetObjective":       {[]access.Verb{access.Operate}, false, `{"lambda":"L","withinMicros":"5000000","objective":99}`},
+	"ObjectiveService/DeleteObjective":    {[]access.Verb{access.Operate}, false, `{"lambda":"L"}`},
+	"ObjectiveService/GetObjectives":      {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 	"QuotaService/SetQuota":               {[]access.Verb{access.Operate}, false, `{"lambda":"L","rate":100}`},
 	"QuotaService/GetQuotas":              {[]access.Verb{access.Read}, false, `{"lambda":"L"}`},
 }

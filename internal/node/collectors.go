@@ -108,6 +108,7 @@ type classCollector struct {
 	n *Node
 
 	tasks, oldest, stuck, counted, messages, oldestMessage, held, due, outage, buffered *prometheus.Desc
+	objective, budget, burn                                                             *prometheus.Desc
 
 	mu     sync.Mutex
 	ranked time.Duration // monotonic time
@@ -134,6 +135,10 @@ func newClassCollector(n *Node) *classCollector {
 		outage: desc("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered; 0 if the last one was.", "service"),
 		buffered: desc("kinesin_inbound_messages", "Approximate number of messages in the inbound buffer, by state: visible or hidden. A message may hold several tasks.",
 			"state"),
+		objective: desc("kinesin_objective_ratio", "Share of a lambda's tasks that is to start in time: its objective.", "lambda"),
+		budget: desc("kinesin_objective_budget_left", "Share of the budget of late tasks that is left over the objective's window, of the whole fleet, "+
+			"as far as it is stored; negative when more was late than may be.", "lambda"),
+		burn:          desc("kinesin_objective_burn", "How fast the budget is used up by the whole fleet; 1 uses up all of it in one window.", "lambda", "over"),
 		oldestMessage: desc("kinesin_queue_oldest_seconds", "Approximate age of the oldest due message in the queue.", "lambda", "priority"),
 	}
 }
@@ -141,7 +146,7 @@ func newClassCollector(n *Node) *classCollector {
 // Describe implements prometheus.Collector.
 func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held, c.due, c.outage, c.buffered,
+		c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held, c.due, c.outage, c.buffered, c.objective, c.budget, c.burn,
 	} {
 		out <- d
 	}
@@ -206,6 +211,7 @@ func (c *classCollector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	c.collectDue(out)
 	c.collectBuffer(out)
+	c.collectObjectives(out)
 	c.collectBrakes(out)
 	c.collectQueues(out)
 }
@@ -219,6 +225,17 @@ func (c *classCollector) collectDue(out *gauges) {
 	for _, l := range c.n.catalog.All() {
 		for i, horizon := range scheduler.DueHorizons {
 			out.add(c.due, float64(due[l.Ref][i]), c.n.metrics.labels.lambda(l), strconv.Itoa(int(horizon.Minutes()))+"m")
+		}
+	}
+}
+
+// collectObjectives tells how objectives are met. All processes tell the same.
+func (c *classCollector) collectObjectives(out *gauges) {
+	for _, s := range c.n.objectives.Statuses() {
+		out.add(c.objective, s.Percent/100, s.Lambda)
+		out.add(c.budget, s.BudgetLeft(), s.Lambda)
+		for _, b := range s.Burns {
+			out.add(c.burn, b.Count.Burn(s.Percent), s.Lambda, strconv.Itoa(int(b.Over.Hours()))+"h")
 		}
 	}
 }

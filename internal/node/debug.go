@@ -53,7 +53,7 @@ func (n *Node) setLogLevel(w http.ResponseWriter, r *http.Request) {
 	}
 	if c := access.From(r.Context()); n.audit != nil {
 		n.audit.Note(r.Context(), audit.Record{
-			Identity: c.Name, From: c.From, Action: "log.level", Target: component, Outcome: audit.OK, After: level, Count: 1,
+			Identity: c.Name, From: c.Host(), Action: "log.level", Target: component, Outcome: audit.OK, After: level, Count: 1,
 		})
 	}
 	answer(w, n.debug.Log.Levels())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,6 +103,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 		Matched: func(l *catalog.Entry, t *task.Task) { n.metrics.of(l, t.Partition.Priority).matched.Inc() },
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) {
 			n.late(l, t, stageStarted, late)
+			n.countStart(l, t, late)
 			n.recent.started(t.Partition, late)
 			n.history.started(late)
 		},
@@ -140,6 +143,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 func (n *Node) countExpired(l *catalog.Entry, t *task.Task) {
 	if l != nil && t.State == task.Expired {
 		n.metrics.of(l, t.Partition.Priority).expired.Inc()
+		n.countStart(l, t, neverStarted)
 	}
 }
 
@@ -170,6 +174,7 @@ func nameOf(l *catalog.Entry) string {
 func (n *Node) delivered(t *task.Task, late time.Duration) {
 	l := n.catalog.ByRef(t.Partition.Lambda)
 	n.late(l, t, stageDelivered, max(0, late))
+	n.countStart(l, t, late)
 	if n.tracer.Traces(t) {
 		n.tracer.Delivered(t, nameOf(l), n.clock.Now())
 	}
@@ -188,6 +193,16 @@ func (n *Node) undelivered(t *task.Task, err error) {
 		n.metrics.undelivered.With(n.metrics.labels.with(l, t.Partition.Priority)).Inc()
 	}
 	n.log.Debug("delivery failed; retrying", slog.String("task_id", t.ID.String()), slog.Any("error", err))
+}
+
+// neverStarted is the lateness of a task that ended without a start.
+const neverStarted = time.Duration(math.MaxInt64)
+
+// countStart counts a start for the objective of its lambda.
+func (n *Node) countStart(l *catalog.Entry, t *task.Task, late time.Duration) {
+	if counted, inTime := n.objectives.Started(t.Partition.Lambda, late); counted && l != nil {
+		n.metrics.objective.WithLabelValues(n.metrics.labels.lambda(l), strconv.FormatBool(inTime)).Inc()
+	}
 }
 
 // late observes the lateness of a task at a stage; of a traced one with its trace as an exemplar.

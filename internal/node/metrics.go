@@ -58,6 +58,8 @@ type Metrics struct {
 	unsent   prometheus.Counter
 	calls    *prometheus.CounterVec // outcome
 
+	objective *prometheus.CounterVec // lambda, in_time
+
 	undelivered *prometheus.CounterVec // lambda, priority
 	grown       *prometheus.CounterVec // lambda
 
@@ -143,7 +145,7 @@ func (m *Metrics) deleteSeries(lambda string) {
 		return
 	}
 	for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.accepted, m.matched, m.lateness, m.finished, m.expired, m.undelivered, m.grown,
+		m.accepted, m.matched, m.lateness, m.finished, m.expired, m.undelivered, m.grown, m.objective,
 	} {
 		series.DeletePartialMatch(prometheus.Labels{"lambda": lambda})
 	}

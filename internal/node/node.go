@@ -42,6 +42,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/logging"
+	"github.com/kinesin-io/kinesin/internal/objective"
 	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
@@ -95,6 +96,7 @@ type Node struct {
 	grower     *grower // nil if shards are not added
 	recent     *recent
 	history    *history
+	objectives *objective.Keeper
 	breakers   *breaker.Keeper
 
 	storeOutage, queueOutage outage
@@ -139,6 +141,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
+	n.objectives = objective.New(n.store, c.Clock, c.Log, n.metrics.existing)
 	n.recent, n.history = newRecent(c.Clock, n.metrics.existing), newHistory(c.Clock)
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
@@ -319,6 +322,7 @@ func (n *Node) Run(ctx context.Context) error {
 	group.Go(func() error { return n.catalog.Run(groupCtx) })
 	group.Go(func() error { return n.gates.Run(groupCtx) })
 	group.Go(func() error { return n.keyring.Run(groupCtx) })
+	group.Go(func() error { return n.objectives.Run(groupCtx) })
 	group.Go(func() error { return n.quotas.book.Run(groupCtx) })
 	if n.steps != nil {
 		group.Go(func() error { return n.watchClock(groupCtx) })
@@ -419,6 +423,9 @@ func (n *Node) Close() error {
 	n.quotas.starts.Limiter.Wait()
 	if n.audit != nil {
 		n.audit.Flush(context.Background())
+	}
+	if flushErr := n.objectives.Flush(context.Background()); flushErr != nil {
+		n.log.Warn("the last counts of objectives not stored", slog.Any("error", flushErr))
 	}
 	if n.buffer != nil {
 		err = n.buffer.Close()

@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/deadletters"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/objective"
 	"github.com/kinesin-io/kinesin/internal/overview"
 	"github.com/kinesin-io/kinesin/internal/rest"
 	"github.com/kinesin-io/kinesin/partition/fleet"
@@ -40,6 +41,7 @@ func (n *Node) Services() (s Services) {
 	s.Chains = n.guard.Chains(n.chaining)
 	s.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf)
 	s.Quotas = n.guard.Quotas(n.quotas.service)
+	s.Objectives = n.guard.Objectives(&objective.Service{Keeper: n.objectives, Catalog: n.catalog})
 	s.Inbound, s.Keyring = n.guard.Inbound(n.ingest), n.guard.Keyring(n.keyring)
 	return s
 }

@@ -31,6 +31,8 @@ func (m *Metrics) addSeries(f promauto.Factory) {
 	for _, outcome := range []string{callAccepted, callRefused, callFailed} {
 		m.calls.WithLabelValues(outcome) // from zero on
 	}
+	m.objective = counters(f, "kinesin_objective_starts_total",
+		"Starts of tasks of lambdas that have an objective, and ends without a start, by whether they were in time.", "lambda", "in_time")
 	m.undelivered = counters(f, "kinesin_deliveries_failed_total", "Failed sends to the queue of a deliver lambda; each is retried.", "lambda", "priority")
 	m.grown = counters(f, "kinesin_shards_grown_total", "Times this process added shards to a lambda because one shard neared the write limit of a key.",
 		"lambda")

@@ -27,6 +27,7 @@ type Services struct {
 	DeadLetters kinesinv1connect.DeadLetterServiceHandler
 	Workers     kinesinv1connect.WorkerServiceHandler
 	Quotas      kinesinv1connect.QuotaServiceHandler
+	Objectives  kinesinv1connect.ObjectiveServiceHandler
 }
 
 // withDefaults returns services without nil.
@@ -57,6 +58,9 @@ func (s Services) withDefaults() Services {
 	}
 	if s.Quotas == nil {
 		s.Quotas = kinesinv1connect.UnimplementedQuotaServiceHandler{}
+	}
+	if s.Objectives == nil {
+		s.Objectives = kinesinv1connect.UnimplementedObjectiveServiceHandler{}
 	}
 	if s.Workers == nil {
 		s.Workers = kinesinv1connect.UnimplementedWorkerServiceHandler{}

@@ -29,6 +29,7 @@ type fake struct {
 	kinesinv1connect.UnimplementedCronServiceHandler
 	kinesinv1connect.UnimplementedChainServiceHandler
 	kinesinv1connect.UnimplementedQuotaServiceHandler
+	kinesinv1connect.UnimplementedObjectiveServiceHandler
 	kinesinv1connect.UnimplementedLambdaServiceHandler
 	kinesinv1connect.UnimplementedDeadLetterServiceHandler
 	kinesinv1connect.UnimplementedWorkerServiceHandler
@@ -40,7 +41,7 @@ type fake struct {
 }
 
 func (f *fake) services() Services {
-	return Services{Tasks: f, Jobs: f, Gates: f, Crons: f, Chains: f, Groups: f, Lambdas: f, DeadLetters: f, Quotas: f, Workers: f}
+	return Services{Tasks: f, Jobs: f, Gates: f, Crons: f, Chains: f, Groups: f, Lambdas: f, DeadLetters: f, Quotas: f, Objectives: f, Workers: f}
 }
 
 // reply keeps a request and returns the answer that the test has set.
@@ -197,6 +198,18 @@ func (f *fake) SetQuota(_ context.Context, r *kinesinv1.SetQuotaRequest) (*kines
 
 func (f *fake) GetQuotas(_ context.Context, r *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error) {
 	return reply[kinesinv1.GetQuotasResponse](f, r)
+}
+
+func (f *fake) SetObjective(_ context.Context, r *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error) {
+	return reply[kinesinv1.SetObjectiveResponse](f, r)
+}
+
+func (f *fake) DeleteObjective(_ context.Context, r *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error) {
+	return reply[kinesinv1.DeleteObjectiveResponse](f, r)
+}
+
+func (f *fake) GetObjectives(_ context.Context, r *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error) {
+	return reply[kinesinv1.GetObjectivesResponse](f, r)
 }
 
 func (f *fake) CreateLambda(_ context.Context, r *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error) {
@@ -604,6 +617,23 @@ var exchanges = []exchange{
 	},
 	{request: `GET /v1/crons/nightly/history?limit=1001`, status: 400, body: `limit`},
 	{request: `GET /v1/crons/nightly/history?to=yesterday`, status: 400, body: `to`},
+	// Objectives.
+	{
+		request: `PUT /v1/lambdas/mail/objective {"within":"5s","objective":99,"window":"720h"}`, status: 200,
+		wire:   `{"lambda":"mail","withinMicros":"5000000","objective":99,"windowMicros":"2592000000000"}`,
+		answer: &kinesinv1.SetObjectiveResponse{Objective: &kinesinv1.Objective{Lambda: "mail", WithinMicros: 5_000_000, Objective: 99, WindowMicros: 2_592_000_000_000, UpdatedBy: "bob"}},
+		body:   `{"lambda":"mail","within":"5s","objective":99,"window":"720h0m0s","updated_by":"bob"}`,
+	},
+	{request: `PUT /v1/lambdas/mail/objective {"within":5}`, status: 400, body: `no duration`},
+	{
+		request: `GET /v1/lambdas/mail/objective`, wire: `{"lambda":"mail"}`, status: 200, body: `"budget_left":0.5,"burn":[{"over":"1h0m0s","rate":2,"started":10}]`,
+		answer: &kinesinv1.GetObjectivesResponse{Objectives: []*kinesinv1.ObjectiveStatus{{
+			Objective: &kinesinv1.Objective{Lambda: "mail"}, BudgetLeft: 0.5, Burns: []*kinesinv1.Burn{{OverMicros: 3_600_000_000, Rate: 2, Started: 10}},
+		}}},
+	},
+	{request: `GET /v1/lambdas/mail/objective`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.GetObjectivesResponse{}, status: 404, body: `has no objective`},
+	{request: `GET /v1/objectives`, wire: `{}`, answer: &kinesinv1.GetObjectivesResponse{}, status: 200, body: `{"objectives":[]}`},
+	{request: `DELETE /v1/lambdas/mail/objective`, wire: `{"lambda":"mail"}`, answer: &kinesinv1.DeleteObjectiveResponse{}, status: 200},
 	// Quotas.
 	{
 		request: `PUT /v1/lambdas/mail/quotas {"priority":"low","rate":0.5,"burst":3}`, wire: `{"lambda":"mail","priority":"low","rate":0.5,"burst":3}`,

@@ -31,7 +31,7 @@ func routes() []route {
 				takes(where, param{"exact", kindFlag, "count each task, whatever it costs, where the store would estimate"})),
 			op("GET", "/v1/stats", "getStats", "Live counts and rates by lambda", getStats, notFound, takes(param{"lambda", kindText, "only of this lambda"})),
 		},
-		lambdaRoutes(), quotaRoutes(), deadLetterRoutes(), jobRoutes(), gateRoutes(), cronRoutes(), chainRoutes(), groupRoutes(), workRoutes(),
+		lambdaRoutes(), quotaRoutes(), objectiveRoutes(), deadLetterRoutes(), jobRoutes(), gateRoutes(), cronRoutes(), chainRoutes(), groupRoutes(), workRoutes(),
 	)
 }
 

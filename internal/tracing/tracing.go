@@ -41,8 +41,8 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{provider: p, tracer: p.Tracer("github.com/kinesin-io/kinesin")}
 }
 
-// Interceptors returns the interceptor of the RPC server, for all unary calls but those of workers, which come
-// every few seconds.
+// Interceptors returns the interceptor of the RPC server, for all unary calls but those of workers, which
+// come every few seconds.
 func (t *Tracer) Interceptors() ([]connect.HandlerOption, error) {
 	if t == nil {
 		return nil, nil
@@ -73,8 +73,8 @@ func (t *Tracer) Plain(next http.Handler) http.Handler {
 	})
 }
 
-// Scheduling begins the span of a Schedule call. If it is sampled the tasks without a traceparent get its own.
-// end ends the span.
+// Scheduling begins the span of a Schedule call. If it is sampled the tasks without a traceparent get its
+// own. end ends the span.
 func (t *Tracer) Scheduling(ctx context.Context, items []*kinesinv1.ScheduleItem) (_ context.Context, end func()) {
 	if t == nil {
 		return ctx, func() {}

@@ -70,7 +70,7 @@ func (a *app) root() *cobra.Command {
 		SilenceUsage:  true,
 	},
 		a.serveCommand(), a.dataCommand(), a.awsCommand(), a.lambdaCommand(), a.inboundCommand(),
-		a.tokenCommand(), a.policyCommand(), a.auditCommand(), a.debugCommand(), a.keyringCommand(),
+		a.tokenCommand(), a.policyCommand(), a.auditCommand(), a.debugCommand(), a.sloCommand(), a.topCommand(), a.keyringCommand(),
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
 		a.rescheduleCommand(), a.runNowCommand(), a.updateCommand(), a.redriveCommand(), a.expireCommand(), a.deleteCommand(),
 		a.countCommand(), a.statsCommand(), a.jobCommand(), a.gateCommand(), a.quotaCommand(), a.cronCommand(), a.chainCommand(), a.groupCommand(), a.applyCommand(),

@@ -1,0 +1,37 @@
+package cli_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+func TestAnObjectiveFromSetToDelete(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "mail")
+	if got := s.must("slo", "set", "--lambda", "mail", "--within", "5s", "--objective", "99", "--window", "30d"); got != "mail: 99 % start within 5s, over 30d" {
+		t.Error(got)
+	}
+	s.serve("mail", func(context.Context, *sdk.Task[[]byte]) error { return nil })
+	s.must("wait", s.object("schedule", "mail", "--in", "0s")["id"].(string))
+	var shown map[string]any
+	eventually(t, "counted", func() bool {
+		shown = s.objects("slo", "show")[0]
+		return shown["started"] == 1.0
+	})
+	if shown["lambda"] != "mail" || shown["within"] != "5s" || shown["objective"] != 99.0 || shown["window"] != "30d" || shown["good"] != 1.0 ||
+		shown["attained"] != 100.0 || shown["budget_left"] != 1.0 || len(shown["burn"].([]any)) != 3 {
+		t.Errorf("%v", shown)
+	}
+	if text := s.must("slo", "show", "--lambda", "mail"); !strings.HasPrefix(text, "LAMBDA") || !strings.Contains(text, "99 % within 5s") {
+		t.Error(text)
+	}
+	s.do("slo", "set", "--lambda", "nobody", "--within", "5s", "--objective", "99").check(t, "an unknown lambda", 1, "nobody")
+	s.must("slo", "delete", "--lambda", "mail")
+	if all := s.objects("slo", "show"); len(all) != 0 {
+		t.Errorf("%v", all)
+	}
+}

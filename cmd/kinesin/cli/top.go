@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+const (
+	topEveryDefault, topEveryMin = 2 * time.Second, 500 * time.Millisecond
+	// topColumnsMin and topRowsMin are the least that is drawn for.
+	topColumnsMin, topRowsMin = 80, 24
+	// topWorkersMax bounds the lambdas whose workers are asked for, which is a call for each.
+	topWorkersMax = 40
+)
+
+func (a *app) topCommand() *cobra.Command {
+	every := topEveryDefault
+	c := &cobra.Command{
+		Use:   "top [--every D]",
+		Short: "Watch the lambdas: what is late, what waits, what is held back",
+		Long: `Shows lateness, rates, backlog, workers and what holds tasks back, of all lambdas that you may read, again and again in a terminal of
+80 columns and 24 lines at least. q ends it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures.
+
+Without a terminal it prints that once.`,
+		Args: cobra.NoArgs,
+	}
+	c.Flags().Var(durationValue{d: &every, min: topEveryMin}, "every", "how often to look")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		if a.json() || !isTerminal(a.stdout) {
+			rows, err := topLook(ctx, k)
+			if err != nil {
+				return err
+			}
+			if a.json() {
+				objects := make([]statsObject, len(rows))
+				for i := range rows {
+					objects[i] = statsObjectOf(&rows[i])
+				}
+				return printJSON(a.Stdout, objects)
+			}
+			m := topModel{rows: rows, columns: topColumnsMin, at: time.Now()}
+			return a.printLine(m.text(len(rows)))
+		}
+		m := topModel{ctx: ctx, client: k, every: every, columns: topColumnsMin, lines: topRowsMin}
+		_, err := tea.NewProgram(&m, tea.WithContext(ctx), tea.WithOutput(a.stdout)).Run()
+		if ctx.Err() != nil {
+			return nil
+		}
+		return cmp.Or(m.fatal, err)
+	})
+}
+
+// topLook reads what is shown.
+func topLook(ctx context.Context, k *sdk.Client) ([]sdk.LambdaStats, error) {
+	rows, err := k.Stats(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		rows[i].Workers, rows[i].Due = -1, -1
+	}
+	topOrder(rows, 'l')
+	for i := range min(len(rows), topWorkersMax) {
+		if live, err := k.GetLambdaLive(ctx, rows[i].Lambda, false); err == nil && live.Live != nil {
+			rows[i].Workers, rows[i].HeldBy = live.Live.Workers, live.Live.HeldBy
+		}
+	}
+	return rows, nil
+}
+
+// topOrder sorts by lateness (l), name (n), what waits (w) or failures (f).
+func topOrder(rows []sdk.LambdaStats, by rune) {
+	slices.SortStableFunc(rows, func(a, b sdk.LambdaStats) int {
+		order := 0
+		switch by {
+		case 'l':
+			order = cmp.Or(cmp.Compare(b.Lateness99, a.Lateness99), compareDue(a.OldestDue, b.OldestDue))
+		case 'w':
+			order = cmp.Compare(topWaits(&b), topWaits(&a))
+		case 'f':
+			order = cmp.Compare(b.Failed, a.Failed)
+		}
+		return cmp.Or(order, cmp.Compare(a.Lambda, b.Lambda))
+	})
+}
+
+// compareDue puts the time that is longest ago first, and none last.
+func compareDue(a, b time.Time) int {
+	switch {
+	case a.IsZero() && b.IsZero():
+		return 0
+	case a.IsZero():
+		return 1
+	case b.IsZero():
+		return -1
+	}
+	return a.Compare(b)
+}
+
+func topWaits(s *sdk.LambdaStats) int64 {
+	return s.Tasks[sdk.StateScheduled] + s.Tasks[sdk.StateEnqueued] + s.Tasks[sdk.StateAccepted]
+}
+
+func topRuns(s *sdk.LambdaStats) int64 {
+	return s.Tasks[sdk.StateClaimed] + s.Tasks[sdk.StateProcessing]
+}
+
+// topModel is the state of the screen.
+type topModel struct {
+	ctx    context.Context //nolint:containedctx // of the program that the model belongs to
+	client *sdk.Client
+	every  time.Duration
+
+	rows           []sdk.LambdaStats
+	at             time.Time // of rows
+	failed         error     // the last look
+	fatal          error     // the first one failed
+	order          rune
+	first          int // row that is shown
+	columns, lines int
+}
+
+type (
+	topLooked struct {
+		rows []sdk.LambdaStats
+		err  error
+	}
+	topTick struct{}
+)
+
+// Init implements tea.Model, as do the other methods.
+func (m *topModel) Init() tea.Cmd { return m.look }
+
+func (m *topModel) look() tea.Msg {
+	rows, err := topLook(m.ctx, m.client)
+	return topLooked{rows, err}
+}
+
+// Update takes what has happened.
+func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.columns, m.lines = max(msg.Width, topColumnsMin), max(msg.Height, topRowsMin)
+	case tea.KeyPressMsg:
+		return m, m.pressed(msg.String())
+	case topTick:
+		return m, m.look
+	case topLooked:
+		if msg.err != nil && m.at.IsZero() {
+			m.fatal = msg.err
+			return m, tea.Quit
+		}
+		if m.failed = msg.err; msg.err == nil {
+			m.rows, m.at = msg.rows, time.Now()
+			topOrder(m.rows, cmp.Or(m.order, 'l'))
+		}
+		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return topTick{} })
+	}
+	return m, nil
+}
+
+// pressed acts on a key.
+func (m *topModel) pressed(key string) tea.Cmd {
+	switch key {
+	case "q", "ctrl+c", "esc":
+		return tea.Quit
+	case "l", "n", "w", "f":
+		m.order = rune(key[0])
+		topOrder(m.rows, m.order)
+	case "down", "j":
+		m.first++
+	case "up", "k":
+		m.first--
+	case "pgdown":
+		m.first += m.room()
+	case "pgup":
+		m.first -= m.room()
+	}
+	m.first = max(0, min(m.first, len(m.rows)-m.room()))
+	return nil
+}
+
+// room returns how many lambdas fit.
+func (m *topModel) room() int { return m.lines - 4 }
+
+// View draws the screen.
+func (m *topModel) View() tea.View {
+	v := tea.NewView(m.text(m.room()))
+	v.AltScreen = true
+	return v
+}
+
+// text draws so many lambdas. No line is wider than the terminal.
+func (m *topModel) text(most int) string {
+	var started, ended, failed float64
+	var waits, runs int64
+	for i := range m.rows {
+		s := &m.rows[i]
+		started, ended, failed = started+s.Started, ended+s.Ended, failed+s.Failed
+		waits, runs = waits+topWaits(s), runs+topRuns(s)
+	}
+	head := fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(m.rows),
+		topRate(started), topRate(ended), topRate(failed), topCount(waits), topCount(runs))
+	lines := []string{head, "", topLine("LAMBDA", "P99", "OLDEST", "START/S", "END/S", "FAIL/S", "WAIT", "RUN", "WORK", "HELD BY", m.columns)}
+	last := min(len(m.rows), m.first+most)
+	for i := min(m.first, last); i < last; i++ {
+		lines = append(lines, m.line(&m.rows[i]))
+	}
+	switch {
+	case m.failed != nil:
+		lines = append(lines, "cannot read: "+m.failed.Error())
+	case len(m.rows) == 0 && !m.at.IsZero():
+		lines = append(lines, "there are no lambdas yet: kinesin lambda create NAME")
+	case m.at.IsZero():
+		lines = append(lines, "reading …")
+	}
+	for i, line := range lines {
+		lines[i] = topCut(line, m.columns)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (m *topModel) line(s *sdk.LambdaStats) string {
+	oldest, workers := "-", "-"
+	if !s.OldestDue.IsZero() && m.at.After(s.OldestDue) {
+		oldest = topDuration(m.at.Sub(s.OldestDue))
+	}
+	if s.Workers >= 0 {
+		workers = strconv.Itoa(s.Workers)
+	}
+	var held []string
+	for _, h := range s.HeldBy {
+		if !slices.Contains(held, h.Reason) {
+			held = append(held, h.Reason)
+		}
+	}
+	return topLine(s.Lambda, topDuration(s.Lateness99), oldest, topRate(s.Started), topRate(s.Ended), topRate(s.Failed),
+		topCount(topWaits(s)), topCount(topRuns(s)), workers, cmp.Or(strings.Join(held, ", "), "-"), m.columns)
+}
+
+// topLine lays out a line. What the terminal has beyond 80 columns goes to the name.
+func topLine(lambda, late, oldest, started, ended, failed, waits, runs, workers, held string, columns int) string {
+	name := min(16+columns-topColumnsMin, 48)
+	return fmt.Sprintf("%s %7s %7s %7s %6s %6s %6s %5s %4s %s", topPad(lambda, name), late, oldest, started, ended, failed, waits, runs, workers, held)
+}
+
+func topPad(text string, width int) string {
+	text = topCut(text, width)
+	return text + strings.Repeat(" ", width-len([]rune(text)))
+}
+
+// topCut shortens a text to a width. Names come from others, and may hold what a terminal obeys.
+func topCut(text string, width int) string {
+	runes := []rune(api.Visible(text))
+	if len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return string(runes)
+}
+
+func topRate(r float64) string {
+	if r >= 100 || r == 0 {
+		return topCount(int64(r + 0.5))
+	}
+	return strconv.FormatFloat(r, 'f', 1, 64)
+}
+
+func topCount(n int64) string {
+	switch {
+	case n >= 10_000_000:
+		return strconv.FormatInt(n/1_000_000, 10) + "M"
+	case n >= 10_000:
+		return strconv.FormatInt(n/1000, 10) + "k"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func topDuration(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "-"
+	case d < time.Second:
+		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
+	case d < 2*time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + "m"
+	case d < 48*time.Hour:
+		return strconv.Itoa(int(d.Hours())) + "h"
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + "d"
+}

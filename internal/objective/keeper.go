@@ -1,0 +1,291 @@
+package objective
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// keepEvery is how often counts are stored, and objectives and the counts of others read.
+	keepEvery = time.Minute
+	// kindPrefix and kindForm make the kind of the rows with the counts of a day.
+	kindPrefix, kindForm = "started-", "2006-01-02"
+	// settledAfter is how long after a day's end its rows do not change any more.
+	settledAfter = time.Hour
+)
+
+// Rows is what the keeper reads and writes.
+type Rows interface {
+	Control(ctx context.Context, kind, name string) (store.Control, error)
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Keeper counts starts and knows the counts of the fleet. It is safe for concurrent use.
+type Keeper struct {
+	rows    Rows
+	clock   clock.Clock
+	log     *slog.Logger
+	exists  func(ref uint32) bool
+	process string // names this process in its rows
+
+	objectives atomic.Pointer[map[uint32]*Objective]
+
+	mu    sync.Mutex
+	hours map[int64]*hourRow // of this process, by hours since 1970
+	swept string             // the day at which old rows were last deleted
+
+	reading sync.Mutex
+	days    map[string]dayCounts // of the fleet, as stored
+}
+
+// hourRow has the counts of an hour, by the reference of their lambda.
+type hourRow struct {
+	counts  map[uint32]Count
+	version uint64
+	changed bool
+}
+
+// dayCounts has the counts of a day by hour and lambda.
+type dayCounts struct {
+	settled bool
+	hours   map[int64]map[uint32]Count
+}
+
+// New returns a keeper without objectives; Run fills it.
+func New(rows Rows, c clock.Clock, log *slog.Logger, exists func(ref uint32) bool) *Keeper {
+	k := &Keeper{
+		rows: rows, clock: c, log: log, exists: exists, process: fmt.Sprintf("%016x", c.Uint64()),
+		hours: map[int64]*hourRow{}, days: map[string]dayCounts{},
+	}
+	k.objectives.Store(&map[uint32]*Objective{})
+	return k
+}
+
+// Run stores and reads counts until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := k.Refresh(ctx)
+		if err == nil && len(*k.objectives.Load()) > 0 {
+			err = errors.Join(k.Flush(ctx), k.readDays(ctx), k.sweep(ctx))
+		}
+		if err != nil && ctx.Err() == nil {
+			k.log.WarnContext(ctx, "objectives not brought up to date; trying again", slog.Any("error", err))
+		}
+		_ = clock.Sleep(ctx, k.clock, keepEvery)
+	}
+	return nil
+}
+
+// Started counts a start, or an end without one, so late after the due time. It costs next to nothing for a
+// lambda without an objective, which is not counted.
+func (k *Keeper) Started(lambda uint32, late time.Duration) (counted, inTime bool) {
+	o := (*k.objectives.Load())[lambda]
+	if o == nil {
+		return false, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	hour := hourOf(k.clock.Now())
+	row := k.hours[hour]
+	if row == nil {
+		row = &hourRow{counts: map[uint32]Count{}}
+		k.hours[hour] = row
+	}
+	c := Count{Started: 1}
+	if late <= o.Within {
+		c.Good = 1
+	}
+	row.counts[lambda], row.changed = row.counts[lambda].plus(c), true
+	return true, c.Good > 0
+}
+
+func hourOf(at task.Instant) int64 { return at.Time().Unix() / 3600 }
+
+func dayOf(hour int64) string { return kindPrefix + time.Unix(hour*3600, 0).UTC().Format(kindForm) }
+
+// Refresh reads the objectives.
+func (k *Keeper) Refresh(ctx context.Context) error {
+	rows, err := k.rows.Controls(ctx, Kind)
+	if err != nil {
+		return fmt.Errorf("read objectives: %w", err)
+	}
+	all := map[uint32]*Objective{}
+	for i := range rows {
+		o, err := decode(&rows[i])
+		if err != nil {
+			k.log.ErrorContext(ctx, "skipping an objective that cannot be read", slog.String("lambda", rows[i].Name), slog.Any("error", err))
+			continue
+		}
+		if k.exists(o.Ref) {
+			all[o.Ref] = o
+		}
+	}
+	k.objectives.Store(&all)
+	return nil
+}
+
+// Flush stores the counts of this process that have changed, and forgets hours that are over and stored.
+func (k *Keeper) Flush(ctx context.Context) error {
+	k.mu.Lock()
+	var rows []store.Control
+	var hours []int64
+	for hour, row := range k.hours {
+		if !row.changed {
+			continue
+		}
+		row.changed = false
+		value, _ := json.Marshal(row.counts) // of numbers
+		rows = append(rows, store.Control{Kind: dayOf(hour), Name: fmt.Sprintf("%d/%s", hour, k.process), Version: row.version + 1, Value: value})
+		hours = append(hours, hour)
+	}
+	k.mu.Unlock()
+	var errs []error
+	for i, row := range rows {
+		err := k.put(ctx, row)
+		k.mu.Lock()
+		if kept := k.hours[hours[i]]; err == nil {
+			kept.version = row.Version
+		} else {
+			kept.changed = true
+			errs = append(errs, err)
+		}
+		k.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}
+
+// put stores a row of this process, which nobody else writes. After an unknown outcome it may be there.
+func (k *Keeper) put(ctx context.Context, row store.Control) error {
+	err := k.rows.PutControl(ctx, row)
+	if errors.Is(err, store.ErrConflict) {
+		if now, readErr := k.rows.Control(ctx, row.Kind, row.Name); readErr == nil {
+			row.Version = now.Version + 1
+			return k.rows.PutControl(ctx, row)
+		}
+	}
+	return err
+}
+
+// readDays reads the counts of the fleet: those of days that are over once, those of others each time.
+func (k *Keeper) readDays(ctx context.Context) error {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	longest := time.Duration(0)
+	for _, o := range *k.objectives.Load() {
+		longest = max(longest, o.Window)
+	}
+	now := k.clock.Now()
+	needed := map[string]bool{}
+	for hour := hourOf(now.Add(-longest)); hour <= hourOf(now); hour++ {
+		day := dayOf(hour)
+		if needed[day] {
+			continue
+		}
+		needed[day] = true
+		if k.days[day].settled {
+			continue
+		}
+		counts, err := k.readDay(ctx, day)
+		if err != nil {
+			return err
+		}
+		k.days[day] = dayCounts{hours: counts, settled: day != dayOf(hourOf(now.Add(-settledAfter))) && day != dayOf(hourOf(now))}
+	}
+	for day := range k.days {
+		if !needed[day] {
+			delete(k.days, day)
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) readDay(ctx context.Context, day string) (map[int64]map[uint32]Count, error) {
+	rows, err := k.rows.Controls(ctx, day)
+	if err != nil {
+		return nil, fmt.Errorf("read counts of starts: %w", err)
+	}
+	hours := map[int64]map[uint32]Count{}
+	for i := range rows {
+		var hour int64
+		counts := map[uint32]Count{}
+		if _, err := fmt.Sscanf(rows[i].Name, "%d/", &hour); err != nil || json.Unmarshal(rows[i].Value, &counts) != nil {
+			k.log.ErrorContext(ctx, "skipping counts of starts that cannot be read", slog.String("row", rows[i].Name))
+			continue
+		}
+		if hours[hour] == nil {
+			hours[hour] = map[uint32]Count{}
+		}
+		for ref, c := range counts {
+			hours[hour][ref] = hours[hour][ref].plus(c)
+		}
+	}
+	return hours, nil
+}
+
+// sweep deletes the rows of days that no window reaches, once a day.
+func (k *Keeper) sweep(ctx context.Context) error {
+	now := k.clock.Now()
+	today := dayOf(hourOf(now))
+	if k.swept == today {
+		return nil
+	}
+	k.mu.Lock()
+	for hour, row := range k.hours {
+		if !row.changed && dayOf(hour) != today && dayOf(hour) != dayOf(hourOf(now.Add(-24*time.Hour))) {
+			delete(k.hours, hour)
+		}
+	}
+	k.mu.Unlock()
+	for days := range 7 { // a server that was away finds what others left
+		old := now.Add(-WindowMax - time.Duration(days+2)*24*time.Hour)
+		rows, err := k.rows.Controls(ctx, dayOf(hourOf(old)))
+		for _, row := range rows {
+			if err = k.rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+		}
+	}
+	k.swept = today
+	return nil
+}
+
+// Statuses tells how all objectives are met, as far as counts are stored; those of the last minute may be
+// missing. They are in the order of their lambdas' names.
+func (k *Keeper) Statuses() []Status {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	var all []Status
+	now := hourOf(k.clock.Now())
+	for ref, o := range *k.objectives.Load() {
+		s := Status{Objective: *o, Count: k.sum(ref, now, o.Window)}
+		for _, over := range BurnSpans() {
+			if over <= o.Window {
+				s.Burns = append(s.Burns, Burn{over, k.sum(ref, now, over)})
+			}
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Lambda, b.Lambda) })
+	return all
+}
+
+func (k *Keeper) sum(ref uint32, now int64, over time.Duration) (sum Count) {
+	for hour := now - int64(over/time.Hour); hour <= now; hour++ {
+		sum = sum.plus(k.days[dayOf(hour)].hours[hour][ref])
+	}
+	return sum
+}

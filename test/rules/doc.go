@@ -1,0 +1,2 @@
+// Package rules tests the alerts and dashboards in deploy: whatever they name exists.
+package rules
