@@ -91,7 +91,7 @@ func (c *call) groupDead(b *deadBody) error {
 			key := [2]string{t.GetLambda(), text}
 			g := groups[key]
 			if g == nil {
-				g = &deadGroup{Lambda: t.GetLambda(), Error: text, First: t.GetEndedMicros(), Sample: t.GetId(), Redrive: c.may(access.Operate, t.GetLambda())}
+				g = &deadGroup{Lambda: t.GetLambda(), Error: text, First: t.GetEndedMicros(), Sample: t.GetId(), Redrive: c.mayOperate(t.GetLambda())}
 				g.Where = where + " and lambda=" + quote(g.Lambda) + " and error=" + quote(text)
 				groups[key] = g
 			}
@@ -140,7 +140,7 @@ func (c *call) addQueues(b *deadBody) error {
 		if err != nil {
 			continue // it has no dead-letter queue, or SQS does not answer
 		}
-		b.Queues = append(b.Queues, deadQueue{l.GetName(), count.GetCount(), count.GetQueues(), c.may(access.Operate, l.GetName())})
+		b.Queues = append(b.Queues, deadQueue{l.GetName(), count.GetCount(), count.GetQueues(), c.mayOperate(l.GetName())})
 	}
 	return nil
 }

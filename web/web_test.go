@@ -78,6 +78,7 @@ type fakeSource struct{ text string }
 func (s fakeSource) Fleet(context.Context) (overview.Fleet, error) {
 	return overview.Fleet{Workers: []overview.Worker{{ID: s.text, Name: s.text, Owner: s.text, Lambdas: []string{s.text}}}, Servers: []overview.Server{{Name: s.text, State: "ready", Alive: true, Partitions: 3}}}, nil
 }
+
 func (s fakeSource) Window(time.Duration) overview.Window {
 	return overview.Window{Started: 1, Ended: map[string]float64{s.text: 2}}
 }
@@ -264,7 +265,7 @@ func TestSessions(t *testing.T) {
 		t.Errorf("%d to %s: %+v", w.Code, w.Header().Get("Location"), c)
 	}
 	with := func(value string) *http.Request {
-		r := httptest.NewRequest("GET", "/ui/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
 		r.AddCookie(&http.Cookie{Name: cookiePlain, Value: value})
 		return r
 	}
@@ -284,7 +285,7 @@ func TestSessions(t *testing.T) {
 	if n := len(k.Sessions.all); n != sessionsTokenMax {
 		t.Errorf("%d sessions of one token", n)
 	}
-	r := httptest.NewRequest("POST", "/ui/signin", nil)
+	r := httptest.NewRequest(http.MethodPost, "/ui/signin", nil)
 	r.TLS = &tls.ConnectionState{}
 	if c := cookie(r, "x", 1); !c.Secure || c.Name != "__Host-kinesin" || c.Path != "/" || c.Domain != "" {
 		t.Errorf("over TLS: %+v", c)
@@ -296,7 +297,7 @@ func TestSessionsEnd(t *testing.T) {
 	s := k.Sessions
 	for i, age := range []struct{ began, used time.Duration }{{sessionLife + 1, 0}, {0, sessionIdleMax + 1}} {
 		now := clock.Mono(s.clock)
-		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/ui/signin", nil)
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/ui/signin", nil)
 		s.start(w, r, "token")
 		for _, one := range s.all {
 			one.began, one.used = now-age.began, now-age.used
