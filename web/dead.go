@@ -77,6 +77,10 @@ func showDead(c *call) error {
 func (c *call) groupDead(b *deadBody) error {
 	where := "state=dead"
 	if b.Q != "" {
+		// By itself first, so that a refusal is of what was typed, and parentheses in it are its own.
+		if _, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: b.Q, Limit: 1}); err != nil {
+			return err
+		}
 		where += " and (" + b.Q + ")"
 	}
 	groups := map[[2]string]*deadGroup{}
