@@ -13,8 +13,15 @@ import (
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 )
 
+// answer is what came back, without its body.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+	Cookies    []*http.Cookie
+}
+
 // page asks for a page, and returns what came back.
-func (r *running) page(client *http.Client, method, path string, form url.Values, headers ...string) (response *http.Response, body string) {
+func (r *running) page(client *http.Client, method, path string, form url.Values, headers ...string) (of answer, body string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -26,7 +33,7 @@ func (r *running) page(client *http.Client, method, path string, form url.Values
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
-	response, err = client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -35,7 +42,7 @@ func (r *running) page(client *http.Client, method, path string, form url.Values
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return response, string(text)
+	return answer{response.StatusCode, response.Header, response.Cookies()}, string(text)
 }
 
 // browser returns a client that keeps cookies and follows no redirect.
@@ -186,7 +193,7 @@ func TestARevokedTokenEndsItsSession(t *testing.T) {
 	}
 	b := r.browser()
 	response, _ := r.page(b, "POST", "/ui/signin", url.Values{"token": {made.Secret}})
-	cookies := response.Cookies()
+	cookies := response.Cookies
 	if len(cookies) != 1 || !cookies[0].Secure || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].Name != "__Host-kinesin" {
 		t.Fatal(response.StatusCode, cookies)
 	}

@@ -96,7 +96,7 @@ func (s *Server) warnLoose(ctx context.Context) {
 // handler returns the node's handler behind the checks of a call's origin and identity.
 func (s *Server) handler(asked credentials) http.Handler {
 	console := s.openConsole()
-	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), withConsole(console, api.BoundBodies(s.node.Handler())))
+	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), api.BoundBodies(withConsole(console, s.node.Handler())))
 	calls.useConsole(console)
 	if !asked.areAsked() {
 		return loopbackOnly(calls)

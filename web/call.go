@@ -169,17 +169,17 @@ func (c *call) goTo(path, done string) error {
 	return nil
 }
 
-// may reports whether the viewer has a verb on a whole lambda; what he may not do is not offered.
-func (c *call) may(v access.Verb, lambda string) bool {
-	return !c.ReadOnly && c.caller.Grants.Allow(v, lambda)
+// mayOperate reports whether the viewer may operate a whole lambda; what he may not do is not offered.
+func (c *call) mayOperate(lambda string) bool {
+	return !c.ReadOnly && c.caller.Grants.Allow(access.Operate, lambda)
 }
 
-// mayIn reports the same of a collection.
+// mayIn reports whether he has a verb in a collection.
 func (c *call) mayIn(v access.Verb, lambda, collection string) bool {
 	return !c.ReadOnly && c.caller.Grants.AllowIn(v, lambda, collection)
 }
 
-// mayAny reports whether he has it on anything.
+// mayAny reports whether he has a verb on anything.
 func (c *call) mayAny(v access.Verb) bool { return !c.ReadOnly && c.caller.Grants.Have(v) }
 
 // sees reports whether he may read a whole lambda.

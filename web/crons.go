@@ -80,7 +80,7 @@ func showCron(c *call) error {
 	if err != nil {
 		return err
 	}
-	b := &cronBody{Cron: k, Now: c.now(), History: history.GetOccurrences(), Operate: c.may(access.Operate, k.GetLambda())}
+	b := &cronBody{Cron: k, Now: c.now(), History: history.GetOccurrences(), Operate: c.mayOperate(k.GetLambda())}
 	b.Run = b.Operate && c.mayIn(access.Schedule, k.GetLambda(), k.GetCollection())
 	b.Preview = c.preview(k, previewShown)
 	return c.show("cron", k.GetName(), Prefix+"crons", b)

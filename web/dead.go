@@ -77,6 +77,10 @@ func showDead(c *call) error {
 func (c *call) groupDead(b *deadBody) error {
 	where := "state=dead"
 	if b.Q != "" {
+		// By itself first, so that a refusal is of what was typed, and parentheses in it are its own.
+		if _, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: b.Q, Limit: 1}); err != nil {
+			return err
+		}
 		where += " and (" + b.Q + ")"
 	}
 	groups := map[[2]string]*deadGroup{}
@@ -91,7 +95,7 @@ func (c *call) groupDead(b *deadBody) error {
 			key := [2]string{t.GetLambda(), text}
 			g := groups[key]
 			if g == nil {
-				g = &deadGroup{Lambda: t.GetLambda(), Error: text, First: t.GetEndedMicros(), Sample: t.GetId(), Redrive: c.may(access.Operate, t.GetLambda())}
+				g = &deadGroup{Lambda: t.GetLambda(), Error: text, First: t.GetEndedMicros(), Sample: t.GetId(), Redrive: c.mayOperate(t.GetLambda())}
 				g.Where = where + " and lambda=" + quote(g.Lambda) + " and error=" + quote(text)
 				groups[key] = g
 			}
@@ -140,7 +144,7 @@ func (c *call) addQueues(b *deadBody) error {
 		if err != nil {
 			continue // it has no dead-letter queue, or SQS does not answer
 		}
-		b.Queues = append(b.Queues, deadQueue{l.GetName(), count.GetCount(), count.GetQueues(), c.may(access.Operate, l.GetName())})
+		b.Queues = append(b.Queues, deadQueue{l.GetName(), count.GetCount(), count.GetQueues(), c.mayOperate(l.GetName())})
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/overview"
 )
 
@@ -83,7 +82,7 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 		return err
 	}
 	l := response.GetLambda()
-	b := &lambdaBody{Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.may(access.Operate, name), Plan: plan, From: "command line, SDK or API", Fleet: c.seesFleet()}
+	b := &lambdaBody{Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.mayOperate(name), Plan: plan, From: "command line, SDK or API", Fleet: c.seesFleet()}
 	if l.GetRegistered() {
 		b.From = "a registration (Terraform)"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -35,6 +36,7 @@ const (
 	forecastShare        = 20
 	forecastRowsDefault  = 50_000
 	forecastRowsMetered  = 2_000
+	forecastRowsAtFirst  = 10_000 // for the first page, which is not to wait for more
 	forecastStep         = 30 * time.Minute
 	forecastAhead        = 24 * time.Hour
 
@@ -56,7 +58,8 @@ type snapshot struct {
 
 // live keeps the newest snapshot and forecast.
 type live struct {
-	config *Config
+	config  *Config
+	metered atomic.Bool // reads of the store cost money, as far as is known
 
 	now      shared[*snapshot]
 	forecast shared[*overview.Forecast]
@@ -64,30 +67,58 @@ type live struct {
 
 // shared is something that is read at most once in a while, by whoever asks first.
 type shared[T any] struct {
-	mu    sync.Mutex
-	value T
-	again time.Duration // monotonic time from which it is read again
-	known bool
+	mu      sync.Mutex
+	value   T
+	again   time.Duration // monotonic time from which it is read again
+	known   bool
+	reading bool // somebody reads it again
 }
 
-// get returns the value, reading it if it is old. Others who ask meanwhile wait for the same.
+// peek returns the value, however old it is. If there is none yet it is read, to be read again soon.
+func (s *shared[T]) peek(c clock.Clock, read func() T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		s.value, s.known, s.again = read(), true, clock.Mono(c)
+	}
+	return s.value
+}
+
+// get returns the value, reading it if it is old. Others who ask meanwhile get the old one, or wait for the
+// first.
 func (s *shared[T]) get(c clock.Clock, every time.Duration, share int, read func() T) T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	began := clock.Mono(c)
-	if s.known && began < s.again {
+	if s.known && (began < s.again || s.reading) {
 		return s.value
 	}
-	s.value, s.known = read(), true
+	var value T
+	if s.known {
+		value = s.unlocked(read)
+	} else {
+		value = read()
+	}
 	now := clock.Mono(c)
-	s.again = now + max(every, time.Duration(share)*(now-began))
+	s.value, s.known, s.again = value, true, now+max(every, time.Duration(share)*(now-began))
 	return s.value
+}
+
+// unlocked reads without the lock, which is held before and after, whatever becomes of it.
+func (s *shared[T]) unlocked(read func() T) T {
+	s.reading = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.reading = false
+	}()
+	return read()
 }
 
 func newLive(c *Config) *live { return &live{config: c} }
 
-func (l *live) every(usual, metered time.Duration, snap *snapshot) time.Duration {
-	if snap != nil && snap.fleet.Store.Metered {
+func (l *live) every(usual, metered time.Duration) time.Duration {
+	if l.metered.Load() {
 		return metered
 	}
 	return usual
@@ -95,7 +126,7 @@ func (l *live) every(usual, metered time.Duration, snap *snapshot) time.Duration
 
 // snapshot returns what is live. Whose eyes it is for is decided when it is shown.
 func (l *live) snapshot() *snapshot {
-	return l.now.get(l.config.Clock, l.every(liveEvery, liveEveryMetered, l.now.value), liveShare, l.read)
+	return l.now.get(l.config.Clock, l.every(liveEvery, liveEveryMetered), liveShare, l.read)
 }
 
 // asServer is the context of reads for all viewers together.
@@ -113,6 +144,9 @@ func (l *live) read() *snapshot {
 		s.stats = stats.GetLambdas()
 		s.fleet, err = l.config.Source.Fleet(ctx)
 	}
+	if err == nil {
+		l.metered.Store(s.fleet.Store.Metered)
+	}
 	if s.err = err; err != nil {
 		l.config.Log.WarnContext(ctx, "console cannot read the state of the installation", slog.Any("error", err))
 	}
@@ -120,25 +154,32 @@ func (l *live) read() *snapshot {
 	return s
 }
 
-// due returns the forecast; nil while it cannot be read.
-func (l *live) due() *overview.Forecast {
-	snap := l.snapshot()
+// due returns the forecast; nil while it cannot be read. Unless it is to be fresh it may be old, or of few
+// rows.
+func (l *live) due(fresh bool) *overview.Forecast {
+	l.snapshot()
 	rows := l.config.ForecastRowsMax
 	if rows == 0 {
-		if rows = forecastRowsDefault; snap.fleet.Store.Metered {
+		if rows = forecastRowsDefault; l.metered.Load() {
 			rows = forecastRowsMetered
 		}
 	}
-	return l.forecast.get(l.config.Clock, l.every(forecastEvery, forecastEveryMetered, snap), forecastShare, func() *overview.Forecast {
-		ctx, cancel := l.asServer(forecastWithin)
-		defer cancel()
-		f, err := l.config.Source.Forecast(ctx, forecastEdges(l.config.Clock.Now().Time()), rows)
-		if err != nil {
-			l.config.Log.WarnContext(ctx, "console cannot count what will be due", slog.Any("error", err))
-			return nil
-		}
-		return &f
-	})
+	if !fresh {
+		return l.forecast.peek(l.config.Clock, func() *overview.Forecast { return l.readDue(min(rows, forecastRowsAtFirst)) })
+	}
+	every := l.every(forecastEvery, forecastEveryMetered)
+	return l.forecast.get(l.config.Clock, every, forecastShare, func() *overview.Forecast { return l.readDue(rows) })
+}
+
+func (l *live) readDue(rows int) *overview.Forecast {
+	ctx, cancel := l.asServer(forecastWithin)
+	defer cancel()
+	f, err := l.config.Source.Forecast(ctx, forecastEdges(l.config.Clock.Now().Time()), rows)
+	if err != nil {
+		l.config.Log.WarnContext(ctx, "console cannot count what will be due", slog.Any("error", err))
+		return nil
+	}
+	return &f
 }
 
 // forecastEdges returns the ends of the buckets: now, in 5, 15 and 30 minutes, and each half hour of a day.

@@ -202,7 +202,7 @@ func (c *call) problems(snap *snapshot, b *nowBody) (texts []string) {
 
 // addSoon adds up the forecast for what the viewer may read.
 func (c *call) addSoon(b *nowBody) {
-	f := c.live.due()
+	f := c.live.due(c.field("part") != "")
 	if f == nil {
 		b.NoSoon = true
 		return
@@ -273,7 +273,7 @@ func (c *call) fleetDenied() error {
 // plotForecast sends how many tasks are due in each half hour of a day.
 func plotForecast(c *call) error {
 	p := plot{Names: []string{"due"}, Values: [][]float64{{}}}
-	if f := c.live.due(); f != nil {
+	if f := c.live.due(true); f != nil {
 		due, _ := f.Sum(c.sees)
 		sum := 0.0
 		for i := 1; i < len(due); i++ { // without what is overdue

@@ -52,13 +52,11 @@ type try struct {
 }
 
 func only(response *kinesinv1.GetResponse) (*kinesinv1.Task, error) {
-	for _, result := range response.GetResults() {
-		if err := api.ErrorOf(result.GetProblem()); err != nil {
-			return nil, err
-		}
-		return result.GetTask(), nil
+	if len(response.GetResults()) != 1 {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "%d results for one request", len(response.GetResults()))
 	}
-	return nil, api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "no result for one request")
+	result := response.GetResults()[0]
+	return result.GetTask(), api.ErrorOf(result.GetProblem())
 }
 
 func (c *call) task(withPayload bool) (*kinesinv1.Task, error) {
@@ -174,7 +172,7 @@ func actOnTask(c *call) error {
 		return err
 	}
 	var err error
-	done := ""
+	var done string
 	switch c.field("action") {
 	case "cancel":
 		var response *kinesinv1.CancelResponse

@@ -33,8 +33,12 @@ type quick struct {
 }
 
 var quicks = []quick{ //nolint:gochecknoglobals // a table
-	{Name: "All"}, {Name: "Waiting", Where: "state in (scheduled, retriable_failure)"}, {Name: "Running", Where: "state in (claimed, processing)"},
-	{Name: "Overdue", Where: "due<-1s and state in (scheduled, enqueued, retriable_failure)"}, {Name: "Dead", Where: "state=dead"}, {Name: "Succeeded", Where: "state=success"},
+	{Name: "All"},
+	{Name: "Waiting", Where: "state in (scheduled, retriable_failure)"},
+	{Name: "Running", Where: "state in (claimed, processing)"},
+	{Name: "Overdue", Where: "due<-1s and state in (scheduled, enqueued, retriable_failure)"},
+	{Name: "Dead", Where: "state=dead"},
+	{Name: "Succeeded", Where: "state=success"},
 }
 
 // setAction is what can be done to tasks.

@@ -78,6 +78,7 @@ type fakeSource struct{ text string }
 func (s fakeSource) Fleet(context.Context) (overview.Fleet, error) {
 	return overview.Fleet{Workers: []overview.Worker{{ID: s.text, Name: s.text, Owner: s.text, Lambdas: []string{s.text}}}, Servers: []overview.Server{{Name: s.text, State: "ready", Alive: true, Partitions: 3}}}, nil
 }
+
 func (s fakeSource) Window(time.Duration) overview.Window {
 	return overview.Window{Started: 1, Ended: map[string]float64{s.text: 2}}
 }
@@ -237,6 +238,34 @@ func TestViewersShareWhatIsLive(t *testing.T) {
 	}
 }
 
+// While what is live is read again, slowly, pages show what was read before.
+func TestNobodyWaitsForASlowStore(t *testing.T) {
+	var s shared[int]
+	c := clock.Real()
+	s.get(c, 0, 0, func() int { return 1 })
+	reading, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		s.get(c, time.Hour, 0, func() int {
+			close(reading)
+			<-goOn
+			return 2
+		})
+	}()
+	<-reading
+	if n := s.get(c, 0, 0, func() int { return 3 }); n != 1 {
+		t.Errorf("%d while it is read", n)
+	}
+	if n := s.peek(c, func() int { return 3 }); n != 1 {
+		t.Errorf("%d while it is read", n)
+	}
+	close(goOn)
+	<-done
+	if n := s.peek(c, func() int { return 3 }); n != 2 {
+		t.Errorf("%d after it was read", n)
+	}
+}
+
 func TestSessions(t *testing.T) {
 	k, _ := newFakes("mail")
 	good := strings.Repeat("good", 8)
@@ -264,7 +293,7 @@ func TestSessions(t *testing.T) {
 		t.Errorf("%d to %s: %+v", w.Code, w.Header().Get("Location"), c)
 	}
 	with := func(value string) *http.Request {
-		r := httptest.NewRequest("GET", "/ui/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
 		r.AddCookie(&http.Cookie{Name: cookiePlain, Value: value})
 		return r
 	}
@@ -284,7 +313,7 @@ func TestSessions(t *testing.T) {
 	if n := len(k.Sessions.all); n != sessionsTokenMax {
 		t.Errorf("%d sessions of one token", n)
 	}
-	r := httptest.NewRequest("POST", "/ui/signin", nil)
+	r := httptest.NewRequest(http.MethodPost, "/ui/signin", nil)
 	r.TLS = &tls.ConnectionState{}
 	if c := cookie(r, "x", 1); !c.Secure || c.Name != "__Host-kinesin" || c.Path != "/" || c.Domain != "" {
 		t.Errorf("over TLS: %+v", c)
@@ -296,7 +325,7 @@ func TestSessionsEnd(t *testing.T) {
 	s := k.Sessions
 	for i, age := range []struct{ began, used time.Duration }{{sessionLife + 1, 0}, {0, sessionIdleMax + 1}} {
 		now := clock.Mono(s.clock)
-		w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/ui/signin", nil)
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/ui/signin", nil)
 		s.start(w, r, "token")
 		for _, one := range s.all {
 			one.began, one.used = now-age.began, now-age.used

@@ -23,8 +23,11 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// picturesEnv names a folder that gets the pictures of docs/console.md.
-const picturesEnv = "KINESIN_PICTURES"
+// picturesEnv names a folder that gets pictures: those of docs/console.md, or with allPicturesEnv all.
+const picturesEnv, allPicturesEnv = "KINESIN_PICTURES", "KINESIN_ALL_PICTURES"
+
+// inDocs are the pictures that docs/console.md shows.
+var inDocs = []string{"now-light", "now-dark", "now-narrow", "tasks-dead-light", "task-dead-light", "lambda-light", "dead-light", "redrive", "job", "cron-preview"}
 
 // actMax is how long one step in the browser may take.
 const actMax = 30 * time.Second
@@ -192,7 +195,7 @@ func (b *browser) accessible(where string) {
 func (b *browser) picture(name string) {
 	b.t.Helper()
 	dir := os.Getenv(picturesEnv)
-	if dir == "" {
+	if dir == "" || os.Getenv(allPicturesEnv) == "" && !slices.Contains(inDocs, name) {
 		return
 	}
 	var shown []byte

@@ -22,11 +22,24 @@ func TestEveryPage(t *testing.T) {
 	s.fill(t)
 	b := open(t, s.url)
 	pages := []struct{ name, path string }{
-		{"now", "/ui/"}, {"tasks", "/ui/tasks"}, {"tasks-dead", "/ui/tasks?q=" + url.QueryEscape(`state=dead and lambda=webhook`)},
-		{"task", "/ui/tasks/" + s.ids["json"] + "?payload=show"}, {"task-dead", "/ui/tasks/" + s.ids["dead"]}, {"task-binary", "/ui/tasks/" + s.ids["binary"] + "?payload=show"},
-		{"lambdas", "/ui/lambdas"}, {"lambda", "/ui/lambdas/thumbnail"}, {"lambda-idle", "/ui/lambdas/report"}, {"dead", "/ui/dead"},
-		{"crons", "/ui/crons"}, {"cron", "/ui/crons/nightly-report"}, {"workers", "/ui/workers"}, {"jobs", "/ui/jobs"}, {"audit", "/ui/audit"},
-		{"problem", "/ui/nothing"}, {"tasks-none", "/ui/tasks?q=lambda%3Dnone"}, {"tasks-wrong", "/ui/tasks?q=state%20%3D%3D%20x"},
+		{"now", "/ui/"},
+		{"tasks", "/ui/tasks"},
+		{"tasks-dead", "/ui/tasks?q=" + url.QueryEscape(`state=dead and lambda=webhook`)},
+		{"task", "/ui/tasks/" + s.ids["json"] + "?payload=show"},
+		{"task-dead", "/ui/tasks/" + s.ids["dead"]},
+		{"task-binary", "/ui/tasks/" + s.ids["binary"] + "?payload=show"},
+		{"lambdas", "/ui/lambdas"},
+		{"lambda", "/ui/lambdas/thumbnail"},
+		{"lambda-idle", "/ui/lambdas/report"},
+		{"dead", "/ui/dead"},
+		{"crons", "/ui/crons"},
+		{"cron", "/ui/crons/nightly-report"},
+		{"workers", "/ui/workers"},
+		{"jobs", "/ui/jobs"},
+		{"audit", "/ui/audit"},
+		{"problem", "/ui/nothing"},
+		{"tasks-none", "/ui/tasks?q=lambda%3Dnone"},
+		{"tasks-wrong", "/ui/tasks?q=state%20%3D%3D%20x"},
 	}
 	for _, look := range []struct {
 		name          string
