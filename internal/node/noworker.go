@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// leasesKnownFor is how long what was read of the leases is taken for true, so that looks at many tasks and
-	// lambdas read them once.
+	// leasesKnownFor is how long what was read of the leases is taken for true, so that looks at many tasks
+	// and lambdas read them once.
 	leasesKnownFor = time.Second
 	// leasesWithin bounds the read of the leases.
 	leasesWithin = time.Second
