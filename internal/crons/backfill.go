@@ -63,10 +63,14 @@ func (s *Spec) sum() ([]byte, error) {
 // they are there. Each has a task row from the beginning: its wake-up row is where the present time is, and
 // another backfill would put one elsewhere.
 func (f *Firing) PutBackfill(ctx context.Context, c *Cron, nominals []task.Instant) error {
+	r := c.Now()
+	s, err := r.Spec.Parse(c.Name)
+	if err != nil {
+		return err
+	}
 	all := make([]built, len(nominals))
 	for i, at := range nominals {
-		r := c.Now()
-		t, payload, err := f.build(c, r, &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: r.Number, Nominal: at}, Backfill: true})
+		t, payload, err := f.build(c, r, &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: r.Number, Nominal: at}, Backfill: true}, s)
 		if err != nil {
 			return err
 		}

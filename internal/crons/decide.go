@@ -44,6 +44,8 @@ type Decision struct {
 	Cancel bool
 	// Pause says that the cron is to be paused, because so many occurrences failed in a row.
 	Pause uint32
+
+	schedule *cron.Schedule // of the revision, of the next one too; nil if it was not read
 }
 
 // Tally counts outcomes of occurrences.
@@ -95,7 +97,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 		return Decision{}, err
 	}
 	times := nominals{s, c.untilOf(r)}
-	d := Decision{Fate: Run, Next: times.after(o.At.Nominal)}
+	d := Decision{Fate: Run, Next: times.after(o.At.Nominal), schedule: s}
 	m := remember(o, before, ran)
 	if n := m.Tally.add(m.past).Failed; r.Spec.FailuresMax > 0 && int(n) >= r.Spec.FailuresMax {
 		return Decision{Fate: Skip, Pause: n, Reason: fmt.Sprintf("%d occurrences in a row have failed", n)}, nil
@@ -106,6 +108,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 	}
 	if late := now.Sub(since) > LateAfter; late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
 		if missed := times.missed(&r.Spec, o.At.Nominal, now); missed.Fate == Skip {
+			missed.schedule = s
 			return missed, nil
 		}
 	}

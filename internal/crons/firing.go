@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -97,7 +98,7 @@ func (f *Firing) decide(ctx context.Context, t *task.Task) task.Verdict {
 			Cron: c.Name, Life: c.Created, At: task.Firing{Revision: t.Occurrence.At.Revision, Nominal: d.Next},
 			Before: t.Occurrence.At, Ran: m.Ran, Failed: m.Tally.Failed, Succeeded: m.Tally.Succeeded,
 		}
-		if err := f.put(ctx, c, next); err != nil {
+		if err := f.put(ctx, c, next, d.schedule); err != nil {
 			return task.Verdict{Err: err}
 		}
 	}
@@ -202,13 +203,13 @@ func (f *Firing) cancel(ctx context.Context, c *Cron, t *task.Task, at task.Firi
 	f.Cancel(ctx, &row)
 }
 
-// put stores an occurrence as a wake-up row, unless it is there.
-func (f *Firing) put(ctx context.Context, c *Cron, o *task.Occurrence) error {
+// put stores an occurrence of a schedule as a wake-up row, unless it is there.
+func (f *Firing) put(ctx context.Context, c *Cron, o *task.Occurrence, s *cron.Schedule) error {
 	r := c.InCharge(o.At.Revision, o.At.Nominal)
 	if r == nil {
 		return nil
 	}
-	t, payload, err := f.build(c, r, o)
+	t, payload, err := f.build(c, r, o, s)
 	if err != nil {
 		return err
 	}
@@ -271,11 +272,7 @@ func (f *Firing) apply(ctx context.Context, ops []store.Op) error {
 }
 
 // build returns the task of an occurrence, and its payload.
-func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence) (*task.Task, []byte, error) {
-	s, err := r.Spec.Parse(c.Name)
-	if err != nil {
-		return nil, nil, err
-	}
+func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence, s *cron.Schedule) (*task.Task, []byte, error) {
 	l := f.Lambda(c.Ref)
 	if l == nil {
 		return nil, nil, fmt.Errorf("cron %s: its lambda is not known here", c.Name)

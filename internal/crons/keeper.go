@@ -141,7 +141,7 @@ func (f *Firing) putFirst(ctx context.Context, c *Cron) error {
 			o.Before = task.Firing{Revision: earlier.Number, Nominal: last}
 		}
 	}
-	return f.put(ctx, c, o)
+	return f.put(ctx, c, o, s)
 }
 
 // done deletes the row that says that something is to be done.
