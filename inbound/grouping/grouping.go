@@ -288,8 +288,8 @@ func (s *Service) advance(ctx context.Context, id string, at, to uint32) (g *gro
 	return g, existed, err
 }
 
-// withdraw cancels tasks that were stored as members of a group which was sealed meanwhile without them: they can
-// never count. One that a worker has is told to stop.
+// withdraw cancels tasks that were stored as members of a group which was sealed meanwhile without them: they
+// can never count. One that a worker has is told to stop.
 func (s *Service) withdraw(ctx context.Context, id string, at uint32, rows []*task.Task) {
 	g, err := groups.Find(ctx, s.Store, id)
 	if err != nil || g.Sealed.IsZero() {
