@@ -51,6 +51,8 @@ type Config struct {
 	Tasks Tasks
 	// Look has a group counted at once.
 	Look func(id task.ID)
+	// Full reports whether no more groups may be open.
+	Full func() bool
 	// PublicID returns the id of a task as users see it.
 	PublicID func(t *task.Task) string
 	Clock    clock.Clock
@@ -68,6 +70,9 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 	g, spec, err := s.newGroup(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if s.Full() {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "about %d groups have not ended, and there may be no more: seal some, or wait until some are done", groups.OpenMax)
 	}
 	existed := false
 	err = groups.Put(ctx, s.Store, g)

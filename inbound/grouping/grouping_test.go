@@ -25,6 +25,7 @@ type tasks struct {
 	between   func()
 	added     []uint32
 	cancelled []string
+	full      bool // of groups
 }
 
 func (f *tasks) AddMembers(_ context.Context, of inbound.Members, items []*kinesinv1.ScheduleItem) ([]*task.Task, error) {
@@ -56,7 +57,7 @@ func TestASealBesideAnAdd(t *testing.T) {
 	c := clock.NewVirtual(start, 1).Process(0)
 	f := &tasks{}
 	s := grouping.New(grouping.Config{
-		Store: store.New(storemem.New(), store.Config{Clock: c}), Tasks: f, Look: func(task.ID) {}, Clock: c,
+		Store: store.New(storemem.New(), store.Config{Clock: c}), Tasks: f, Look: func(task.ID) {}, Full: func() bool { return f.full }, Clock: c,
 		PublicID: func(t *task.Task) string { return t.ID.String() },
 	})
 	made, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: &kinesinv1.ScheduleItem{Lambda: "report"}})
@@ -89,6 +90,10 @@ func TestASealBesideAnAdd(t *testing.T) {
 	f.between = nil
 	if err := add(0); err != nil || len(f.cancelled) != 2 { // made again
 		t.Errorf("%v, %v", err, f.cancelled)
+	}
+	f.full = true
+	if _, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: &kinesinv1.ScheduleItem{Lambda: "report"}}); !errors.Is(err, api.ErrThrottled) {
+		t.Errorf("one too many: %v", err)
 	}
 	if err := add(2); !errors.Is(err, api.ErrTooLate) || len(f.added) != 6 {
 		t.Errorf("%v, added %v", err, f.added)
