@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -40,6 +41,7 @@ const (
 type Tasks interface {
 	AddMembers(ctx context.Context, of inbound.Members, items []*kinesinv1.ScheduleItem) ([]*task.Task, error)
 	CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleItem) (*catalog.Entry, error)
+	Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	ViewRows(rows []task.Task) (views []*kinesinv1.Task, shown int)
 }
 
@@ -49,6 +51,8 @@ type Config struct {
 	Tasks Tasks
 	// Look has a group counted at once.
 	Look func(id task.ID)
+	// Full reports whether no more groups may be open.
+	Full func() bool
 	// PublicID returns the id of a task as users see it.
 	PublicID func(t *task.Task) string
 	Clock    clock.Clock
@@ -66,6 +70,9 @@ func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupReque
 	g, spec, err := s.newGroup(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if s.Full() {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "about %d groups have not ended, and there may be no more: seal some, or wait until some are done", groups.OpenMax)
 	}
 	existed := false
 	err = groups.Put(ctx, s.Store, g)
@@ -223,6 +230,7 @@ func (s *Service) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest
 		lasting := context.WithoutCancel(ctx) // what is stored is better counted
 		g, existed, err = s.advance(lasting, g.ID, r.At, uint32(to))
 		if err != nil {
+			s.withdraw(lasting, r.Group, r.At, rows)
 			return nil, err
 		}
 	}
@@ -283,6 +291,24 @@ func (s *Service) advance(ctx context.Context, id string, at, to uint32) (g *gro
 		return true, nil
 	})
 	return g, existed, err
+}
+
+// withdraw cancels tasks that were stored as members of a group which was sealed meanwhile without them: they
+// can never count. One that a worker has is told to stop.
+func (s *Service) withdraw(ctx context.Context, id string, at uint32, rows []*task.Task) {
+	g, err := groups.Find(ctx, s.Store, id)
+	if err != nil || g.Sealed.IsZero() {
+		return // they count when the call is made again
+	}
+	var ids []string
+	for i, row := range rows {
+		if at+uint32(i) >= g.Members {
+			ids = append(ids, s.PublicID(row))
+		}
+	}
+	for some := range slices.Chunk(ids, api.IDsMax) {
+		_, _ = s.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: some}) // what remains runs, and does not count
+	}
 }
 
 // SealGroup says that a group gets no more members.

@@ -3,17 +3,16 @@ package groups
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -69,6 +68,7 @@ type Keeper struct {
 	Config
 
 	wake chan struct{}
+	open atomic.Int64 // groups that have not ended, when they were read last
 
 	mu       sync.Mutex
 	tracked  map[task.ID]*tracker
@@ -158,6 +158,9 @@ func (k *Keeper) plan(tr *tracker, next task.Instant) {
 	}
 }
 
+// Full reports whether there are as many groups that have not ended as there may be, about.
+func (k *Keeper) Full() bool { return k.open.Load() >= OpenMax }
+
 // Look has a group counted at once: it was sealed.
 func (k *Keeper) Look(id task.ID) {
 	k.mu.Lock()
@@ -243,6 +246,7 @@ func (k *Keeper) scan(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read groups: %w", err)
 	}
+	k.open.Store(int64(len(rows)))
 	now := k.Clock.Now()
 	for _, row := range rows {
 		g, err := decode(row)
@@ -307,204 +311,4 @@ func (k *Keeper) work(ctx context.Context, tr *tracker) {
 	}
 	tr.next = next
 	heap.Push(&k.waiting, tr)
-}
-
-// step counts a group, and ends it if all of its members have ended. It returns when to count it again; 0:
-// not here.
-func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.Instant, err error) {
-	now := k.Clock.Now()
-	if tr.group == nil || now >= tr.read.Add(readEvery) {
-		if err := k.readGroup(ctx, tr); err != nil {
-			return 0, err
-		}
-	}
-	g := tr.group
-	switch {
-	case g == nil || g.IsEnded():
-		return 0, nil
-	case !g.Completed.IsZero():
-		return 0, k.finish(ctx, g)
-	case g.Sealed.IsZero() && now < g.Expires:
-		k.noteUnsealed(tr.id, now)
-		return 0, nil
-	}
-	before := tr.count.cursor
-	for _, e := range heard {
-		tr.count.note(e.index, e.state, g.Members)
-	}
-	if err := tr.count.advance(ctx, k.Store, g, now); err != nil {
-		return 0, err
-	}
-	if tr.count.cursor > before {
-		tr.moved = now
-	}
-	if all := tr.count.cursor == g.Members; all && !g.Sealed.IsZero() || now >= g.Expires {
-		return k.complete(ctx, tr, !all || g.Sealed.IsZero())
-	}
-	if err := k.save(ctx, tr, now); err != nil || tr.group == nil {
-		return now, err
-	}
-	return k.nextLook(tr, now), nil
-}
-
-// nextLook returns when to count a group again if nothing is heard of it.
-func (k *Keeper) nextLook(tr *tracker, now task.Instant) task.Instant {
-	if !k.isMine(tr.group) {
-		return now.Add(othersLook)
-	}
-	pause := min(max(now.Sub(tr.moved)/10, lookMin), lookMax)
-	return min(max(now.Add(pause), tr.count.wait), tr.group.Expires)
-}
-
-// readGroup reads the row of a group. A count that another process stored, and that has got further, replaces
-// this one.
-func (k *Keeper) readGroup(ctx context.Context, tr *tracker) error {
-	g, err := Find(ctx, k.Store, tr.id.String())
-	if errors.Is(err, store.ErrNotFound) {
-		tr.group = nil
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if tr.group == nil && tr.moved.IsZero() {
-		tr.moved = k.Clock.Now()
-	}
-	tr.group, tr.read = g, k.Clock.Now()
-	if g.Cursor > tr.count.cursor {
-		tr.count.cursor, tr.count.ended = g.Cursor, g.Ended
-	}
-	tr.count.remembers = k.hasRoom(tr, g)
-	return nil
-}
-
-// hasRoom reports whether the ends of a group's members may be remembered.
-func (k *Keeper) hasRoom(tr *tracker, g *Group) bool {
-	if tr.count.remembers {
-		return true
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return (len(k.tracked)+1)*int(g.Members) <= rememberedMax
-}
-
-func (k *Keeper) noteUnsealed(id task.ID, now task.Instant) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for other, until := range k.unsealed {
-		if now >= until {
-			delete(k.unsealed, other)
-		}
-	}
-	k.unsealed[id] = now.Add(unsealedFor)
-}
-
-// save stores how far a count has got, if it is far enough, so that whoever goes on need not read that again.
-func (k *Keeper) save(ctx context.Context, tr *tracker, now task.Instant) error {
-	g := tr.group
-	if tr.count.cursor < g.Cursor+saveMembers || now < tr.saved.Add(saveEvery) {
-		return nil
-	}
-	next := *g
-	next.Cursor, next.Ended = tr.count.cursor, tr.count.ended
-	err := Put(ctx, k.Store, &next)
-	if errors.Is(err, store.ErrConflict) {
-		tr.group = nil // it is read again
-		return nil
-	}
-	if err == nil {
-		tr.group, tr.saved = &next, now
-	}
-	return err
-}
-
-// complete stores that a group has ended, and how; then it ends it. Of several who do so, one is the first:
-// the others go on with what that one stored.
-func (k *Keeper) complete(ctx context.Context, tr *tracker, expired bool) (next task.Instant, err error) {
-	now, g := k.Clock.Now(), *tr.group
-	g.Cursor, g.Ended, g.Completed, g.Expired = tr.count.cursor, tr.count.ended, now, expired
-	err = Put(ctx, k.Store, &g)
-	switch {
-	case errors.Is(err, store.ErrConflict):
-		tr.group = nil
-		return now, nil
-	case err != nil:
-		return 0, err
-	}
-	return 0, k.finish(ctx, &g)
-}
-
-// finish schedules what follows after a group that is complete, and moves its row out of the way of those
-// that are not. Each step may be made again.
-func (k *Keeper) finish(ctx context.Context, g *Group) error {
-	ended := *g
-	item, err := k.followUpOf(ctx, g)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		ended.Problem = "the group was never wholly created"
-	case err != nil:
-		return err
-	case item != nil:
-		ended.FollowUp, err = k.FollowUp(ctx, item, g.End(), g.Completed)
-		if err != nil && k.ForNow(err) {
-			return fmt.Errorf("schedule what follows: %w", err)
-		}
-		if err != nil {
-			ended.Problem = err.Error()
-			k.Log.ErrorContext(ctx, "nothing follows after a group", slog.String("group", g.ID), slog.Any("error", err))
-		}
-	}
-	ended.Version = 0
-	if err := put(ctx, k.Store, KindEnded, &ended); err != nil && !errors.Is(err, store.ErrConflict) {
-		return err
-	}
-	err = k.Store.DeleteControl(ctx, store.Control{Kind: KindOpen, Name: g.ID, Version: g.Version})
-	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("delete the row of ended group %s: %w", g.ID, err)
-	}
-	return nil
-}
-
-// followUpOf returns the task that follows after a group; nil: none does.
-func (k *Keeper) followUpOf(ctx context.Context, g *Group) ([]byte, error) {
-	spec, err := findSpec(ctx, k.Store, g.ID)
-	if err != nil {
-		return nil, err
-	}
-	wellDone := !g.Expired && g.Ended.Succeeded() == g.Members
-	switch {
-	case wellDone:
-		return spec.Then, nil
-	case len(spec.Else) > 0:
-		return spec.Else, nil
-	case g.Expired:
-		return nil, nil
-	}
-	return spec.Then, nil
-}
-
-// tidy forgets groups that ended and expired long ago.
-func (k *Keeper) tidy(ctx context.Context) error {
-	rows, err := k.Store.Controls(ctx, KindEnded)
-	if err != nil {
-		return fmt.Errorf("read ended groups: %w", err)
-	}
-	now := k.Clock.Now()
-	for _, row := range rows {
-		g, err := decode(row)
-		if err != nil || now < g.Until() {
-			continue
-		}
-		spec, err := k.Store.Control(ctx, KindSpec, g.ID)
-		if err == nil {
-			err = k.Store.DeleteControl(ctx, spec)
-		}
-		if err == nil || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrConflict) {
-			err = k.Store.DeleteControl(ctx, row)
-		}
-		if err != nil && !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("forget group %s: %w", g.ID, err)
-		}
-	}
-	return nil
 }

@@ -21,7 +21,7 @@ func (n *Node) composeGroups(c *Config, seal *task.Sealer) {
 		Store: n.store, Mine: n.looksAfter, Stepped: c.Stepped, Clock: c.Clock, Log: c.Log,
 		FollowUp: n.followUp, ForNow: isForNow,
 	})
-	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, PublicID: seal.SealTask, Clock: c.Clock})
+	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, Full: n.groups.Full, PublicID: seal.SealTask, Clock: c.Clock})
 }
 
 // looksAfter reports whether this process is the first to count a group: the one that owns the partition that
