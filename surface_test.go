@@ -25,8 +25,8 @@ func TestSDKShowsNoInternalType(t *testing.T) {
 
 // TestSDKFitsTwoScreens bounds what `go doc` prints of the SDK.
 func TestSDKFitsTwoScreens(t *testing.T) {
-	// Crons took four: a cron, its pause, an occurrence, and what became of a nominal time. Chains took eight:
-	// Chain, its steps and a step, a parent, a link, a chain, a task of it, and what a change did.
+	// Crons took four: a cron, its pause, an occurrence, and what became of a nominal time. Chains took
+	// eight: Chain, its steps and a step, a parent, a link, a chain, a task of it, and what a change did.
 	const linesMax = 152
 	out, err := exec.CommandContext(t.Context(), "go", "doc", "./sdk").Output()
 	if err != nil {

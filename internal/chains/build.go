@@ -133,7 +133,7 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 	t.Chain = c
 	one := &followup{place: at}
 	until := max(t.Due, t.Created).Add(l.Retention)
-	apart, err := Attach(t, Of(item), k.Store.PayloadInlineMax())
+	apart, err := Attach(t, Of(item), InlineMax(k.Store))
 	if err != nil {
 		return nil, err
 	}
