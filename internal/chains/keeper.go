@@ -314,14 +314,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 			pause = pendingBackoff.Pause(k.Clock, failures-1)
 		}
 		if clock.Sleep(ctx, k.Clock, pause) != nil {
-			return nil
+			break
 		}
-		if err := k.completePending(ctx); err != nil {
-			failures++
-		} else {
+		if failures++; k.completePending(ctx) == nil {
 			failures = 0
 		}
 	}
+	return nil
 }
 
 func (k *Keeper) completePending(ctx context.Context) error {

@@ -42,8 +42,6 @@ type faulty struct {
 	dead  bool
 }
 
-var errDead = errors.New("the process is dead")
-
 func (f *faulty) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	results := make([]error, len(ops))
 	for i := range ops {
@@ -248,7 +246,7 @@ func followUpsSurviveAnyFault(t *testing.T) {
 					if text := fmt.Sprint(found); len(found) != len(strings.Fields(want)) || parent {
 						t.Errorf("large %v, fault %d at %d: follow-ups %s, want %s; the parent has a wake-up row: %v", large, f, at, text, want, parent)
 					}
-					for _, name := range strings.Fields(want) {
+					for name := range strings.FieldsSeq(want) {
 						if found[name] != 1 {
 							t.Errorf("large %v, fault %d at %d: %d × %s", large, f, at, found[name], name)
 						}
