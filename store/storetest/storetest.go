@@ -219,6 +219,11 @@ func full(n int, p task.Partition) task.Task {
 	t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	t.Attempt, t.Failures, t.Lost, t.Blamed, t.Enqueues = 9, 8, 7, 1, 1<<32-1
 	t.Suspect, t.CancelRequested = true, true
+	link := task.Link{ID: newTask(7, p, at(5)).ID, Partition: task.Partition{Lambda: 3, Priority: 1, Shard: 2}, Due: at(4), Life: 5}
+	t.Chain = &task.Chain{
+		Root: link, Parent: link, Edge: task.Else, Index: 3, Depth: 4, Round: 2, Paused: true, PausedDue: at(6),
+		Follow: []byte("follow"), FollowID: newTask(8, p, at(5)).ID, FollowBytes: 6, FollowCount: 1, Outcome: []byte("outcome"), FromParent: true,
+	}
 	t.Occurrence = &task.Occurrence{
 		Cron: "nightly", Life: at(1), At: task.Firing{Revision: 3, Nominal: at(5)}, Before: task.Firing{Revision: 2, Nominal: at(4)},
 		Ran: task.Firing{Revision: 1, Nominal: at(3)}, Failed: 2, Succeeded: at(2),
