@@ -72,7 +72,7 @@ func (k *Keeper) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 
 // endsParent reports whether an op ends a task that something follows.
 func endsParent(op *store.Op) bool {
-	return (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) && op.Task.State.IsEnd() && op.Task.HasFollowups()
+	return (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) && op.Task.State.IsEnd() && op.Task.HasFollowups() && !op.Amends
 }
 
 // isLeftover reports whether an op deletes a wake-up row that is thought to be of no use.

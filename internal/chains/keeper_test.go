@@ -329,3 +329,31 @@ func TestARefusedEndIsNotFollowed(t *testing.T) {
 		t.Errorf("follow-ups %v; the task has a wake-up row: %v", found, parent)
 	}
 }
+
+// A job that gives up the row of a task which ended long ago does not have it followed once more.
+func TestAnAmendedEndIsNotFollowedAgain(t *testing.T) {
+	w := newWorld(t, false)
+	k := w.keeper(w.mem, map[task.ID]int{})
+	end := w.end(task.OutcomeSuccess)
+	if _, err := k.Apply(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := k.Followups(t.Context(), &end[0].Task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if f := &all[i].Task; !f.ID.IsZero() { // it has ended, and its row has expired
+			w.apply([]store.Op{{Kind: store.DeleteWakeup, Task: *f}})
+		}
+	}
+	next := end[0].Task
+	next.Seq++
+	next.ExpireAt = w.clock.Now()
+	if results, err := k.Apply(t.Context(), []store.Op{{Kind: store.ReplaceTask, Task: next, Amends: true}}); err != nil || results[0] != nil {
+		t.Fatalf("%v, %v", results, err)
+	}
+	if found, _ := w.rows(); len(found) != 0 {
+		t.Errorf("%v", found)
+	}
+}
