@@ -28,8 +28,8 @@ func TestSDKFitsTwoScreens(t *testing.T) {
 	// Crons took four: a cron, its pause, an occurrence, and what became of a nominal time. Groups took nine:
 	// what makes one, what it is while it is made, what it is, its members as tasks and as a list, and its
 	// end.
-	// Chains took eight: Chain, its steps and a step, a parent, a link, a chain, a task of it, and what a change
-	// did.
+	// Chains took eight: Chain, its steps and a step, a parent, a link, a chain, a task of it, and what a
+	// change did.
 	const linesMax = 161
 	out, err := exec.CommandContext(t.Context(), "go", "doc", "./sdk").Output()
 	if err != nil {

@@ -169,7 +169,7 @@ func (in *Inbound) DeleteRows(ctx context.Context, rows []Row) []Changed {
 		default:
 			next.Seq++
 			next.ExpireAt = now
-			ops, at = append(ops, store.Op{Kind: store.ReplaceTask, Task: next}), append(at, i)
+			ops, at = append(ops, store.Op{Kind: store.ReplaceTask, Task: next, Amends: true}), append(at, i)
 		}
 	}
 	for k, err := range in.change(ctx, ops) {

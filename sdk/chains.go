@@ -102,8 +102,8 @@ func (c Steps) Item(opts ...Option) (Item, error) {
 		return Item{}, fmt.Errorf("%w: a chain has one step at least", ErrInvalid)
 	}
 	var next Step
-	for i := len(c.steps) - 1; i >= 0; i-- {
-		s := c.steps[i].Else(c.onFailure...)
+	for i, step := range slices.Backward(c.steps) {
+		s := step.Else(c.onFailure...)
 		if i == len(c.steps)-1 {
 			s = s.Finally(c.finally...)
 		} else {

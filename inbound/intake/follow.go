@@ -31,7 +31,7 @@ func (b *Batch) Follow(ctx context.Context, c *Incoming, l *catalog.Entry, t *ta
 		return err
 	}
 	var err error
-	if c.follow, err = chains.Attach(t, f, b.Store.PayloadInlineMax()); err != nil {
+	if c.follow, err = chains.Attach(t, f, chains.InlineMax(b.Store)); err != nil {
 		return err
 	}
 	return b.checkFollowBytes(t)

@@ -93,7 +93,7 @@ func (k *Keeper) Read(ctx context.Context, t *task.Task) (*kinesinv1.Followups, 
 	b := t.Chain.Follow
 	if t.Chain.FollowApart() {
 		var err error
-		if b, err = k.Store.Payload(ctx, t.Chain.FollowID); err != nil {
+		if b, err = k.Payload(ctx, t.Chain.FollowID); err != nil {
 			return nil, fmt.Errorf("read what follows task %s: %w", t.ID, err)
 		}
 	}
@@ -133,14 +133,14 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 	t.Chain = c
 	one := &followup{place: at}
 	until := max(t.Due, t.Created).Add(l.Retention)
-	apart, err := Attach(t, Of(item), k.Store.PayloadInlineMax())
+	apart, err := Attach(t, Of(item), InlineMax(k.Store))
 	if err != nil {
 		return nil, err
 	}
 	if apart != nil {
 		one.payloads = append(one.payloads, PutFollow(t, apart, until))
 	}
-	if t.PayloadSize = uint32(len(item.GetPayload())); len(item.GetPayload()) <= k.Store.PayloadInlineMax() {
+	if t.PayloadSize = uint32(len(item.GetPayload())); len(item.GetPayload()) <= k.PayloadInlineMax() {
 		t.Payload = item.GetPayload()
 	} else {
 		one.payloads = append(one.payloads, store.Op{Kind: store.PutPayload, Payload: item.GetPayload(), Task: task.Task{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (k *Keeper) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 
 // endsParent reports whether an op ends a task that something follows.
 func endsParent(op *store.Op) bool {
-	return (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) && op.Task.State.IsEnd() && op.Task.HasFollowups()
+	return (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) && op.Task.State.IsEnd() && op.Task.HasFollowups() && !op.Amends
 }
 
 // isLeftover reports whether an op deletes a wake-up row that is thought to be of no use.
@@ -82,6 +83,8 @@ type call struct {
 	ops  []store.Op
 	from []int // of each op of the caller: its index in ops; -1: it is left out
 	ends []ending
+
+	payloads []store.Op // of follow-ups that are put with the end
 }
 
 // ending is the end of a task that something follows.
@@ -111,6 +114,11 @@ func (k *Keeper) applyWith(ctx context.Context, ops []store.Op) ([]error, error)
 			deletes[op.Task.ID] = true
 		}
 	}
+	// Payloads come first, for all ends of the call at once. Those of an end that is then refused cost space
+	// and no more.
+	if err := k.putAbsent(ctx, c.payloads); err != nil {
+		return slices.Repeat([]error{err}, len(ops)), err
+	}
 	outcomes, err := k.Store.Apply(ctx, c.ops)
 	for i := range c.ends {
 		k.afterEnd(ctx, &c, &c.ends[i], outcomes, err)
@@ -131,18 +139,18 @@ func (k *Keeper) applyWith(ctx context.Context, ops []store.Op) ([]error, error)
 func (k *Keeper) addEnd(ctx context.Context, c *call) (together bool) {
 	e := ending{at: len(c.ops) - 1, first: -1}
 	end := &c.ops[e.at]
-	end.Patient = false // what follows is not to wait for others
+	if k.EndedExpire() { // a service, where an end may wait for others much longer than a sync takes
+		end.Patient = false
+	}
 	if e.followups, e.failed = k.followups(ctx, &end.Task); e.failed == nil {
 		end.Task.ExpireAt = keptFor(&end.Task, e.followups)
 		together = len(e.followups) <= togetherMax
-		for i := range e.followups {
-			together = together && len(e.followups[i].payloads) == 0
-		}
 	}
 	if together {
 		e.first = len(c.ops)
 		for i := range e.followups {
-			c.ops = append(c.ops, store.Op{Kind: store.PutWakeup, Task: e.followups[i].task, Follows: true})
+			c.payloads = append(c.payloads, e.followups[i].payloads...)
+			c.ops = append(c.ops, store.Op{Kind: store.PutWakeup, Task: e.followups[i].task, Follows: true, Patient: end.Patient})
 		}
 	}
 	c.ends = append(c.ends, e)
@@ -306,14 +314,13 @@ func (k *Keeper) Run(ctx context.Context) error {
 			pause = pendingBackoff.Pause(k.Clock, failures-1)
 		}
 		if clock.Sleep(ctx, k.Clock, pause) != nil {
-			return nil
+			break
 		}
-		if err := k.completePending(ctx); err != nil {
-			failures++
-		} else {
+		if failures++; k.completePending(ctx) == nil {
 			failures = 0
 		}
 	}
+	return nil
 }
 
 func (k *Keeper) completePending(ctx context.Context) error {

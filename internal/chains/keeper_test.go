@@ -42,8 +42,6 @@ type faulty struct {
 	dead  bool
 }
 
-var errDead = errors.New("the process is dead")
-
 func (f *faulty) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	results := make([]error, len(ops))
 	for i := range ops {
@@ -248,7 +246,7 @@ func followUpsSurviveAnyFault(t *testing.T) {
 					if text := fmt.Sprint(found); len(found) != len(strings.Fields(want)) || parent {
 						t.Errorf("large %v, fault %d at %d: follow-ups %s, want %s; the parent has a wake-up row: %v", large, f, at, text, want, parent)
 					}
-					for _, name := range strings.Fields(want) {
+					for name := range strings.FieldsSeq(want) {
 						if found[name] != 1 {
 							t.Errorf("large %v, fault %d at %d: %d × %s", large, f, at, found[name], name)
 						}
@@ -329,5 +327,33 @@ func TestARefusedEndIsNotFollowed(t *testing.T) {
 	}
 	if found, parent := w.rows(); len(found) != 0 || !parent {
 		t.Errorf("follow-ups %v; the task has a wake-up row: %v", found, parent)
+	}
+}
+
+// A job that gives up the row of a task which ended long ago does not have it followed once more.
+func TestAnAmendedEndIsNotFollowedAgain(t *testing.T) {
+	w := newWorld(t, false)
+	k := w.keeper(w.mem, map[task.ID]int{})
+	end := w.end(task.OutcomeSuccess)
+	if _, err := k.Apply(t.Context(), end); err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := k.Followups(t.Context(), &end[0].Task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if f := &all[i].Task; !f.ID.IsZero() { // it has ended, and its row has expired
+			w.apply([]store.Op{{Kind: store.DeleteWakeup, Task: *f}})
+		}
+	}
+	next := end[0].Task
+	next.Seq++
+	next.ExpireAt = w.clock.Now()
+	if results, err := k.Apply(t.Context(), []store.Op{{Kind: store.ReplaceTask, Task: next, Amends: true}}); err != nil || results[0] != nil {
+		t.Fatalf("%v, %v", results, err)
+	}
+	if found, _ := w.rows(); len(found) != 0 {
+		t.Errorf("%v", found)
 	}
 }

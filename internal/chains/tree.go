@@ -77,6 +77,22 @@ func decode(b []byte) (*kinesinv1.Followups, error) {
 	return f, nil
 }
 
+// followInlineMax is the largest size of what follows a task that its row holds where a byte in a row costs
+// nothing to speak of, and a row besides a sync of the disk.
+const followInlineMax = 8 << 10
+
+// InlineMax returns the largest size of what follows a task that its row holds in a store, in bytes.
+func InlineMax(s interface {
+	PayloadInlineMax() int
+	PayloadsExpire() bool
+},
+) int {
+	if s.PayloadsExpire() { // a service, which charges for each write by its size
+		return s.PayloadInlineMax()
+	}
+	return followInlineMax
+}
+
 // Attach gives a task what follows it. If that is too large for its row, apart is what its payload row holds.
 // The id of the task is set.
 func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, err error) {

@@ -50,7 +50,7 @@ func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Fol
 	}
 	have.Then, have.Else, have.Finally = append(have.Then, add.GetThen()...), append(have.Else, add.GetElse()...), append(have.Finally, add.GetFinally()...)
 	next := *t
-	apart, err := chains.Attach(&next, have, n.store.PayloadInlineMax())
+	apart, err := chains.Attach(&next, have, chains.InlineMax(n.store))
 	switch {
 	case err != nil:
 		return nil, err

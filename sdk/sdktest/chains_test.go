@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// A chain that takes a month, with a step that fails in the end: what was done is undone, and each handler gets how the
-// one before it ended.
+// A chain that takes a month, with a step that fails in the end: what was done is undone, and each handler
+// gets how the one before it ended.
 func TestAChainOfAMonth(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -222,6 +222,11 @@ func full(n int, p task.Partition) task.Task {
 	t.Member = &task.Member{Group: task.NewID(1, 2, 3), Index: 7, Until: t.Due + 9}
 	t.GroupEnd = &task.GroupEnd{Group: task.NewID(4, 5, 6), Members: 3, Expired: true}
 	t.GroupEnd.Ended[task.Success], t.GroupEnd.Ended[task.Dead] = 2, 1
+	link := task.Link{ID: newTask(7, p, at(5)).ID, Partition: task.Partition{Lambda: 3, Priority: 1, Shard: 2}, Due: at(4), Life: 5}
+	t.Chain = &task.Chain{
+		Root: link, Parent: link, Edge: task.Else, Index: 3, Depth: 4, Round: 2, Paused: true, PausedDue: at(6),
+		Follow: []byte("follow"), FollowID: newTask(8, p, at(5)).ID, FollowBytes: 6, FollowCount: 1, Outcome: []byte("outcome"), FromParent: true,
+	}
 	t.Occurrence = &task.Occurrence{
 		Cron: "nightly", Life: at(1), At: task.Firing{Revision: 3, Nominal: at(5)}, Before: task.Firing{Revision: 2, Nominal: at(4)},
 		Ran: task.Firing{Revision: 1, Nominal: at(3)}, Failed: 2, Succeeded: at(2), Backfill: true,
