@@ -125,7 +125,11 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 			return nil, rowKey{}, err
 		}
 		for i := range page {
-			if l.knows(&page[i]) || l.passesOverAhead(&page[i]) {
+			passes := l.passesOverAhead
+			if page[i].WakeRow.At > until.at {
+				passes = l.passesOver // it is not held yet, and is counted when the window reaches it
+			}
+			if l.knows(&page[i]) || passes(&page[i]) {
 				continue
 			}
 			if counts {

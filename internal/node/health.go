@@ -28,10 +28,10 @@ func (n *Node) notReady() string {
 		return "not ready: reading ahead the partitions of this process"
 	case n.unread() > 0:
 		return fmt.Sprintf("not ready: %d partitions cannot be read; their tasks are not dispatched", n.unread())
-	case !n.shared && n.queueOutage.lasts() > unreadMax:
-		return "not ready: the queue service does not answer; tasks stay in the store"
 	case n.store.Full():
 		return "not ready: the store is full; it takes no new tasks and still runs those it has"
+	case !n.shared && n.queueOutage.lasts() > unreadMax:
+		return "not ready: the queue service does not answer; tasks stay in the store"
 	}
 	return ""
 }
