@@ -307,20 +307,19 @@ func (k *Keeper) later(id task.ID) {
 
 // Run completes ends whose follow-ups could not be put at once, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	failures := 0
-	for {
-		pause := pendingEvery
-		if failures > 0 {
-			pause = pendingBackoff.Pause(k.Clock, failures-1)
-		}
-		if clock.Sleep(ctx, k.Clock, pause) != nil {
-			break
-		}
-		if failures++; k.completePending(ctx) == nil {
-			failures = 0
+	for failures := 0; clock.Sleep(ctx, k.Clock, k.pauseAfter(failures)) == nil; failures++ {
+		if k.completePending(ctx) == nil {
+			failures = -1
 		}
 	}
 	return nil
+}
+
+func (k *Keeper) pauseAfter(failures int) time.Duration {
+	if failures == 0 {
+		return pendingEvery
+	}
+	return pendingBackoff.Pause(k.Clock, failures-1)
 }
 
 func (k *Keeper) completePending(ctx context.Context) error {
