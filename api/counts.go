@@ -101,7 +101,11 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 	for i := range d.Fields().Len() {
 		field := d.Fields().Get(i)
 		f := listField{name: string(field.Name()), max: listMax[field.FullName()]}
-		if field.Message() != nil && field.Message() != d {
+		switch {
+		case field.Message() == nil:
+		case field.Message() == d: // what follows a task is of the same kind
+			f.inside = l
+		default:
 			f.inside = listsOf(field.Message())
 			l.most = max(l.most, f.inside.most)
 			if len(f.inside.fields) == 0 {

@@ -7,9 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -20,15 +18,7 @@ const (
 	togetherMax = 64
 	// putsMax bounds the follow-ups that are put in one call.
 	putsMax = 500
-	// pendingMax bounds the ends that are completed later by this process. Others wait for a full scan of
-	// their partition.
-	pendingMax = 10_000
-	// pendingEvery is how often a process tries to complete them.
-	pendingEvery = time.Second
 )
-
-// pendingBackoff are the pauses while that fails.
-var pendingBackoff = backoff.Policy{Min: pendingEvery, Max: 30 * time.Second} //nolint:gochecknoglobals // a policy
 
 // Config is what a Keeper is made of.
 type Config struct {
@@ -294,87 +284,4 @@ func (k *Keeper) Complete(ctx context.Context, row *task.Task) error {
 		return err
 	}
 	return k.put(ctx, all)
-}
-
-// later notes an end that is to be completed.
-func (k *Keeper) later(id task.ID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.pending) < pendingMax {
-		k.pending[id] = struct{}{}
-	}
-}
-
-// Run completes ends whose follow-ups could not be put at once, until ctx ends.
-func (k *Keeper) Run(ctx context.Context) error {
-	failures := 0
-	for {
-		pause := pendingEvery
-		if failures > 0 {
-			pause = pendingBackoff.Pause(k.Clock, failures-1)
-		}
-		if clock.Sleep(ctx, k.Clock, pause) != nil {
-			break
-		}
-		if failures++; k.completePending(ctx) == nil {
-			failures = 0
-		}
-	}
-	return nil
-}
-
-func (k *Keeper) completePending(ctx context.Context) error {
-	k.mu.Lock()
-	ids := make([]task.ID, 0, len(k.pending))
-	for id := range k.pending {
-		ids = append(ids, id)
-	}
-	k.mu.Unlock()
-	if len(ids) == 0 {
-		return nil
-	}
-	rows, err := k.Tasks(ctx, ids)
-	if err != nil {
-		return err
-	}
-	for i, id := range ids {
-		if one := k.finish(ctx, &rows[i]); one != nil {
-			err = errors.Join(err, one)
-			continue
-		}
-		k.mu.Lock()
-		delete(k.pending, id)
-		k.mu.Unlock()
-	}
-	return err
-}
-
-// finish completes an end and deletes its wake-up row. The outcome of the first try may be unknown, so the
-// scheduler is told in any case.
-func (k *Keeper) finish(ctx context.Context, row *task.Task) error {
-	if row.ID.IsZero() || !row.State.IsEnd() || !row.HasFollowups() {
-		return nil
-	}
-	all, err := k.followups(ctx, row)
-	if err != nil {
-		return err
-	}
-	if err := k.Complete(ctx, row); err != nil {
-		return err
-	}
-	keys := make([]store.WakeKey, len(all))
-	for i := range all {
-		keys[i] = store.KeyOf(&all[i].task)
-	}
-	there, err := k.Wakeups(ctx, keys)
-	if err != nil {
-		return err
-	}
-	for i := range there {
-		if !there[i].ID.IsZero() {
-			k.tell(all[i : i+1])
-		}
-	}
-	_, err = k.Store.Apply(ctx, []store.Op{store.Remove(row)})
-	return err
 }

@@ -21,7 +21,7 @@ type stepLog struct {
 	late time.Duration
 }
 
-func (s *stepLog) handler(ctx context.Context, t *sdk.Task[[]byte]) error {
+func (s *stepLog) handler(_ context.Context, t *sdk.Task[[]byte]) error {
 	name := string(t.Payload)
 	text := name
 	if p := t.Parent; p != nil {
