@@ -85,8 +85,8 @@ func (g *Group) State() string {
 	switch {
 	case g.Expired:
 		return Expired
-	case !g.Completed.IsZero():
-		return Done
+	case !g.Completed.IsZero() && (g.FollowUp != "" || g.Problem != ""):
+		return Done // before that, what follows is about to be scheduled
 	case !g.Sealed.IsZero():
 		return Sealed
 	}
