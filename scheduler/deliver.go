@@ -393,7 +393,7 @@ func (d *deliverMode) order(wakeup, row *task.Task, now task.Instant) (o task.Or
 		case store.Live:
 			o.Task, o.First = *row, false
 		case store.Leftover:
-			d.leftover = append(d.leftover, *wakeup)
+			d.leftover = append(d.leftover, leftoverOf(wakeup, row))
 			return o, false
 		case store.Unclear:
 			d.held.unsure = true

@@ -207,7 +207,7 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 			m.takeOver(row)
 			live = append(live, *row)
 		case store.Leftover:
-			m.leftover = append(m.leftover, *e.row)
+			m.leftover = append(m.leftover, leftoverOf(e.row, row))
 		case store.Unclear:
 			m.held.unsure = true
 			if !row.ID.IsZero() && row.IsBare() {
@@ -220,6 +220,14 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 		m.stats.progress.mark(m.Clock)
 	}
 	return live
+}
+
+// leftoverOf returns a wake-up row that no task needs, with what the task row says of its end: who deletes it
+// then need not read that again.
+func leftoverOf(wakeup, row *task.Task) task.Task {
+	t := *wakeup
+	t.State, t.Chain = row.State, row.Chain
+	return t
 }
 
 // followMissing acts on a task in flight that has no task row: its message may wait in this process's memory.
@@ -434,7 +442,7 @@ func (m *managedMode) settleMoved(o *task.Order, row *task.Task) {
 		if m.inFlight.has(row.ID, o.Task.WakeRow.At) {
 			m.inFlight.drop(row.ID)
 		}
-		m.leftover = append(m.leftover, o.Task)
+		m.leftover = append(m.leftover, leftoverOf(&o.Task, row))
 	case store.Undispatched, store.Unclear:
 	}
 }

@@ -115,7 +115,7 @@ func RemoveLast(t *task.Task) Op { return removeAsSeen(t, toEnd) }
 
 func removeAsSeen(t *task.Task, why purpose) Op {
 	row := task.Task{ID: t.ID, Partition: t.Partition, WakeRow: t.WakeRow}
-	return Op{Kind: DeleteWakeup, Task: row, Lazy: purposes[why].lazy}
+	return Op{Kind: DeleteWakeup, Task: row, Lazy: purposes[why].lazy, Alone: t.State.IsEnd() && !t.HasFollowups()}
 }
 
 // EndWaiting returns the writes that end a task which is a wake-up row alone. Its task row prevents a

@@ -185,6 +185,8 @@ type Op struct {
 	From uint64
 	// Amends says that a ReplaceTask changes a task row that has ended before, and so is no end.
 	Amends bool
+	// Alone says that a DeleteWakeup is of a task whose ended row was read, and that nothing follows it.
+	Alone bool
 	// Follows makes the write depend on the op before it in the list: it is applied only if that one was,
 	// or, after a PutWakeup, if there was a row with the same seq or a higher one. Otherwise its result is
 	// ErrSkipped. Ops that follow each other are the writes of one task in one partition, and the first rows

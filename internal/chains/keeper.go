@@ -65,8 +65,11 @@ func endsParent(op *store.Op) bool {
 	return (op.Kind == store.PutTask || op.Kind == store.ReplaceTask) && op.Task.State.IsEnd() && op.Task.HasFollowups() && !op.Amends
 }
 
-// isLeftover reports whether an op deletes a wake-up row that is thought to be of no use.
-func isLeftover(op *store.Op) bool { return op.Kind == store.DeleteWakeup && op.Lazy && !op.Follows }
+// isLeftover reports whether an op deletes a wake-up row that is thought to be of no use, of a task that
+// something may follow.
+func isLeftover(op *store.Op) bool {
+	return op.Kind == store.DeleteWakeup && op.Lazy && !op.Follows && !op.Alone
+}
 
 // call is one call of Apply.
 type call struct {
