@@ -39,7 +39,7 @@ func RequestBytesMax(procedure string) int {
 	switch {
 	case strings.HasPrefix(procedure, PlainPrefix):
 		return plainBytesMax(strings.TrimPrefix(procedure, PlainPrefix))
-	case procedure == kinesinv1connect.TaskServiceScheduleProcedure:
+	case procedure == kinesinv1connect.TaskServiceScheduleProcedure, procedure == kinesinv1connect.GroupServiceAddMembersProcedure:
 		return MessageBytesMax
 	case strings.HasPrefix(procedure, "/"+kinesinv1connect.WorkerServiceName+"/"), procedure == kinesinv1connect.BackupServiceBackupProcedure:
 		return workerBytesMax
@@ -52,7 +52,7 @@ func plainBytesMax(path string) int {
 	switch {
 	case collection == "work":
 		return workerBytesMax
-	case collection == "tasks", collection == "lambdas" && strings.Contains(rest, "/"):
+	case collection == "tasks", (collection == "lambdas" || collection == "groups") && strings.Contains(rest, "/"):
 		return plainTaskBytesMax
 	}
 	return requestBytesMax

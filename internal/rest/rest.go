@@ -129,7 +129,7 @@ func (h *handler) serveDocument(w http.ResponseWriter, r *http.Request) {
 }
 
 // find returns the route of a path and method. A path with a fixed name is another one than that with a
-// variable in its place.
+// variable in its place, and so is one with a verb behind a variable.
 func (h *handler) find(method, path string, header http.Header) (*route, map[string]string, *api.HTTPProblem) {
 	var allowed []string
 	var found *route
@@ -138,7 +138,7 @@ func (h *handler) find(method, path string, header http.Header) (*route, map[str
 	segments := strings.Split(path, "/")
 	for i := range h.routes {
 		values, matches := h.routes[i].match(segments)
-		switch fixed := len(segments) - len(values); {
+		switch fixed := h.routes[i].fixed(); {
 		case !matches || fixed < most:
 			continue
 		case fixed > most: // /v1/tasks/count is no task with the id count
@@ -190,6 +190,16 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 		vars[name] = value
 	}
 	return vars, true
+}
+
+// fixed tells how much of the route's path is no variable: of two that match the one with more is meant.
+func (r *route) fixed() (n int) {
+	for _, segment := range r.segments {
+		if _, verb, isVar := variable(segment); !isVar || verb != "" {
+			n++
+		}
+	}
+	return n
 }
 
 // variable returns the name of the variable that a segment of a route is, and what follows it, as in

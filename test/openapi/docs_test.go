@@ -33,7 +33,7 @@ func blocks(t *testing.T, language, addr string) (found []string) {
 
 // TestEveryExampleIsKnown fails when the page has a block that no test runs.
 func TestEveryExampleIsKnown(t *testing.T) {
-	for language, want := range map[string]int{"bash": 6, "python": 2, "ts": 2, "json": 2, "sh": 2} {
+	for language, want := range map[string]int{"bash": 8, "python": 2, "ts": 2, "json": 2, "sh": 2} {
 		if n := len(blocks(t, language, "x")); n != want {
 			t.Errorf("%d blocks in %s, want %d: change the tests as well", n, language, want)
 		}
@@ -42,7 +42,7 @@ func TestEveryExampleIsKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fences := bytes.Count(text, []byte("\n```")); fences != 2*14 {
+	if fences := bytes.Count(text, []byte("\n```")); fences != 2*16 {
 		t.Errorf("%d fences: a block is in a language that no test knows", fences)
 	}
 }
@@ -52,7 +52,7 @@ func TestExamplesWithCurl(t *testing.T) {
 	needPython(t) // so that it is skipped with the others
 	server := harness.StartServer(t, harness.ServerOptions{})
 	out := run(t, "", "bash", "-euo", "pipefail", "-c", strings.Join(blocks(t, "bash", server.Addr), "\n"))
-	for _, want := range []string{`"name":"greet"`, `"payload_text":"hello"`, `"outcome":"cancelled"`, `"tasks":[`, `"key":"ada-1"`, `"next_hour":`, `"state":"resuming"`, `"state":"ended"`, `"rate":20`, `"concurrency":20`, `"workers":0`, `"schedule":"30 2 * * *"`, `"revision":2`, `"moving the database"`, `"crons":[`} {
+	for _, want := range []string{`"name":"greet"`, `"payload_text":"hello"`, `"outcome":"cancelled"`, `"tasks":[`, `"key":"ada-1"`, `"next_hour":`, `"state":"resuming"`, `"state":"ended"`, `"rate":20`, `"concurrency":20`, `"workers":0`, `"schedule":"30 2 * * *"`, `"revision":2`, `"moving the database"`, `"crons":[`, `"edge":"then"`, `"state":"sealed"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %s in %s", want, out)
 		}
