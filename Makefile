@@ -257,7 +257,7 @@ dashboards: ## deploy/grafana, from tools/dashboards
 
 .PHONY: test/rules
 test/rules: ## alerts, their runbooks and dashboards; with promtool, of Debian's package prometheus or KINESIN_PROMTOOL
-	@command -v "$${KINESIN_PROMTOOL:-promtool}" >/dev/null || { echo 'promtool is missing: install the package prometheus, or set KINESIN_PROMTOOL'; exit 1; }
+	@tools/rules/install >/dev/null
 	go test -count=1 ./test/rules
 	go test -count=1 ./cmd/kinesin/cli -run TestRunbookCommands
 	cd tools/dashboards && go run . -check
@@ -290,6 +290,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) test/sim SEEDS=2000
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/web
+	$(MAKE) test/rules
 	$(MAKE) test/kube
 	$(MAKE) tf/check
 	$(MAKE) bench/smoke

@@ -99,6 +99,7 @@ func (b *buffered) Delete(ctx context.Context, messages []buffer.Message) error 
 func (b *buffered) Retry(ctx context.Context, messages []buffer.Message, after time.Duration) error {
 	return b.memory.Retry(ctx, messages, after)
 }
+
 func (b *buffered) Depth(ctx context.Context) (visible, hidden int64, err error) {
 	return b.memory.Depth(ctx)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -50,7 +51,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 	want := before + seriesBegin + table.String() + seriesEnd + after
 	if *update {
-		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil { //nolint:gosec // documentation
+		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	} else if want != string(text) {
@@ -77,7 +78,7 @@ func TestNativeHistograms(t *testing.T) {
 		decoder, found := expfmt.NewDecoder(response.Body, expfmt.ResponseFormat(response.Header)), map[string]*dto.MetricFamily{}
 		for {
 			f := &dto.MetricFamily{}
-			if err := decoder.Decode(f); err == io.EOF {
+			if err := decoder.Decode(f); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatal(err)

@@ -14,7 +14,7 @@ func (c *Config) settings() map[string]any {
 	if u, err := url.Parse(c.OTLPEndpoint); err == nil {
 		copied.OTLPEndpoint = u.Redacted()
 	}
-	text, err := json.Marshal(copied)
+	text, err := json.Marshal(copied) //nolint:staticcheck // the fields with functions are nil
 	all := map[string]any{}
 	if err != nil || json.Unmarshal(text, &all) != nil {
 		return all

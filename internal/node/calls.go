@@ -41,7 +41,7 @@ func (c countedTasks) Schedule(ctx context.Context, request *kinesinv1.ScheduleR
 }
 
 func outcomeOf(reason kinesinv1.Reason) string {
-	switch reason {
+	switch reason { //nolint:exhaustive // all others say what the caller did
 	case kinesinv1.Reason_REASON_INTERNAL, kinesinv1.Reason_REASON_UNAVAILABLE, kinesinv1.Reason_REASON_FULL, kinesinv1.Reason_REASON_UNSPECIFIED:
 		return callFailed
 	}

@@ -235,7 +235,7 @@ func (c *classCollector) collectObjectives(out *gauges) {
 		out.add(c.objective, s.Percent/100, s.Lambda)
 		out.add(c.budget, s.BudgetLeft(), s.Lambda)
 		for _, b := range s.Burns {
-			out.add(c.burn, b.Count.Burn(s.Percent), s.Lambda, strconv.Itoa(int(b.Over.Hours()))+"h")
+			out.add(c.burn, b.Burn(s.Percent), s.Lambda, strconv.Itoa(int(b.Over.Hours()))+"h")
 		}
 	}
 }

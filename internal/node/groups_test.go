@@ -39,10 +39,10 @@ func (f *follows) count() int {
 	return len(f.seen)
 }
 
-func items(n int, lambda string) []sdk.Item {
+func items(n int) []sdk.Item {
 	all := make([]sdk.Item, n)
 	for i := range all {
-		all[i] = sdk.Item{Lambda: lambda, Payload: fmt.Appendf(nil, "%d", i)}
+		all[i] = sdk.Item{Lambda: "mail", Payload: fmt.Appendf(nil, "%d", i)}
 	}
 	return all
 }
@@ -77,7 +77,7 @@ func TestATaskFollowsAfterAGroup(t *testing.T) {
 					}, sdk.Slots(20))
 					r.work(p, "report", f.handle)
 				}
-				all := items(300, "mail")
+				all := items(300)
 				for i := range all {
 					all[i].In = time.Duration(i%20) * time.Second
 				}
@@ -152,7 +152,7 @@ func TestAnAddThatIsMadeAgain(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		first, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10, "mail"))
+		first, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10))
 		if err != nil || len(first) != 10 {
 			r.Fatal(first, err)
 		}
@@ -163,7 +163,7 @@ func TestAnAddThatIsMadeAgain(t *testing.T) {
 					r.Fatal(err)
 				}
 			}
-			again, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10, "mail"))
+			again, err := r.client.AddMembers(r.ctx, g.ID, 0, items(10))
 			if err != nil || fmt.Sprint(again) != fmt.Sprint(first) {
 				r.Errorf("%d: %v, %v; want %v", i, again, err, first)
 			}
@@ -191,7 +191,7 @@ func TestWhatAGroupRefuses(t *testing.T) {
 		then := sdk.GroupSpec{Then: sdk.Item{Lambda: "mail"}, Expires: time.Now().Add(time.Hour)}
 		sealed, open, expired := create(then), create(then), create(sdk.GroupSpec{Then: then.Then, Expires: time.Now().Add(time.Minute)})
 		for _, id := range []string{sealed, open} {
-			if _, err := r.client.AddMembers(r.ctx, id, 0, items(3, "mail")); err != nil {
+			if _, err := r.client.AddMembers(r.ctx, id, 0, items(3)); err != nil {
 				r.Fatal(err)
 			}
 		}
@@ -278,7 +278,7 @@ func TestWritesOfAGroup(t *testing.T) {
 				r.work(r.nodes[0], "mail", quick, sdk.Slots(members))
 				r.work(r.nodes[0], "report", f.handle)
 				time.Sleep(time.Minute)
-				all := items(members, "mail")
+				all := items(members)
 				for i := range all {
 					all[i].In = c.in
 				}
@@ -354,7 +354,7 @@ func TestAGroupIsExactWhileWritesAreNotAnswered(t *testing.T) {
 			w, err = sdk.Group().Then(sdk.Item{Lambda: "report"}).Begin(r.ctx, r.client)
 		}
 		for i := range 10 {
-			for err = w.Add(r.ctx, items(20, "mail")...); ; err = w.Flush(r.ctx) {
+			for err = w.Add(r.ctx, items(20)...); ; err = w.Flush(r.ctx) {
 				if err = errors.Join(err, w.Flush(r.ctx)); err == nil {
 					break
 				}

@@ -17,9 +17,11 @@ const Kind = "objective"
 
 // Bounds of an objective.
 const (
-	WithinMin, WithinMax = time.Millisecond, 24 * time.Hour
-	WindowMin, WindowMax = time.Hour, 90 * 24 * time.Hour
-	WindowDefault        = 30 * 24 * time.Hour
+	WithinMin     = time.Millisecond
+	WithinMax     = 24 * time.Hour
+	WindowMin     = time.Hour
+	WindowMax     = 90 * 24 * time.Hour
+	WindowDefault = 30 * 24 * time.Hour
 	// ObjectivesMax bounds the objectives of an installation, and so the size of the rows with counts.
 	ObjectivesMax = 500
 )
@@ -91,7 +93,7 @@ type Status struct {
 }
 
 // BudgetLeft returns the share of the budget that is left; negative when more was late than may be.
-func (s *Status) BudgetLeft() float64 { return 1 - s.Count.Burn(s.Percent) }
+func (s *Status) BudgetLeft() float64 { return 1 - s.Burn(s.Percent) }
 
 // Burn is how fast the budget was used up over a time.
 type Burn struct {

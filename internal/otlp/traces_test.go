@@ -32,8 +32,9 @@ type collector struct {
 }
 
 func newCollector(t *testing.T) *collector {
+	t.Helper()
 	c := &collector{}
-	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		zipped, err := gzip.NewReader(r.Body)
 		if err != nil {
 			t.Error(err)

@@ -70,8 +70,8 @@ func (t *Tracer) root(k *task.Task, attempt uint32, name string, began task.Inst
 	} else {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
-	_, span := t.tracer.Start(ctx, name, options...)
-	return span
+	_, span := t.tracer.Start(ctx, name, options...) //nolint:spancheck // the caller ends it
+	return span                                      //nolint:spancheck // the caller ends it
 }
 
 // child makes a span below that of an attempt.

@@ -101,7 +101,7 @@ func (t *Tracer) Op(ctx context.Context, name string, took time.Duration, err er
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return
 	}
-	now := time.Now() //nolint:forbidigo // the time of spans is that of the world
+	now := time.Now()
 	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(now.Add(-took)), trace.WithSpanKind(trace.SpanKindClient))
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())

@@ -30,7 +30,7 @@ type ruleFile struct {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(path) //nolint:gosec // of this repository
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"check", "rules", rules}, {"test", "rules", root + "/deploy/prometheus/tests/kinesin.yaml"}} {
-		out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput() //nolint:gosec // of this machine
+		out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput()
 		if err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}

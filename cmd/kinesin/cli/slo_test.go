@@ -16,14 +16,15 @@ func TestAnObjectiveFromSetToDelete(t *testing.T) {
 		t.Error(got)
 	}
 	s.serve("mail", func(context.Context, *sdk.Task[[]byte]) error { return nil })
-	s.must("wait", s.object("schedule", "mail", "--in", "0s")["id"].(string))
+	s.must("wait", s.must("schedule", "mail", "--in", "0s"))
 	var shown map[string]any
 	eventually(t, "counted", func() bool {
 		shown = s.objects("slo", "show")[0]
 		return shown["started"] == 1.0
 	})
+	burn, _ := shown["burn"].([]any)
 	if shown["lambda"] != "mail" || shown["within"] != "5s" || shown["objective"] != 99.0 || shown["window"] != "30d" || shown["good"] != 1.0 ||
-		shown["attained"] != 100.0 || shown["budget_left"] != 1.0 || len(shown["burn"].([]any)) != 3 {
+		shown["attained"] != 100.0 || shown["budget_left"] != 1.0 || len(burn) != 3 {
 		t.Errorf("%v", shown)
 	}
 	if text := s.must("slo", "show", "--lambda", "mail"); !strings.HasPrefix(text, "LAMBDA") || !strings.Contains(text, "99 % within 5s") {

@@ -54,10 +54,10 @@ Without a terminal it prints that once.`,
 		}
 		m := topModel{ctx: ctx, client: k, every: every, columns: topColumnsMin, lines: topRowsMin}
 		_, err := tea.NewProgram(&m, tea.WithContext(ctx), tea.WithOutput(a.stdout)).Run()
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() == nil {
+			return cmp.Or(m.fatal, err)
 		}
-		return cmp.Or(m.fatal, err)
+		return nil
 	})
 }
 
