@@ -72,10 +72,13 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	if err != nil || !strings.Contains(string(seen), "KINESIN_SERVER="+s.URL) || strings.Contains(string(seen), "KINESIN_TOKEN") || strings.Contains(string(seen), tokenB) {
 		t.Errorf("the command of a worker has %s, %v", seen, err)
 	}
-	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusOK, "/healthz": http.StatusOK, "/metrics": http.StatusUnauthorized, "/": http.StatusUnauthorized} {
+	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusOK, "/healthz": http.StatusOK, "/metrics": http.StatusUnauthorized, "/v1/stats": http.StatusUnauthorized} {
 		if status, body := s.Fetch(path); status != want || status == http.StatusOK && len(strings.Fields(body)) != 1 {
 			t.Errorf("%s: %d %q", path, status, body)
 		}
+	}
+	if status, body := s.Fetch("/"); status != http.StatusOK || !strings.Contains(body, "<title>Sign in") || strings.Contains(body, "work") {
+		t.Errorf("the console without a token: %d %q", status, body)
 	}
 	if bench := with(t, env, "bench", "immediate", "-n", "10", "-o", "json"); !strings.Contains(bench.Must(t), `"cpu_seconds_per_1000_server"`) {
 		t.Errorf("%+v", bench)
