@@ -128,7 +128,7 @@ func (l *Log) forgive() {
 // be written is in the process's log only.
 func (l *Log) Note(ctx context.Context, r Record) {
 	ctx = context.WithoutCancel(ctx) // the act is done, whether or not its caller waits
-	l.Flush(ctx)
+	l.Flush(context.Background()) // of other calls, whose records are not logged with the id of this one
 	l.complete(&r)
 	if err := l.write(ctx, []Record{r}); err != nil {
 		l.lost(ctx, []Record{r}, err)
