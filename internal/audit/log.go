@@ -128,7 +128,8 @@ func (l *Log) forgive() {
 // be written is in the process's log only.
 func (l *Log) Note(ctx context.Context, r Record) {
 	ctx = context.WithoutCancel(ctx) // the act is done, whether or not its caller waits
-	l.Flush(context.Background()) // of other calls, whose records are not logged with the id of this one
+	// What was merged is of other calls, and so is not logged with the id of this one.
+	l.Flush(context.Background())
 	l.complete(&r)
 	if err := l.write(ctx, []Record{r}); err != nil {
 		l.lost(ctx, []Record{r}, err)
