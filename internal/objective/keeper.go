@@ -265,6 +265,9 @@ func (k *Keeper) sweep(ctx context.Context) error {
 	for days := range 7 { // a server that was away finds what others left
 		old := now.Add(-WindowMax - time.Duration(days+2)*24*time.Hour)
 		rows, err := k.rows.Controls(ctx, dayOf(hourOf(old)))
+		if err != nil {
+			return fmt.Errorf("read old counts of starts: %w", err)
+		}
 		for _, row := range rows {
 			if err = k.rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
 				return err

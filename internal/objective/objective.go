@@ -91,7 +91,7 @@ type Status struct {
 }
 
 // BudgetLeft returns the share of the budget that is left; negative when more was late than may be.
-func (s *Status) BudgetLeft() float64 { return 1 - s.Count.Burn(s.Percent) }
+func (s *Status) BudgetLeft() float64 { return 1 - s.Burn(s.Percent) }
 
 // Burn is how fast the budget was used up over a time.
 type Burn struct {

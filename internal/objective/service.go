@@ -118,7 +118,7 @@ func statusView(s *Status) *kinesinv1.ObjectiveStatus {
 		Objective: view(&s.Objective), Started: s.Started, Good: s.Good, Attained: s.Attained(), BudgetLeft: s.BudgetLeft(),
 	}
 	for _, b := range s.Burns {
-		v.Burns = append(v.Burns, &kinesinv1.Burn{OverMicros: b.Over.Microseconds(), Rate: b.Count.Burn(s.Percent), Started: b.Started})
+		v.Burns = append(v.Burns, &kinesinv1.Burn{OverMicros: b.Over.Microseconds(), Rate: b.Burn(s.Percent), Started: b.Started})
 	}
 	return v
 }

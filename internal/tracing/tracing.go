@@ -101,7 +101,7 @@ func (t *Tracer) Op(ctx context.Context, service, kind string, took time.Duratio
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return
 	}
-	now := time.Now() //nolint:forbidigo // the time of spans is that of the world
+	now := time.Now() // the time of spans is that of the world
 	_, span := t.tracer.Start(ctx, service+" "+kind, trace.WithTimestamp(now.Add(-took)), trace.WithSpanKind(trace.SpanKindClient))
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
