@@ -28,8 +28,8 @@ func (c *Config) settings() map[string]any {
 	return all
 }
 
-// withoutSecrets returns a URL without what may be one: some collectors take a token as the name of a user, or
-// as a parameter.
+// withoutSecrets returns a URL without what may be one: some collectors take a token as the name of a user,
+// or as a parameter.
 func withoutSecrets(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
