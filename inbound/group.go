@@ -110,7 +110,11 @@ func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleIt
 		return nil, err
 	}
 	t.Due = due
-	return l, b.SetExpiry(l, t, item)
+	if err := b.SetExpiry(l, t, item); err != nil {
+		return nil, err
+	}
+	// A copy: the check notes in the item which lambdas its follow-ups mean now.
+	return l, b.Follow(ctx, &intake.Incoming{Item: proto.CloneOf(item)}, l, t)
 }
 
 // FollowUp schedules the task that follows after a group, once however often it is called with the same end.

@@ -62,6 +62,9 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 	if err != nil {
 		return next, nil, err
 	}
+	if err := in.RenewFollowups(ctx, &next, l); err != nil {
+		return next, nil, err
+	}
 	if l.StartWithin > 0 {
 		next.StartBefore = due.Add(l.StartWithin)
 	}

@@ -11,9 +11,7 @@ import (
 func (c *Config) settings() map[string]any {
 	copied := *c
 	copied.Log, copied.LogControl, copied.AuditTo = nil, nil, nil
-	if u, err := url.Parse(c.OTLPEndpoint); err == nil {
-		copied.OTLPEndpoint = u.Redacted()
-	}
+	copied.OTLPEndpoint = withoutSecrets(c.OTLPEndpoint)
 	text, err := json.Marshal(copied) //nolint:staticcheck // the fields with functions are nil
 	all := map[string]any{}
 	if err != nil || json.Unmarshal(text, &all) != nil {
@@ -28,4 +26,15 @@ func (c *Config) settings() map[string]any {
 		delete(all, name)
 	}
 	return all
+}
+
+// withoutSecrets returns a URL without what may be one: some collectors take a token as the name of a user,
+// or as a parameter.
+func withoutSecrets(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "a URL that cannot be read"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }

@@ -28,6 +28,9 @@ func appendChain(dst []byte, c *task.Chain) []byte {
 	dst = appendVarint(dst, chainFollowCount, uint64(c.FollowCount))
 	dst = appendBytes(dst, chainOutcome, c.Outcome)
 	dst = appendFlag(dst, chainFromParent, c.FromParent)
+	dst = appendVarint(dst, chainAddedThen, uint64(c.Added[0]))
+	dst = appendVarint(dst, chainAddedElse, uint64(c.Added[1]))
+	dst = appendVarint(dst, chainAddedFinally, uint64(c.Added[2]))
 	return insertLength(dst, start)
 }
 
@@ -90,6 +93,12 @@ func setChain(t *task.Task, b []byte) error {
 			c.Outcome = slices.Clone(f.bytes)
 		case chainFromParent:
 			c.FromParent = f.number != 0
+		case chainAddedThen:
+			return setUint32(&c.Added[0], f)
+		case chainAddedElse:
+			return setUint32(&c.Added[1], f)
+		case chainAddedFinally:
+			return setUint32(&c.Added[2], f)
 		}
 		return nil
 	})

@@ -102,6 +102,9 @@ const (
 	chainFollowCount
 	chainOutcome
 	chainFromParent
+	chainAddedThen
+	chainAddedElse
+	chainAddedFinally
 )
 
 // The fields of a link.

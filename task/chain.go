@@ -60,6 +60,8 @@ type Chain struct {
 	FollowID    ID
 	FollowBytes uint32
 	FollowCount uint32
+	// Added is how many of them, the last ones on each edge from Then on, the handler added in this round.
+	Added [Finally]uint32
 	// Outcome is how its parent ended, encoded. FromParent says that the rest is in the parent's row.
 	Outcome    []byte
 	FromParent bool
@@ -89,6 +91,9 @@ func (t *Task) HasFollowups() bool { return t.Chain != nil && t.Chain.FollowByte
 
 // FollowApart reports whether what follows the task is in a payload row.
 func (c *Chain) FollowApart() bool { return c != nil && !c.FollowID.IsZero() }
+
+// HasAdded reports whether the handler added to what follows the task.
+func (t *Task) HasAdded() bool { return t.Chain != nil && t.Chain.Added != [Finally]uint32{} }
 
 // RootLink returns the link to the first task of a task's chain.
 func (t *Task) RootLink() Link {

@@ -129,6 +129,19 @@ func in(where string, err error) error {
 	return fmt.Errorf("%s: %w", where, err)
 }
 
+// RenewFollowups takes from a task that starts anew what its handler added to what follows it.
+func (in *Intake) RenewFollowups(ctx context.Context, next *task.Task, l *catalog.Entry) error {
+	apart, err := chains.Renew(ctx, in.Store, next)
+	if err != nil || apart == nil {
+		return err
+	}
+	put := chains.PutFollow(next, apart, next.Due.Add(l.Retention))
+	if err := Apply(ctx, in.Store, []store.Op{put})[0]; !errors.Is(err, store.ErrConflict) {
+		return err
+	}
+	return nil
+}
+
 // storeFollows stores what follows tasks where that does not fit their rows, and returns the tasks where it
 // was there.
 func (b *Batch) storeFollows(ctx context.Context, some []*Incoming) (existing []*Incoming) {

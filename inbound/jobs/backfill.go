@@ -48,11 +48,7 @@ func (s *Service) fill(ctx context.Context, j *job) (step, error) {
 	if len(j.Position) == 8 {
 		after = task.Instant(binary.BigEndian.Uint64(j.Position))
 	}
-	grants, err := access.ParseGrants(j.Grants)
-	if err != nil {
-		return step{}, err
-	}
-	ctx = access.With(ctx, access.Caller{Identity: access.Identity{Name: j.Identity, Grants: grants}})
+	ctx = access.With(ctx, access.Caller{Identity: access.Identity{Name: j.Identity, Grants: j.may}})
 	filled, err := s.Fill(ctx, j.Backfill, after, j.batch())
 	if err != nil {
 		return step{}, refusal.Wire(err)

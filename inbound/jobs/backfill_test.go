@@ -159,3 +159,23 @@ func TestARepeatedBackfillCall(t *testing.T) {
 		}
 	})
 }
+
+// What is taken from who made a backfill holds for the rest of it.
+func TestABackfillActsWithWhatItsMakerStillMay(t *testing.T) {
+	run(t, func(f *fixture) {
+		fills := newFiller()
+		f.as("schedule:mail", "operate:mail")
+		s := f.server(func(c *jobs.Config) {
+			c.Fill = fills.fill
+			c.GrantsOf = func(context.Context, string) (access.Grants, error) {
+				return access.ParseGrants([]string{"schedule:mail"})
+			}
+		})
+		j := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{})
+		f.time.Advance(10 * time.Second)
+		f.wantJob(s, j.Id, "done 5 map[scheduled:5]")
+		if len(fills.who) != 1 || !fills.who["ops[schedule:mail]"] {
+			t.Errorf("it acts as %v", fills.who)
+		}
+	})
+}

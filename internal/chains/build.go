@@ -87,13 +87,17 @@ func (k *Keeper) Followups(ctx context.Context, ended *task.Task) ([]Followup, *
 
 // Read returns what follows a task.
 func (k *Keeper) Read(ctx context.Context, t *task.Task) (*kinesinv1.Followups, error) {
+	return read(ctx, k.Store, t)
+}
+
+func read(ctx context.Context, s Payloads, t *task.Task) (*kinesinv1.Followups, error) {
 	if !t.HasFollowups() {
 		return &kinesinv1.Followups{}, nil
 	}
 	b := t.Chain.Follow
 	if t.Chain.FollowApart() {
 		var err error
-		if b, err = k.Payload(ctx, t.Chain.FollowID); err != nil {
+		if b, err = s.Payload(ctx, t.Chain.FollowID); err != nil {
 			return nil, fmt.Errorf("read what follows task %s: %w", t.ID, err)
 		}
 	}

@@ -100,7 +100,7 @@ func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, 
 	if t.Chain != nil {
 		c = *t.Chain
 	}
-	c.Follow, c.FollowID, c.FollowBytes, c.FollowCount = nil, task.ID{}, 0, 0
+	c.Follow, c.FollowID, c.FollowBytes, c.FollowCount, c.Added = nil, task.ID{}, 0, 0, [len(c.Added)]uint32{}
 	if n := Count(f); n > 0 {
 		b, err := encode(f)
 		if err != nil {

@@ -48,9 +48,8 @@ func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Fol
 	if err := b.AddFollowups(ctx, t, add); err != nil {
 		return nil, err
 	}
-	have.Then, have.Else, have.Finally = append(have.Then, add.GetThen()...), append(have.Else, add.GetElse()...), append(have.Finally, add.GetFinally()...)
 	next := *t
-	apart, err := chains.Attach(&next, have, chains.InlineMax(n.store))
+	apart, err := chains.Extend(&next, have, add, chains.InlineMax(n.store))
 	switch {
 	case err != nil:
 		return nil, err

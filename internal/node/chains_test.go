@@ -247,3 +247,43 @@ func TestABadChainIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// What a handler adds to what follows its task follows the end of that run alone: another run adds it anew.
+func TestARedriveForgetsWhatTheHandlerAdded(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		for _, large := range []int{0, 20_000} { // in its row, and in a payload row
+			var s stepLog
+			var again atomic.Bool
+			name := fmt.Sprint("large", large)
+			r.lambda(sdk.LambdaInfo{Name: name})
+			r.work(r.nodes[0], name, func(_ context.Context, k *sdk.Task[[]byte]) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.seen = append(s.seen, string(k.Payload[:1]))
+				if string(k.Payload) == "root" && !again.Load() {
+					k.Then(sdk.Item{Lambda: name, Payload: append([]byte("added"), make([]byte, large)...)}.Step())
+				}
+				return nil
+			})
+			root := sdk.Item{Lambda: name, Payload: []byte("root")}
+			root.Then = []sdk.Item{{Lambda: name, Payload: []byte("fixed")}}
+			first, err := r.client.Schedule(r.ctx, root)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, want := range []string{"a f r", "a a f f r r", "a a f f f r r r"} {
+				if n > 0 {
+					again.Store(n == 2)
+					if _, err := r.client.Redrive(r.ctx, []sdk.ID{first.ID}, sdk.Force()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				if got := s.all(); got != want {
+					t.Errorf("%d bytes, run %d: %s ran, want %s", large, n, got, want)
+				}
+			}
+		}
+	})
+}

@@ -34,7 +34,7 @@ func (n *Node) cancelOccurrence(ctx context.Context, t *task.Task) {
 	if err != nil {
 		return
 	}
-	outcomes, err := n.store.Apply(ctx, store.Change(next, false, false))
+	outcomes, err := n.chains.Apply(ctx, store.Change(next, false, false)) // it may end the task
 	if err == nil && outcomes[0] == nil && effect == task.TellWorker {
 		cancels{n}.CancelRequested(&next)
 	}

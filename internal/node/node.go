@@ -131,7 +131,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.store = store.New(c.Store, store.Config{
 		PayloadBytesMax: c.PayloadBytesMax, Clock: c.Clock, Logger: logging.Of(c.Log, "store"),
 		Observer: store.Observer{OpDone: func(ctx context.Context, kind string, ops int, took time.Duration, err error) {
-			n.tracer.Op(ctx, "kinesin.store "+kind, took, err)
+			n.tracer.Op(ctx, "kinesin.store", kind, took, err)
 			n.metrics.storeOp(kind, ops, took, err)
 			n.storeOutage.note(err)
 		}},

@@ -48,7 +48,8 @@ type Keeper struct {
 	hours map[int64]*hourRow // of this process, by hours since 1970
 	swept string             // the day at which old rows were last deleted
 
-	reading sync.Mutex
+	reading sync.Mutex           // one reads days at a time
+	known   sync.Mutex           // guards days, and is never held while rows are read
 	days    map[string]dayCounts // of the fleet, as stored
 }
 
@@ -155,10 +156,10 @@ func (k *Keeper) Flush(ctx context.Context) error {
 	k.mu.Unlock()
 	var errs []error
 	for i, row := range rows {
-		err := k.put(ctx, row)
+		version, err := k.put(ctx, row)
 		k.mu.Lock()
 		if kept := k.hours[hours[i]]; err == nil {
-			kept.version = row.Version
+			kept.version = version
 		} else {
 			kept.changed = true
 			errs = append(errs, err)
@@ -168,16 +169,17 @@ func (k *Keeper) Flush(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// put stores a row of this process, which nobody else writes. After an unknown outcome it may be there.
-func (k *Keeper) put(ctx context.Context, row store.Control) error {
-	err := k.rows.PutControl(ctx, row)
+// put stores a row of this process, which nobody else writes, and returns its version. After an unknown
+// outcome it may be there.
+func (k *Keeper) put(ctx context.Context, row store.Control) (version uint64, err error) {
+	err = k.rows.PutControl(ctx, row)
 	if errors.Is(err, store.ErrConflict) {
 		if now, readErr := k.rows.Control(ctx, row.Kind, row.Name); readErr == nil {
 			row.Version = now.Version + 1
-			return k.rows.PutControl(ctx, row)
+			err = k.rows.PutControl(ctx, row)
 		}
 	}
-	return err
+	return row.Version, err
 }
 
 // readDays reads the counts of the fleet: those of days that are over once, those of others each time.
@@ -196,21 +198,31 @@ func (k *Keeper) readDays(ctx context.Context) error {
 			continue
 		}
 		needed[day] = true
-		if k.days[day].settled {
+		if k.isSettled(day) {
 			continue
 		}
 		counts, err := k.readDay(ctx, day)
 		if err != nil {
 			return err
 		}
+		k.known.Lock()
 		k.days[day] = dayCounts{hours: counts, settled: day != dayOf(hourOf(now.Add(-settledAfter))) && day != dayOf(hourOf(now))}
+		k.known.Unlock()
 	}
+	k.known.Lock()
+	defer k.known.Unlock()
 	for day := range k.days {
 		if !needed[day] {
 			delete(k.days, day)
 		}
 	}
 	return nil
+}
+
+func (k *Keeper) isSettled(day string) bool {
+	k.known.Lock()
+	defer k.known.Unlock()
+	return k.days[day].settled
 }
 
 func (k *Keeper) readDay(ctx context.Context, day string) (map[int64]map[uint32]Count, error) {
@@ -254,7 +266,7 @@ func (k *Keeper) sweep(ctx context.Context) error {
 		old := now.Add(-WindowMax - time.Duration(days+2)*24*time.Hour)
 		rows, err := k.rows.Controls(ctx, dayOf(hourOf(old)))
 		if err != nil {
-			return err
+			return fmt.Errorf("read old counts of starts: %w", err)
 		}
 		for _, row := range rows {
 			if err := k.rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound) {
@@ -269,8 +281,8 @@ func (k *Keeper) sweep(ctx context.Context) error {
 // Statuses tells how all objectives are met, as far as counts are stored; those of the last minute may be
 // missing. They are in the order of their lambdas' names.
 func (k *Keeper) Statuses() []Status {
-	k.reading.Lock()
-	defer k.reading.Unlock()
+	k.known.Lock()
+	defer k.known.Unlock()
 	var all []Status
 	now := hourOf(k.clock.Now())
 	for ref, o := range *k.objectives.Load() {

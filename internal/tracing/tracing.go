@@ -96,13 +96,13 @@ func (t *Tracer) Scheduling(ctx context.Context, items []*kinesinv1.ScheduleItem
 	return ctx, func() { span.End() }
 }
 
-// Op makes the span of a call to the store that ended now, if it is part of a traced call.
-func (t *Tracer) Op(ctx context.Context, name string, took time.Duration, err error) {
+// Op makes the span of a call of a kind to a service that ended now, if it is part of a traced call.
+func (t *Tracer) Op(ctx context.Context, service, kind string, took time.Duration, err error) {
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return
 	}
-	now := time.Now()
-	_, span := t.tracer.Start(ctx, name, trace.WithTimestamp(now.Add(-took)), trace.WithSpanKind(trace.SpanKindClient))
+	now := time.Now() // the time of spans is that of the world
+	_, span := t.tracer.Start(ctx, service+" "+kind, trace.WithTimestamp(now.Add(-took)), trace.WithSpanKind(trace.SpanKindClient))
 	if err != nil {
 		span.SetStatus(codes.Error, err.Error())
 	}
