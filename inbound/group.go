@@ -90,7 +90,8 @@ func memberItem(item *kinesinv1.ScheduleItem, m *task.Member) (*kinesinv1.Schedu
 	return keyed, nil
 }
 
-// CheckFollowUp refuses a task that could not follow after a group, as far as is known before.
+// CheckFollowUp refuses a task that could not follow after a group, with all that follows it, as far as is
+// known before.
 func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleItem) (*catalog.Entry, error) {
 	if len(item.RequestId) > 0 {
 		return nil, refusal.Invalid("a task that follows has no request id")
@@ -110,7 +111,10 @@ func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleIt
 		return nil, err
 	}
 	t.Due = due
-	return l, b.SetExpiry(l, t, item)
+	if err := b.SetExpiry(l, t, item); err != nil {
+		return nil, err
+	}
+	return l, b.Follow(ctx, &intake.Incoming{Item: proto.CloneOf(item)}, l, t)
 }
 
 // FollowUp schedules the task that follows after a group, once however often it is called with the same end.

@@ -108,12 +108,16 @@ func (s groups) ListMembers(ctx context.Context, r *kinesinv1.ListMembersRequest
 	return response, err
 }
 
-// maySchedule refuses tasks of collections in which the caller may not schedule.
+// maySchedule refuses tasks of collections in which the caller may not schedule, and those that such tasks
+// follow.
 func (s groups) maySchedule(ctx context.Context, action string, items ...*kinesinv1.ScheduleItem) error {
 	c := access.From(ctx)
 	for _, item := range items {
 		if item != nil && !c.Grants.AllowIn(access.Schedule, item.GetLambda(), item.GetCollection()) {
 			return s.deny(c, action, access.Schedule, nameIn(c, access.Schedule, item.GetLambda(), item.GetCollection()))
+		}
+		if err := s.ScheduleAll(ctx, item.GetThen(), item.GetElse(), item.GetFinally()); err != nil {
+			return err
 		}
 	}
 	return nil

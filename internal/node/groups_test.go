@@ -217,6 +217,10 @@ func TestWhatAGroupRefuses(t *testing.T) {
 				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: one, Else: &sdk.Item{Lambda: "nope"}})
 				return err
 			}, sdk.ErrUnknownLambda, `else: unknown lambda "nope"`},
+			{"unknown lambda after the follow-up", func() error {
+				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "mail", Else: []sdk.Item{{Lambda: "nope"}}}})
+				return err
+			}, sdk.ErrUnknownLambda, `then: else[0]: unknown lambda "nope"`},
 			{"expires too late", func() error {
 				_, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: one, Expires: time.Now().AddDate(2, 0, 0)})
 				return err
