@@ -206,6 +206,31 @@ func TestAChainPauses(t *testing.T) {
 	})
 }
 
+// A task that is due in moments, and was paused and resumed before, starts on time.
+func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		due := time.Now().Add(4 * time.Second)
+		first := sdk.Item{Lambda: "mail", Payload: []byte("a"), At: due, Then: []sdk.Item{{Lambda: "mail", Payload: []byte("b")}}}
+		made, err := r.client.Schedule(r.ctx, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.client.PauseChain(r.ctx, made.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.client.ResumeChain(r.ctx, made.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got, want := s.all(), "a b<then:success:r-a:"; got != want {
+			t.Errorf("ran %q a second after the due time, want %q", got, want)
+		}
+	})
+}
+
 // A chain is redriven from the task that failed.
 func TestAChainIsRedriven(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
