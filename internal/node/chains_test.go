@@ -212,8 +212,7 @@ func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})
 		var s stepLog
 		r.work(r.nodes[0], "mail", s.handler)
-		due := time.Now().Add(4 * time.Second)
-		first := sdk.Item{Lambda: "mail", Payload: []byte("a"), At: due, Then: []sdk.Item{{Lambda: "mail", Payload: []byte("b")}}}
+		first := sdk.Item{Lambda: "mail", Payload: []byte("a"), In: 4 * time.Second, Then: []sdk.Item{{Lambda: "mail", Payload: []byte("b")}}}
 		made, err := r.client.Schedule(r.ctx, first)
 		if err != nil {
 			t.Fatal(err)
