@@ -59,7 +59,11 @@ func (in *Inbound) pausedUntil(t *task.Task, until task.Instant, p task.Policy) 
 		due = max(t.Chain.PausedDue, task.FromMillis(in.Clock.Now().Millis()))
 	}
 	next, _, err := t.Apply(task.Event{Kind: task.Reschedule, Due: due}, in.Clock.Now(), p)
-	next.Chain = pausedChain(t.Chain, until, max(t.Due, t.Wake))
+	due = t.Due
+	if t.State == task.RetriableFailure {
+		due = max(due, t.Wake) // the wake-up of others only guards their dispatch
+	}
+	next.Chain = pausedChain(t.Chain, until, due)
 	return next, err
 }
 

@@ -90,7 +90,8 @@ func memberItem(item *kinesinv1.ScheduleItem, m *task.Member) (*kinesinv1.Schedu
 	return keyed, nil
 }
 
-// CheckFollowUp refuses a task that could not follow after a group, as far as is known before.
+// CheckFollowUp refuses a task that could not follow after a group, with all that follows it, as far as is
+// known before.
 func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleItem) (*catalog.Entry, error) {
 	if len(item.RequestId) > 0 {
 		return nil, refusal.Invalid("a task that follows has no request id")

@@ -86,13 +86,13 @@ type Member struct {
 // CreateGroup makes an empty group and returns it. It returns ErrUnknownLambda without the lambda of a
 // follow-up, and ErrInvalid for one that could not follow, of which the error says why.
 func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, error) {
-	then, err := c.groupItem("then", &spec.Then)
+	then, err := c.groupItem(ctx, "then", &spec.Then)
 	if err != nil {
 		return GroupInfo{}, err
 	}
 	request := &kinesinv1.CreateGroupRequest{Then: then, ExpiresMicros: int64(task.InstantOf(spec.Expires)), RequestId: requestIDs(c.cfg.Clock, 1)[0]}
 	if spec.Else != nil {
-		if request.Else, err = c.groupItem("else", spec.Else); err != nil {
+		if request.Else, err = c.groupItem(ctx, "else", spec.Else); err != nil {
 			return GroupInfo{}, err
 		}
 	}
@@ -101,11 +101,15 @@ func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, er
 }
 
 // groupItem returns a task of a group as the wire has it.
-func (c *Client) groupItem(what string, item *Item) (*kinesinv1.ScheduleItem, error) {
+func (c *Client) groupItem(ctx context.Context, what string, item *Item) (*kinesinv1.ScheduleItem, error) {
 	if c.cfg.Encode != nil && len(item.Payload) > 0 {
 		return nil, fmt.Errorf("%w payload of %s: a payload codec encodes it for one task with an id that is known before, which tasks of groups have not; want none", ErrInvalid, what)
 	}
-	return item.wire(nil), nil
+	encoded, err := c.encodeWhatFollows(ctx, *item)
+	if err != nil {
+		return nil, err
+	}
+	return encoded.wire(nil), nil
 }
 
 // AddMembers schedules tasks as members of a group which has as many members as at says, and returns their
@@ -118,7 +122,7 @@ func (c *Client) AddMembers(ctx context.Context, group string, at int, items []I
 		end := start + fitting(items[start:])
 		request := &kinesinv1.AddMembersRequest{Group: group, At: countOf(at + start)}
 		for i := start; i < end; i++ {
-			item, err := c.groupItem(fmt.Sprintf("member %d", at+i), &items[i])
+			item, err := c.groupItem(ctx, fmt.Sprintf("member %d", at+i), &items[i])
 			if err != nil {
 				return ids, err
 			}

@@ -21,17 +21,19 @@ const (
 func TestWhoMayChangeAGroup(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{
 		"root": {"*:*"}, "both": {"schedule:report", "schedule:mail", "read:mail"}, "follow": {"schedule:report:seven", "read:report"},
-		"mailer": {"schedule:mail"}, "reader": {"read:report"},
+		"mailer": {"schedule:mail"}, "wide": {"schedule:report"}, "reader": {"read:report"},
 	})})
 	for _, lambda := range []string{"mail", "report"} {
 		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
 	}
+	chained, deep := `{"then":{"lambda":"report","then":[{"lambda":"mail"}]}}`, `{"then":{"lambda":"mail"},"else":{"lambda":"mail","finally":[{"lambda":"mail","else":[{"lambda":"report"}]}]}}`
 	whole, part, other := `{"then":{"lambda":"report"}}`, `{"then":{"lambda":"report","collection":"seven"}}`, `{"then":{"lambda":"report","collection":"seven"},"else":{"lambda":"mail"}}`
 	for _, c := range []struct {
 		who, body string
 		may       bool
 	}{
 		{"mailer", whole, false}, {"reader", whole, false}, {"follow", whole, false}, {"follow", part, true}, {"follow", other, false}, {"both", other, true},
+		{"mailer", deep, false}, {"both", deep, true}, {"both", chained, true}, {"wide", chained, false},
 	} {
 		if answer, code := r.callAs(c.who, createGroup, c.body); (code == "") != c.may || !c.may && code != "permission_denied" {
 			t.Errorf("%s as %s: %s", c.body, c.who, answer)
@@ -48,6 +50,7 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 		{"reader", addMembers, `{"group":"ID","items":[{"lambda":"mail"}]}`, "permission_denied"},
 		{"follow", addMembers, `{"group":"ID","items":[{"lambda":"mail"}]}`, "permission_denied"},
 		{"both", addMembers, `{"group":"ID","items":[{"lambda":"mail"}]}`, ""},
+		{"wide", addMembers, `{"group":"ID","at":1,"items":[{"lambda":"report","then":[{"lambda":"mail"}]}]}`, "permission_denied"},
 		{"both", addMembers, `{"group":"ID","at":1,"items":[{"lambda":"report"}]}`, ""},
 		{"mailer", getGroup, `{"id":"ID"}`, "not_found"},
 		{"mailer", getGroup, `{"id":"none"}`, "not_found"},

@@ -8,6 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -46,7 +47,7 @@ func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Fol
 	b, end := in.Begin(0)
 	defer end()
 	if err := b.AddFollowups(ctx, t, add); err != nil {
-		return nil, err
+		return nil, refusal.Wire(err) // an unknown lambda is refused, and no reason to try again
 	}
 	next := *t
 	apart, err := chains.Extend(&next, have, add, chains.InlineMax(n.store))

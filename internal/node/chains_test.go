@@ -36,6 +36,8 @@ func (s *stepLog) handler(_ context.Context, t *sdk.Task[[]byte]) error {
 		return sdk.Fatal(errors.New("no " + name))
 	case name == "sleep":
 		time.Sleep(10 * time.Minute)
+	case name == "typo":
+		t.Then(sdk.Item{Lambda: "mial"}.Step())
 	case strings.HasPrefix(name, "more"):
 		t.Then(sdk.Item{Lambda: "mail", Payload: []byte("added")}.Step())
 	}
@@ -95,6 +97,27 @@ func TestAChainRuns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A task whose handler adds a follow-up of an unknown lambda has failed for good, and says why.
+func TestAHandlerAddsAnUnknownLambda(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		id, err := sdk.Chain(mail("typo")).OnFailure(mail("undo")).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		const want = `typo undo<else:fatal_failure::what was to follow the task is refused: then[0]: unknown lambda "mial"`
+		if got := s.all(); !strings.HasPrefix(got, want) {
+			t.Errorf("ran %s, want %s", got, want)
+		}
+		if got, want := r.chain(id), "ended: fatal_failure else(success)"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
 }
 
 func TestFollowUpsAreOnTime(t *testing.T) {
@@ -179,6 +202,30 @@ func TestAChainPauses(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		if got, want := s.all(), "b<then:success:r-sleep: c<then:success:r-b: f<finally:success:r-sleep: sleep"; got != want {
 			t.Errorf("ran %s, want %s", got, want)
+		}
+	})
+}
+
+// A task that is due in moments, and was paused and resumed before, starts on time.
+func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		first := sdk.Item{Lambda: "mail", Payload: []byte("a"), In: 4 * time.Second, Then: []sdk.Item{{Lambda: "mail", Payload: []byte("b")}}}
+		made, err := r.client.Schedule(r.ctx, first)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.client.PauseChain(r.ctx, made.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.client.ResumeChain(r.ctx, made.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if got, want := s.all(), "a b<then:success:r-a:"; got != want {
+			t.Errorf("ran %q a second after the due time, want %q", got, want)
 		}
 	})
 }

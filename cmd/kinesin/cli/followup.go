@@ -17,7 +17,7 @@ import (
 const followUpBytesMax = 1 << 20
 
 const followUpFields = "lambda, payload, payload_text, payload_base64, delay, due, start_before, priority, collection, key, limit_key, tags, " +
-	"max_attempts, timeout, backoff_min, backoff_max, traceparent"
+	"max_attempts, timeout, backoff_min, backoff_max, traceparent, then, else, finally"
 
 // followUp is a task that follows, in the form that the plain API has of it.
 type followUp struct {
@@ -38,6 +38,9 @@ type followUp struct {
 	BackoffMin    string            `json:"backoff_min"`
 	BackoffMax    string            `json:"backoff_max"`
 	Traceparent   string            `json:"traceparent"`
+	Then          []followUp        `json:"then"`
+	Else          []followUp        `json:"else"`
+	Finally       []followUp        `json:"finally"`
 }
 
 // readFollowUp reads a task that follows from a file, - for stdin. It may be in a list of one.
@@ -84,10 +87,11 @@ func parseFollowUp(text []byte) (sdk.Item, error) {
 	if _, end := d.Token(); !errors.Is(end, io.EOF) {
 		return sdk.Item{}, errors.New("something follows the JSON object")
 	}
-	return f.item()
+	return f.item(0)
 }
 
-func (f *followUp) item() (item sdk.Item, err error) {
+// item returns the task, which so many come before, with those that follow it.
+func (f *followUp) item(depth int) (item sdk.Item, err error) {
 	item = sdk.Item{
 		Lambda: f.Lambda, Priority: f.Priority, Collection: f.Collection, Key: f.Key, LimitKey: f.LimitKey, Tags: f.Tags,
 		MaxAttempts: f.MaxAttempts, Traceparent: f.Traceparent,
@@ -121,7 +125,31 @@ func (f *followUp) item() (item sdk.Item, err error) {
 			return item, fmt.Errorf("%q: %w", d.name, err)
 		}
 	}
-	return item, nil
+	return item, f.follow(&item, depth)
+}
+
+// follow gives an item what follows it.
+func (f *followUp) follow(item *sdk.Item, depth int) error {
+	for _, list := range []struct {
+		name string
+		from []followUp
+		to   *[]sdk.Item
+	}{{"then", f.Then, &item.Then}, {"else", f.Else, &item.Else}, {"finally", f.Finally, &item.Finally}} {
+		if len(list.from) > 0 && depth+1 >= task.ChainDepthMax {
+			return errTooDeep
+		}
+		for i := range list.from {
+			one, err := list.from[i].item(depth + 1)
+			if errors.Is(err, errTooDeep) {
+				return err
+			}
+			if err != nil {
+				return fmt.Errorf("%s[%d]: %w", list.name, i, err)
+			}
+			*list.to = append(*list.to, one)
+		}
+	}
+	return nil
 }
 
 func (f *followUp) payload() ([]byte, error) {

@@ -145,7 +145,7 @@ func parseOutcome(data []byte) (*outcomeSaid, error) {
 	}
 	if short, is := outcomeWords[o.Outcome]; is {
 		o.Outcome = short
-	} else if o.Outcome == "" && o.Result != nil {
+	} else if o.Outcome == "" && (o.Result != nil || o.Then != nil) {
 		o.Outcome = "success"
 	}
 	if err := o.checkFields(); err != nil {

@@ -30,6 +30,7 @@ func TestParseOutcome(t *testing.T) {
 		`{"outcome":"fatal_failure","error":"no"}`:        {Kind: task.OutcomeFatal, Error: "no"},
 		`{"result":{"n":1}}`:                              {Kind: task.OutcomeSuccess, Result: []byte(`{"n":1}`)},
 		`{"outcome":"success"}`:                           {Kind: task.OutcomeSuccess},
+		`{"then":[{"lambda":"ship"}]}`:                    {Kind: task.OutcomeSuccess},
 		`{"outcome":"success","result":{"n": [1, null]}}`: {Kind: task.OutcomeSuccess, Result: []byte(`{"n": [1, null]}`)},
 		`{"outcome":"success","result":null}`:             {Kind: task.OutcomeSuccess, Result: []byte(`null`)},
 		`{"outcome":"success","result":` + largest + `}`:  {Kind: task.OutcomeSuccess, Result: []byte(largest)},
