@@ -43,7 +43,7 @@ func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Fol
 	if err != nil {
 		return nil, err
 	}
-	in := intake.New(intake.Config{Store: n.store, Queue: n.queue, Catalog: n.catalog, Clock: n.clock})
+	in := intake.New(intake.Config{Store: n.store, Queue: n.queue, Catalog: n.catalog, Clock: n.clock, Horizon: n.horizon})
 	b, end := in.Begin(0)
 	defer end()
 	if err := b.AddFollowups(ctx, t, add); err != nil {

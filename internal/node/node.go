@@ -84,6 +84,7 @@ type Node struct {
 	gating     *gating.Service    // nil without inbound's role
 	firing     *crons.Firing
 	chaining   *chaining.Service // nil without inbound's role
+	horizon    time.Duration     // of due times; 0: inbound's default
 	periodic   *periodic.Service // nil without inbound's role
 	groups     *groups.Keeper    // nil without inbound's role
 	grouping   *grouping.Service // nil without inbound's role
@@ -174,6 +175,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 
 func (n *Node) compose(c Config) {
 	seal := n.keyring.IDs()
+	n.horizon = c.Horizon
 	n.queue.UseSealer(n.keyring.Messages())
 	n.queue.UseWeights(n.weights)
 	n.leases, n.noWorker = c.newBook(n.store), &noWorker{n: n}

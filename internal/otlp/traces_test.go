@@ -173,7 +173,7 @@ func TestOffCostsNothing(t *testing.T) {
 		if off.Traces(k) || off.Traceparent(k) != scheduled {
 			t.Error("traced")
 		}
-		off.Op(t.Context(), "x", 0, nil)
+		off.Op(t.Context(), "store", "x", 0, nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

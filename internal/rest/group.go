@@ -78,6 +78,11 @@ type memberList struct {
 	Next    uint32       `json:"next,omitempty" jsonschema:"from of the next page; none: there is none"`
 }
 
+type groupMemberView struct {
+	Group string `json:"group" jsonschema:"the id of the group"`
+	Index uint32 `json:"index"`
+}
+
 type memberView struct {
 	Index uint32    `json:"index"`
 	Task  *taskView `json:"task,omitempty" jsonschema:"none: it may not be read, or is not known any more"`

@@ -42,6 +42,8 @@ type taskView struct {
 	Seq             uint64            `json:"seq,omitempty" jsonschema:"rises with each change; the ETag"`
 	WaitsFor        *waitsForView     `json:"waits_for,omitempty" jsonschema:"what holds it back"`
 	Chain           *chainLink        `json:"chain,omitempty" jsonschema:"where in a chain it is"`
+	Member          *groupMemberView  `json:"member,omitempty" jsonschema:"which member of a group it is"`
+	AfterGroup      string            `json:"after_group,omitempty" jsonschema:"the id of the group that it follows"`
 
 	payload
 	Blob *blobView `json:"blob,omitempty" jsonschema:"instead of a payload, with payload=true: it is in the blob store of the task's clients"`
@@ -91,7 +93,10 @@ func taskViewOf(t *kinesinv1.Task) taskView {
 		Suspect: t.GetSuspect(), CancelRequested: t.GetCancelRequested(), Worker: t.GetWorker(),
 		PayloadBytes: t.GetPayloadBytes(), ResultBytes: t.GetResultBytes(), Traceparent: t.GetTraceparent(), Seq: t.GetSeq(),
 	}
-	v.Chain = chainLinkOf(t.GetChain())
+	v.Chain, v.AfterGroup = chainLinkOf(t.GetChain()), t.GetGroup().GetGroup()
+	if m := t.GetMember(); m != nil {
+		v.Member = &groupMemberView{m.GetGroup(), m.GetIndex()}
+	}
 	if w := t.GetWaitsFor(); w != nil {
 		v.WaitsFor = &waitsForView{w.GetReason(), w.GetText(), w.GetGate(), moment(w.GetUntilMicros())}
 	}

@@ -52,6 +52,9 @@ type taskObject struct {
 	Result          json.RawMessage   `json:"result,omitempty"` // one that is JSON
 	ResultBase64    string            `json:"result_base64,omitempty"`
 	WaitsFor        *waitsForObject   `json:"waits_for,omitempty"`
+	Chain           *linkObject       `json:"chain,omitempty"`
+	Member          *memberOfObject   `json:"member,omitempty"`
+	AfterGroup      string            `json:"after_group,omitempty"`
 	Attempts        []attemptObject   `json:"attempts"`
 }
 
@@ -61,6 +64,21 @@ type waitsForObject struct {
 	Text   string `json:"text"`
 	Gate   string `json:"gate,omitempty"`
 	Until  string `json:"until,omitempty"`
+}
+
+// linkObject says where in a chain a task is.
+type linkObject struct {
+	Root      string `json:"root"`
+	Parent    string `json:"parent,omitempty"`
+	Edge      string `json:"edge,omitempty"`
+	Followups int    `json:"followups,omitempty"`
+	Paused    bool   `json:"paused,omitempty"`
+}
+
+// memberOfObject says which member of a group a task is.
+type memberOfObject struct {
+	Group string `json:"group"`
+	Index int    `json:"index"`
 }
 
 type attemptObject struct {
@@ -89,6 +107,15 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 	}
 	if w := &t.WaitsFor; w.Reason != "" {
 		o.WaitsFor = &waitsForObject{w.Reason, w.Text, w.Gate, timeText(w.Until)}
+	}
+	if c := t.Chain; c != nil {
+		o.Chain = &linkObject{string(c.Root), string(c.Parent), c.Edge, c.Followups, c.Paused}
+	}
+	if m := t.Member; m != nil {
+		o.Member = &memberOfObject{m.Group, m.Index}
+	}
+	if g := t.Group; g != nil {
+		o.AfterGroup = g.ID
 	}
 	if at := t.Occurrence; at != nil {
 		o.Cron, o.Nominal = at.Cron, timeText(at.Nominal)
@@ -149,6 +176,7 @@ func printTask(w io.Writer, o *taskObject) error {
 	t.fact("limit key", o.LimitKey)
 	t.fact("cron", o.Cron)
 	t.fact("nominal", o.Nominal)
+	o.relations(t)
 	t.fact("tags", tagsText(o.Tags))
 	t.fact("due", o.Due)
 	t.fact("start before", o.StartBefore)
@@ -181,6 +209,20 @@ func printTask(w io.Writer, o *taskObject) error {
 		return err
 	}
 	return o.printPayload(w)
+}
+
+// relations adds lines that say what the task follows, and in which chain and group it is.
+func (o *taskObject) relations(t table) {
+	if c := o.Chain; c != nil {
+		t.fact("chain", c.Root)
+		if c.Parent != "" {
+			t.fact("follows", c.Parent+" ("+c.Edge+")")
+		}
+	}
+	if m := o.Member; m != nil {
+		t.fact("group", fmt.Sprintf("%s, member %d", m.Group, m.Index))
+	}
+	t.fact("follows group", o.AfterGroup)
 }
 
 func (o *taskObject) printPayload(w io.Writer) error {
