@@ -32,8 +32,16 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 		who, body string
 		may       bool
 	}{
-		{"mailer", whole, false}, {"reader", whole, false}, {"follow", whole, false}, {"follow", part, true}, {"follow", other, false}, {"both", other, true},
-		{"mailer", deep, false}, {"both", deep, true}, {"both", chained, true}, {"wide", chained, false},
+		{"mailer", whole, false},
+		{"reader", whole, false},
+		{"follow", whole, false},
+		{"follow", part, true},
+		{"follow", other, false},
+		{"both", other, true},
+		{"mailer", deep, false},
+		{"both", deep, true},
+		{"both", chained, true},
+		{"wide", chained, false},
 	} {
 		if answer, code := r.callAs(c.who, createGroup, c.body); (code == "") != c.may || !c.may && code != "permission_denied" {
 			t.Errorf("%s as %s: %s", c.body, c.who, answer)
