@@ -255,6 +255,55 @@ func TestPayloadsAreEncodedBetweenPrograms(t *testing.T) {
 	}
 }
 
+// emptyPlain is a codec that leaves what is empty as it is.
+type emptyPlain struct{ sdk.PayloadCodec }
+
+func (c emptyPlain) Decode(ctx context.Context, of sdk.PayloadContext, b []byte) ([]byte, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	return c.PayloadCodec.Decode(ctx, of, b)
+}
+
+// What follows a member of a group, and the task that follows the group, is encoded like any other follow-up.
+func TestWhatFollowsTasksOfGroupsIsEncoded(t *testing.T) {
+	k, codec, charged := codecRig(t)
+	codec.PayloadCodec = emptyPlain{codec.PayloadCodec}
+	k.Lambda("step")
+	later := sdk.Item{Lambda: charge.Name(), Payload: []byte(`{"card":"4111"}`), In: time.Hour}
+	g, err := k.Client().CreateGroup(t.Context(), sdk.GroupSpec{Then: sdk.Item{Lambda: "step", Then: []sdk.Item{later}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Client().AddMembers(t.Context(), g.ID, 0, []sdk.Item{{Lambda: "step", Then: []sdk.Item{later}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Client().SealGroup(t.Context(), g.ID, 1); err != nil {
+		t.Fatal(err)
+	}
+	w := sdk.NewWorker(k.Client(), sdk.Slots(1))
+	w.Register("step", func(context.Context, *sdk.Task[[]byte]) error { return nil })
+	k.Run(w)
+	k.Advance(time.Minute)
+	aes := codec.PayloadCodec
+	codec.PayloadCodec = asIs{}
+	seen := 0
+	for info, err := range k.Client().List(t.Context(), sdk.ListQuery{Lambda: charge.Name()}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		if info = k.Task(info.ID); bytes.Contains(info.Payload, []byte("4111")) || len(info.Payload) < 30 {
+			t.Errorf("the server has %q", info.Payload)
+		}
+	}
+	codec.PayloadCodec = aes
+	k.Advance(2 * time.Hour)
+	if seen != 2 || len(*charged) != 4 || (*charged)[0] != "4111" {
+		t.Errorf("%d tasks follow, the handler got %q", seen, *charged)
+	}
+}
+
 func TestATaskWaitsForTheKeyOfItsPayload(t *testing.T) {
 	k, codec, charged := codecRig(t)
 	id, err := charge.Schedule(t.Context(), k.Client(), card{"4111"}, sdk.In(time.Second))
