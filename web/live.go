@@ -21,8 +21,8 @@ type Source interface {
 	Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error)
 }
 
-// What is live is read for all viewers together and only while somebody looks: so a thousand open pages cost
-// what one does, and their rendering.
+// Live figures are read for all viewers together and only while somebody looks: a thousand open pages cost
+// the reads of one, and their rendering.
 const (
 	liveEvery        = time.Second
 	liveEveryMetered = 30 * time.Second // of a store whose reads cost money
