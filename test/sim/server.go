@@ -26,16 +26,20 @@ type server struct {
 	over      chan struct{} // closed when all of it has ended
 }
 
-// serve starts the server of a slot, as a supervisor does: again and again until it comes up.
+// restartDelayMax bounds the backoff of a supervisor, as a kubelet bounds it. A store may be away for hours, and
+// each start takes memory that a seed never gives back, as it runs without collections.
+const restartDelayMax = 30 * time.Second
+
+// serve starts the server of a slot, as a supervisor does: again and again, with backoff, until it comes up.
 func (w *world) serve(slot int) {
-	for w.ctx.Err() == nil {
+	for delay := time.Second; w.ctx.Err() == nil; delay = min(2*delay, restartDelayMax) {
 		s, err := w.boot(slot)
 		if err == nil {
 			w.put(slot, s)
 			return
 		}
 		w.trace.note(fmt.Sprintf("server-%d", slot), "does not start: %v", err)
-		time.Sleep(time.Second)
+		time.Sleep(delay)
 	}
 }
 
