@@ -34,6 +34,9 @@ func (w *world) judge() []string {
 		if v.Rule == checker.Lost && (given[v.Task] || w.reused[v.Task]) {
 			continue // what was given up may not have started: claims are lost with their workers, too
 		}
+		if v.Rule == checker.Early && w.reused[v.Task] {
+			continue // the due time is that of the second life, and the first ran before it
+		}
 		if w.plan.farApart() && slices.Contains(needsClocks, v.Rule) {
 			continue
 		}
