@@ -35,7 +35,7 @@
 //	hsc                 heartbeat and status controller: claims, leases, outcomes
 //	internal/controller the worker's side of the hsc
 //
-// What ties them together:
+// These packages tie them together:
 //
 //	api                 the wire contract, version 1
 //	sdk                 Go client and worker; sdk/sdktest is a whole Kinesin in memory, in virtual time,

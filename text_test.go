@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -16,8 +17,9 @@ const (
 	verbatimColumnsMax = 160 // commands and output in Markdown
 )
 
-// TestTextIsNarrow keeps comments and documentation readable side by side with something else.
-func TestTextIsNarrow(t *testing.T) {
+// TestTextReadsWell keeps comments and documentation readable side by side with something else, and sentences
+// with a subject.
+func TestTextReadsWell(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "*.go", "*.md").Output()
 	if err != nil {
 		t.Skipf("not a git checkout: %v", err)
@@ -33,13 +35,41 @@ func TestTextIsNarrow(t *testing.T) {
 		for line, problem := range tooWide(path, text) {
 			t.Errorf("%s:%d: %s", path, line, problem)
 		}
+		for _, line := range subjectless(path, text) {
+			t.Errorf("%s:%d: a sentence begins with What, Who, Whose or That: begin with the thing it is about", path, line)
+		}
 	}
 }
+
+// subjectless finds the lines of comments and prose on which a sentence begins with a clause in place of a
+// subject, such as "What is full, waits." Headings, tables and questions may.
+func subjectless(path string, text []byte) (lines []int) {
+	if isGenerated(text) {
+		return nil
+	}
+	isGo, verbatim, number := strings.HasSuffix(path, ".go"), false, 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		trimmed := strings.TrimSpace(line)
+		if strings.HasPrefix(trimmed, "```") {
+			verbatim = !verbatim
+		}
+		comment, isComment := strings.CutPrefix(trimmed, "// ")
+		switch {
+		case isGo && !isComment, !isGo && (verbatim || strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, "|")):
+		case clauseAsSubject.MatchString(comment) && !strings.Contains(comment, "?"):
+			lines = append(lines, number)
+		}
+	}
+	return lines
+}
+
+var clauseAsSubject = regexp.MustCompile("(^|[.!?] )(What|Who|Whose|That) [a-z`]")
 
 func tooWide(path string, text []byte) map[int]string {
 	wide := map[int]string{}
 	isGo, verbatim, number := strings.HasSuffix(path, ".go"), false, 0
-	if isGo && bytes.Contains(text[:min(len(text), 500)], []byte("// Code generated")) {
+	if isGo && isGenerated(text) {
 		return nil
 	}
 	for line := range strings.Lines(string(text)) {
@@ -63,9 +93,32 @@ func tooWide(path string, text []byte) map[int]string {
 	return wide
 }
 
+func isGenerated(text []byte) bool {
+	return bytes.Contains(text[:min(len(text), 500)], []byte("// Code generated"))
+}
+
 // isVerbatimComment reports whether a comment is a directive, or the output of an example.
 func isVerbatimComment(path, comment string) bool {
 	return !strings.HasPrefix(comment, "// ") || strings.HasSuffix(path, "_test.go") && strings.Contains(path, "example")
+}
+
+func TestSubjectlessSentencesAreFound(t *testing.T) {
+	for text, want := range map[string]int{
+		"a.go\x00// Add adds. What is full waits.\n":    1,
+		"a.go\x00// Add adds what is not full.\n":       0,
+		"a.go\x00x := \"What is full\"\n":               0,
+		"a.md\x00That is so.\n":                         1,
+		"a.md\x00# What it costs\n":                     0,
+		"a.md\x00| What it costs |\n":                   0,
+		"a.md\x00What does it cost? Little.\n":          0,
+		"a.md\x00```\nWhat is this\n```\n":              0,
+		"a.md\x00The queue is full. Who waits, waits\n": 1,
+	} {
+		path, text, _ := strings.Cut(text, "\x00")
+		if got := subjectless(path, []byte(text)); len(got) != want {
+			t.Errorf("%s: %q: lines %v, want %d", path, text, got, want)
+		}
+	}
 }
 
 func TestWideTextIsFound(t *testing.T) {

@@ -122,7 +122,7 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 }
 
 // checkProto refuses an encoded message with a list that is too long. It reads only the tags of what has
-// lists. What is malformed it leaves to the decoder.
+// lists. It leaves malformed input to the decoder.
 func (l *lists) checkProto(data []byte) error {
 	if len(l.fields) == 0 {
 		return nil
@@ -166,7 +166,7 @@ const (
 )
 
 // checkJSON refuses a message in JSON with a list that is too long, or with more values than all of its lists
-// could have. It reads no values. What is malformed it leaves to the decoder.
+// could have. It reads no values. It leaves malformed input to the decoder.
 func (l *lists) checkJSON(data []byte) error {
 	var elements [jsonDepthMax]int // of the lists and objects that are open, by depth
 	var isList [jsonDepthMax]bool

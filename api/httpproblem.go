@@ -31,7 +31,7 @@ type HTTPProblem struct {
 	RetryAfter string `json:"retry_after,omitempty" jsonschema:"when to try again, as a duration such as 1s"`
 }
 
-// statuses are the HTTP statuses of refusals. That of REASON_FULL is in statusOf.
+// statuses are the HTTP statuses of refusals. statusOf decides for REASON_FULL.
 var statuses = map[Reason]int{ //nolint:gochecknoglobals // a table
 	kinesinv1.Reason_REASON_INVALID:           http.StatusBadRequest,
 	kinesinv1.Reason_REASON_UNKNOWN_LAMBDA:    http.StatusNotFound,
@@ -53,8 +53,8 @@ var statuses = map[Reason]int{ //nolint:gochecknoglobals // a table
 	kinesinv1.Reason_REASON_STALE_SEQ:         http.StatusPreconditionFailed,
 }
 
-// statusOf returns the HTTP status of a refusal. What is full is the store, until somebody makes space, or,
-// if the problem says when to try again, something that empties by itself.
+// statusOf returns the HTTP status of a refusal. REASON_FULL is about the store, until somebody makes space,
+// or, if the problem says when to try again, about something that empties by itself.
 func statusOf(p *kinesinv1.Problem) int {
 	if p.Reason == kinesinv1.Reason_REASON_FULL {
 		if p.RetryAfterMicros > 0 {

@@ -21,7 +21,7 @@ func hides(text string) string {
 	}, text)
 }
 
-// What a server says may quote what somebody else sent.
+// A server's text may quote somebody else's.
 func TestErrorTextsAreVisible(t *testing.T) {
 	t.Parallel()
 	texts := map[string]string{

@@ -491,7 +491,7 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// What lies unclaimed in a queue starts at once when workers come, so that a quota bounds it.
+// Tasks that lie unclaimed in a queue start at once when workers come, so that a quota bounds them.
 func TestAQuotaBoundsWhatLiesInAQueue(t *testing.T) {
 	inWorld(t, func(w *world) {
 		perSecond := 100.0
@@ -557,7 +557,7 @@ func TestTheDepthOfAServiceIsAskedForOnceInAWhile(t *testing.T) {
 	})
 }
 
-// What a service says of its queue is a second old; what was sent meanwhile counts.
+// The numbers that a service gives for its queue are a second old; what was sent meanwhile counts.
 func TestWhatWasSentCountsUntilTheDepthIsAskedForAgain(t *testing.T) {
 	inWorld(t, func(w *world) {
 		slow := &service{tracedQueue: tracedQueue{w.queue, w.trace}}

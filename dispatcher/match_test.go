@@ -120,7 +120,7 @@ func TestWhatIsNotMatched(t *testing.T) {
 	}
 }
 
-// What waits in a queue and is not due, or is of a lower class, is not overtaken.
+// A task that waits in a queue and is not due, or is of a lower class, is not overtaken.
 func TestWhatIsNotOvertaken(t *testing.T) {
 	inWorldWith(t, 1, func(w *world, _ *workers) {
 		w.Send(w.ctx, []task.Task{

@@ -128,7 +128,7 @@ func (s *Service) review(ctx context.Context, sess *session, running []attempt, 
 }
 
 // unknown returns the named attempts whose rows are to be read, and forgets those that are not named any
-// more. What was sent from here a moment ago has time.
+// more. A task that was sent from here a moment ago has time.
 func (s *session) unknown(named []attempt, now task.Instant) []attempt {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -349,8 +349,8 @@ func (s *Service) callHooks(r *report) {
 	}
 }
 
-// endAttempts records an event for each of the attempts that the rows have. What cannot be written now is
-// found by its wake-up.
+// endAttempts records an event for each of the attempts that the rows have. The wake-up finds a report that
+// cannot be written now.
 func (s *Service) endAttempts(ctx context.Context, sess *session, rows []task.Task, event func(row *task.Task) task.Event) {
 	if len(rows) == 0 {
 		return

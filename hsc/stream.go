@@ -24,9 +24,9 @@ const (
 	_       = uint(api.HeldMax - HeldMax) // does not compile if the wire allows fewer
 )
 
-// SilenceDefault is the longest time between two messages of a stream. A worker waits for twice as long. What
-// it gets by then was claimed confirmAfter before at most, and so is named in a heartbeat before anybody
-// takes it for lost (task.ClaimTimeout).
+// SilenceDefault is the longest time between two messages of a stream. A worker waits for twice as long.
+// Whatever it gets by then was claimed confirmAfter before at most, and so is named in a heartbeat before
+// anybody takes it for lost (task.ClaimTimeout).
 const SilenceDefault = 2 * time.Second
 
 // conn is the server's side of a Work stream.

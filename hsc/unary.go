@@ -79,9 +79,9 @@ func lambdasOf(groups []*slotGroup) (lambdas []string) {
 	return slices.Compact(lambdas)
 }
 
-// Leave ends the lease of a drained process. What was claimed for it and not sent goes back to the queues. If
-// it got attempts and did not report them, their handlers may still run: then the lease is left to run out,
-// and their tasks start elsewhere after that.
+// Leave ends the lease of a drained process. Claims that were made for it and not sent go back to the queues.
+// If it got attempts and did not report them, their handlers may still run: then the lease is left to run
+// out, and their tasks start elsewhere after that.
 func (s *Service) Leave(ctx context.Context, r *kinesinv1.LeaveRequest) (*kinesinv1.LeaveResponse, error) {
 	if err := s.begin(); err != nil {
 		return nil, err

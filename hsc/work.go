@@ -151,7 +151,7 @@ func (s *Service) CancelRequested(t task.Task) {
 	s.work.begin(0)
 }
 
-// doWork does one round. What fails is kept for the next one.
+// doWork does one round. Whatever fails is kept for the next one.
 func (s *Service) doWork(ctx context.Context) {
 	w := &s.work
 	w.mu.Lock()

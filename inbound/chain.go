@@ -11,8 +11,8 @@ import (
 )
 
 // PauseInChain has a task wait until then for the resumption of its chain or, with no time, go on as if
-// there had been no pause. What follows a task that runs waits instead. changed is false of a task that was
-// so already, or has ended.
+// there had been no pause. The follow-ups of a task that runs wait instead. changed is false of a task that
+// was so already, or has ended.
 func (in *Inbound) PauseInChain(ctx context.Context, id string, until task.Instant) (changed bool, err error) {
 	for range casTriesMax {
 		token, err := in.open(ctx, id)

@@ -38,7 +38,7 @@ func (in *Inbound) Forecast(ctx context.Context, edges []time.Time, rowsMax int)
 			parts = append(parts, &forecastPart{partition: p, of: &f.Lambdas[i]})
 		}
 	}
-	// What partitions with few rows leave of their shares goes to the others.
+	// Partitions with few rows leave the rest of their shares to the others.
 	for share := max(forecastRowsMin, rowsMax/max(1, len(parts))); len(parts) > 0; share = (rowsMax - f.Rows) / max(1, len(parts)) {
 		if share < forecastRowsMin {
 			break

@@ -32,8 +32,8 @@ const (
 	WaitMax = time.Minute
 	// PayloadsBytesMax bounds the payloads of one answer, so that it fits a message also in base64.
 	PayloadsBytesMax = api.MessageBytesMax / 2
-	// ResultsBytesMax bounds the results of one answer. What has no room is left out, and may be asked for in
-	// another call.
+	// ResultsBytesMax bounds the results of one answer. Results that have no room are left out, and may be
+	// asked for in another call.
 	ResultsBytesMax = api.MessageBytesMax / 8
 	// casTriesMax bounds how often a change is tried again because the task moved in between.
 	casTriesMax = 8

@@ -152,7 +152,7 @@ func TestAListOfManyPartitionsInOrderOfDueTimesIsBounded(t *testing.T) {
 	})
 }
 
-// What does not change while somebody turns the pages is on one of them, once.
+// A task that does not change while somebody turns the pages is on one of them, once.
 func TestPagesHoldStill(t *testing.T) {
 	for _, order := range []string{"", "due", "-ended"} {
 		run(t, func(f *fixture) {

@@ -16,8 +16,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// depthsWithin bounds how long the queues of a lambda are asked for their depths. What has not answered by
-// then is not known.
+// depthsWithin bounds how long the queues of a lambda are asked for their depths. A queue that has not
+// answered by then has no known depth.
 const depthsWithin = 2 * time.Second
 
 // busyAfter is how long a task waits in its queue before workers count as busy: far longer than a free one

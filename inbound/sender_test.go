@@ -124,8 +124,8 @@ func TestASenderCannotTakeTheIDOfAnothersTask(t *testing.T) {
 	})
 }
 
-// What a sender may not send stays in the queue, is counted by its own reason, and takes no room of what was
-// rejected.
+// A message that its sender may not send stays in the queue, is counted by its own reason, and takes no room
+// of what was rejected.
 func TestASenderOutsideItsLambdas(t *testing.T) {
 	for name, c := range map[string]struct {
 		why  string
@@ -308,7 +308,7 @@ func TestASendersTriesAreNotBelieved(t *testing.T) {
 	})
 }
 
-// What a server puts into the buffer is sealed by the newest key, and read after the next rotation.
+// A server seals its messages in the buffer by the newest key, and they are read after the next rotation.
 func TestTheBufferThroughARotation(t *testing.T) {
 	runSending(t, func(s *sending) {
 		id := s.accepted(in(time.Hour))[0]

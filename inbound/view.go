@@ -78,7 +78,7 @@ func (in *Inbound) chainOf(t *task.Task) *kinesinv1.Link {
 	return link
 }
 
-// What a task waits for, as callers see it.
+// The reasons why a task waits, as callers see them.
 const (
 	waitsForGate   = "gate"
 	waitsForQuota  = "quota"

@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What the waits of a process take together.
+// The bounds of all waits of a process together.
 const (
 	// waitCallsMax is how many calls wait at a time, waitIDsMax for how many tasks.
 	waitCallsMax, waitIDsMax = 10_000, 100_000

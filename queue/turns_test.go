@@ -48,7 +48,7 @@ func TestTurnsAreInProportionAndSpread(t *testing.T) {
 	}
 }
 
-// What an empty queue would have had is shared out by the weights of the others.
+// The share of an empty queue goes to the others by their weights.
 func TestAnEmptyQueueHasNoTurn(t *testing.T) {
 	turns := turnsBy(2, 1, 9)
 	count := [3]int{}

@@ -8,9 +8,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// The wall clock may be set while tasks are in flight. What waits for an instant of the wall clock (a due
-// time, the end of a backoff) keeps that instant. What waits for a while from now (the next check of a task
-// in flight) stays as far away as it was.
+// The wall clock may be set while tasks are in flight. A task that waits for an instant of the wall clock (a
+// due time, the end of a backoff) keeps that instant. A task that waits for a while from now (the next check
+// of a task in flight) stays as far away as it was.
 
 // graceStepMin is the smallest step after which workers have the time that they have after an outage, to be
 // heard and to confirm their claims. Less is a small part of any timeout that counts from a stamp.

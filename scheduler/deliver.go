@@ -40,8 +40,8 @@ const (
 	undeliverableEvery = 10 * time.Minute
 )
 
-// deliverMode dispatches a partition of a deliver lambda. What is due goes to the deliverer in batches,
-// several at a time, so that a slow one does not delay the next.
+// deliverMode dispatches a partition of a deliver lambda. Due tasks go to the deliverer in batches, several
+// at a time, so that a slow one does not delay the next.
 type deliverMode struct {
 	*loop
 
@@ -121,7 +121,7 @@ func (d *deliverMode) start(orders []task.Order) {
 	}()
 }
 
-// end waits for the batches, at most finishMax. What they leave is found by the next owner.
+// end waits for the batches, at most finishMax. The next owner finds what they leave.
 func (d *deliverMode) end(ctx context.Context) {
 	defer d.batches.abandon()
 	timer := d.Clock.NewTimer(finishMax)

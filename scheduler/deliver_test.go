@@ -520,7 +520,7 @@ func TestAScanThatFailsIsTriedAgainSoon(t *testing.T) {
 	})
 }
 
-// What is known is fired while the partition cannot be read, and so is what is told of.
+// Known tasks are fired while the partition cannot be read, and so are hinted ones.
 func TestScansThatFailHoldUpNothingThatIsKnown(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		var known []task.Task
@@ -666,7 +666,7 @@ func TestHopelessTasksDelayNobody(t *testing.T) {
 	})
 }
 
-// What nobody could take stays in no process's hands when it ends: the next one tries it at once.
+// A task that nobody could take stays in no process's hands when it ends: the next one tries it at once.
 func TestHopelessTasksAreTriedByTheNextProcess(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		bad := o.waiting(high, 0)

@@ -113,7 +113,8 @@ func TestAfterALongGapWhatMayHaveRunIsSetAside(t *testing.T) {
 	}
 }
 
-// What cannot be set aside stays where it is, for as long as that is so, and other processes know of the gap.
+// A wake-up that cannot be set aside stays where it is, for as long as that is so, and other processes know
+// of the gap.
 func TestWhatCannotBeSetAsideIsLeft(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		a := w.expiring(1)

@@ -33,7 +33,7 @@ func TestACrowdIsNotExtrapolated(t *testing.T) {
 	}
 }
 
-// What comes steadily is extrapolated as it comes.
+// A steady stream is extrapolated as it comes.
 func TestASteadyLoadIsExtrapolated(t *testing.T) {
 	for _, every := range []time.Duration{4 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond, 500 * time.Millisecond} {
 		rows := page(func(n int) time.Duration { return time.Duration(n+1) * every })

@@ -90,7 +90,7 @@ func TestTasksBehindAFullQueueExpireInTime(t *testing.T) {
 	})
 }
 
-// What runs is not looked at differently.
+// Running tasks are not looked at differently.
 func TestAStartedTaskDoesNotExpire(t *testing.T) {
 	inWorld(t, 100, func(w *world) {
 		w.parts.set(high)

@@ -43,8 +43,8 @@ func (w *world) wantDispatched(t *task.Task, from task.Instant, within time.Dura
 	}
 }
 
-// A read-ahead begins a margin before now, so it finds what was stored some time after it was due. What is
-// older waits for the full scan.
+// A read-ahead begins a margin before now, so it finds what was stored some time after it was due. Older rows
+// wait for the full scan.
 func TestAReadAheadBeginsBeforeNow(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.settled()
@@ -77,7 +77,7 @@ func TestAReadAheadGoesOnWhereTheLastOneEnded(t *testing.T) {
 	})
 }
 
-// What a crash leaves behind read-aheads is found by the next full scan, and goes only where a task row shows
+// The next full scan finds what a crash leaves behind read-aheads, and deletes it only where a task row shows
 // that nobody needs it.
 func TestAFullScanCleansUp(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
@@ -566,7 +566,7 @@ func TestABacklogDoesNotStopTheCleaningUp(t *testing.T) {
 	})
 }
 
-// What wakes far ahead, in its own place, is found by a read-ahead when its time comes.
+// A read-ahead finds a task that wakes far ahead, in its own place, when its time comes.
 func TestFarSnoozesTakeNoMemory(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		l := w.openLease(15 * time.Second)

@@ -118,8 +118,8 @@ func (l *loop) heldPassEvery() time.Duration {
 	return 0
 }
 
-// readAnew reads the partition from its head, because rows that were held may be so no longer. What another
-// process has put back is in flight here and has to be read as well.
+// readAnew reads the partition from its head, because rows that were held may be so no longer. A task that
+// another process has put back is in flight here and has to be read as well.
 func (l *loop) readAnew(now task.Instant) {
 	f := &l.reader.full
 	f.underWay, f.begins = false, now
@@ -376,7 +376,7 @@ func (h *heldRows) readFrom(key rowKey, now task.Instant) rowKey {
 	return key
 }
 
-// readUpTo notes how far a read-ahead has come. What another process stores ahead of now is read again.
+// readUpTo notes how far a read-ahead has come. Rows that another process stores ahead of now are read again.
 func (l *loop) readUpTo(end rowKey, now task.Instant) {
 	if h := &l.held; h.some {
 		if h.ahead = end; l.Foreign && endOf(now).less(end) {

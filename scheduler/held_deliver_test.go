@@ -7,7 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What a gate holds is not acquired, with a key or without, until the gate ends.
+// A task that a gate holds is not acquired, with a key or without, until the gate ends.
 func TestAHeldTaskIsNotAcquired(t *testing.T) {
 	inOutbound(t, func(o *outbound) {
 		g := o.withGates()

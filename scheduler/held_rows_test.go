@@ -10,8 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A task of before the gate has ended, and the delete of its wake-up row was lost. That row is met while the
-// ended row tells, although the gate selects it: when the gate ends it must not start again.
+// A task of before the gate has ended, and the delete of its wake-up row was lost. Read-ahead meets that row
+// while the ended row tells, although the gate selects it: when the gate ends it must not start again.
 func TestALeftoverRowThatAGateSelectsIsMet(t *testing.T) {
 	inGated(t, depth, func(g *gated) {
 		g.parts.all = []task.Partition{high}

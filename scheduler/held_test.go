@@ -159,7 +159,7 @@ func TestAGateHoldsOnlyWhatItSelects(t *testing.T) {
 	})
 }
 
-// What is in the buffer already when the gate is set.
+// Tasks that are in the buffer already when the gate is set.
 func TestAGateHoldsWhatWasReadBefore(t *testing.T) {
 	inGated(t, depth, func(g *gated) {
 		s := g.settled()
@@ -495,7 +495,7 @@ func TestALeftoverRowAmongHeldRowsIsMetInTime(t *testing.T) {
 	}
 }
 
-// What another process stores behind the rows that read-ahead has passed over is found within a minute.
+// A row that another process stores behind those that read-ahead has passed over is found within a minute.
 func TestAReadAheadGoesBackToItsMargin(t *testing.T) {
 	inGated(t, depth, func(g *gated) {
 		g.shared = true

@@ -63,8 +63,8 @@ func (in *inbox) take() news {
 	return all
 }
 
-// add adds a hint; false if the inbox is closed. What does not fit is found by the next read-ahead, which
-// begins no later than there.
+// add adds a hint; false if the inbox is closed. The next read-ahead, which begins no later than there, finds
+// whatever does not fit.
 func (in *inbox) add(t *task.Task, kind hintKind) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()

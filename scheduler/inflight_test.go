@@ -88,8 +88,8 @@ const window = 10 * time.Second
 // fullScanLatest is how long after a full scan the next one ends at the latest.
 const fullScanLatest = 6*time.Minute + 15*time.Second + window
 
-// What runs beyond what memory holds costs no writes, and is read by the read-aheads of its first minute and
-// by every full scan.
+// Running tasks beyond what memory holds cost no writes, and are read by the read-aheads of their first
+// minute and by every full scan.
 func TestWhatMemoryHasNoRoomForIsFoundByTheFullScan(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.flight = 5

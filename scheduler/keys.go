@@ -101,8 +101,8 @@ func (l *loop) followLimits() {
 	}
 }
 
-// openKeys begins to limit keys, and counts what is in flight. What waits in the buffer goes to the lists
-// when it is due.
+// openKeys begins to limit keys, and counts what is in flight. Tasks that wait in the buffer go to the lists
+// when they are due.
 func (l *loop) openKeys() {
 	l.keys = &loopKeys{
 		slots: l.keySlotsOf(l.partition.Lambda), queue: newKeyQueue(l.keyRowsLimit, l.buffer.limit), taken: map[task.ID]*keyStart{},

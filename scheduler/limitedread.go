@@ -11,8 +11,8 @@ import (
 // Only its owner starts tasks with a concurrency quota. Where other processes store tasks and results, it
 // reads a part of the schedule more often than it reads ahead: what is due about now, to find tasks that were
 // stored elsewhere, and, while tasks wait for a slot, the rows of what holds one: a task whose wake-up row is
-// gone has ended, or waits for a later one. That costs a query where reading the task rows would cost one
-// read for each.
+// gone has ended, or waits for a later one. It costs a query where reading the task rows would cost one read
+// for each.
 
 const (
 	// soonEvery is how often an owner reads what is due about now, holdersEvery how often it reads what holds

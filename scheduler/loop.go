@@ -110,7 +110,7 @@ func (l *loop) rests(ctx context.Context) bool {
 	return l.rest(ctx)
 }
 
-// round reads and dispatches once. What is known is dispatched even when reading fails.
+// round reads and dispatches once. Known tasks are dispatched even when reading fails.
 func (l *loop) round(ctx context.Context) (busy bool, err error) {
 	l.readClock()
 	l.followGates()

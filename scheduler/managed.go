@@ -251,9 +251,9 @@ func (m *managedMode) followMissing(id task.ID, now task.Instant) {
 	m.reader.ahead.restartAt(at)
 }
 
-// followEnded acts on a task in flight that has ended. Its wake-up row is deleted by whoever ended it. That
-// is not sure when the message was sent before the task had a row: a scan that found the wake-up row would
-// send it again.
+// followEnded acts on a task in flight that has ended. Its wake-up row is deleted by whoever ended it. The
+// deletion is not sure when the message was sent before the task had a row: a scan that found the wake-up row
+// would send it again.
 func (m *managedMode) followEnded(row *task.Task) {
 	if one := m.inFlight.byID[row.ID]; one != nil && !one.sentUntil.IsZero() {
 		m.leftover = append(m.leftover, *row)

@@ -101,7 +101,7 @@ func (o observedDispatcher) Send(ctx context.Context, tasks []task.Task) {
 
 const (
 	// writeTimeout is how long a loop waits for a write, with all retries of the driver and the messages that
-	// follow. What is given up then is found again in the store.
+	// follow. Tasks that are given up then are found again in the store.
 	writeTimeout = 30 * time.Second
 	// writeTimeoutSteps is in how many steps that time is counted.
 	writeTimeoutSteps = 6

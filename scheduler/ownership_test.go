@@ -326,7 +326,7 @@ func TestTheLagOfWhatCannotBeDispatched(t *testing.T) {
 	})
 }
 
-// What waits for room in its queue is overdue and no lag, whatever else becomes of the round; other
+// A task that waits for room in its queue is overdue and no lag, whatever else becomes of the round; other
 // partitions' tasks are.
 func TestWhatWaitsForRoomIsNoLag(t *testing.T) {
 	const room = 2

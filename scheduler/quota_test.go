@@ -251,7 +251,7 @@ func (q *countedQuota) Take(_ task.Partition, want, _ int) (int, task.Instant, <
 
 func (q *countedQuota) Return(_ task.Partition, count int) { q.returned.Add(int64(count)) }
 
-// What a gate drops, and what has ended before, takes no start and gives none back.
+// Tasks that a gate drops, and those that have ended before, take no start and give none back.
 func TestADropTakesNoStart(t *testing.T) {
 	inGated(t, depth, func(g *gated) {
 		q := &countedQuota{}

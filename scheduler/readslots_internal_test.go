@@ -69,7 +69,7 @@ func TestReadSlotsGoToTheNewThenInOrder(t *testing.T) {
 	}
 }
 
-// What one was woken for goes to the next one if it is not wanted any more.
+// A slot that its waiter does not want any more goes to the next one.
 func TestASlotThatIsNotWantedIsOfferedOn(t *testing.T) {
 	q := newReadSlots()
 	taken := q.all(false)

@@ -188,7 +188,7 @@ func TestALowerQuotaWaitsUntilTasksEnd(t *testing.T) {
 	})
 }
 
-// What was started before the quota was set, or before this process was, holds slots as well.
+// Tasks that were started before the quota was set, or before this process was, hold slots as well.
 func TestWhatRunsAlreadyHoldsSlots(t *testing.T) {
 	inWorld(t, depth, func(w *world) {
 		w.withSlots(quota.Limit{Concurrency: 5})

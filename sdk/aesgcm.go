@@ -15,8 +15,8 @@ import (
 	"strings"
 )
 
-// What an encoded payload begins with: the mark, which no JSON text begins with, the version of the form and
-// the length of the key's id. The key's id, the nonce and the sealed payload follow.
+// An encoded payload begins with: the mark, which no JSON text begins with, the version of the form and the
+// length of the key's id. The key's id, the nonce and the sealed payload follow.
 const (
 	payloadMark      = "\x00KP"
 	payloadVersion   = 1

@@ -117,7 +117,7 @@ func TestLargePayloadsAreBlobs(t *testing.T) {
 	}
 }
 
-// What is encoded is what is uploaded, also when only the codec makes it large.
+// The encoded payload is uploaded, also when only the codec makes it large.
 func TestBlobsAreEncoded(t *testing.T) {
 	k, p, got := blobRig(t, sdktest.PayloadCodec(aesgcm(t, "a")))
 	secret := bytes.Repeat([]byte("secret"), 1000)

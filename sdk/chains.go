@@ -224,23 +224,23 @@ type ChainChange struct {
 	Told    int // tasks that run, and were told to stop
 }
 
-// CancelChain cancels what waits in a chain, and tells what runs to stop. What follows by Else and Finally
-// still runs, also what followed earlier ends that way.
+// CancelChain cancels what waits in a chain, and tells what runs to stop. Follow-ups by Else and Finally
+// still run, also those that followed earlier ends that way.
 func (c *Client) CancelChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "cancel"})
 }
 
-// PauseChain keeps the tasks of a chain from starting until ResumeChain. What runs goes on.
+// PauseChain keeps the tasks of a chain from starting until ResumeChain. Running tasks go on.
 func (c *Client) PauseChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "pause"})
 }
 
-// ResumeChain undoes PauseChain. What was due meanwhile is due now.
+// ResumeChain undoes PauseChain. Tasks that were due meanwhile are due now.
 func (c *Client) ResumeChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "resume"})
 }
 
-// RedriveChain has the tasks start anew at which a chain stopped. What has succeeded before does not run
+// RedriveChain has the tasks start anew at which a chain stopped. Tasks that have succeeded before do not run
 // again.
 func (c *Client) RedriveChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "redrive"})

@@ -113,7 +113,7 @@ type DeadLetterChange struct {
 
 // RedriveDeadLetters moves the dead letters of a deliver lambda back to its queue, each at least once, and
 // returns how many were "redriven", about. It waits for moves of SQS, and returns ErrUnavailable when one
-// fails. What fails again meanwhile stays dead.
+// fails. A task that fails again meanwhile stays dead.
 func (c *Client) RedriveDeadLetters(ctx context.Context, lambda string, d DeadLetterChange) (map[string]int64, error) {
 	outcomes, moves, err := c.changeDeadLetters(ctx, "redrive", lambda, d)
 	if err != nil || d.Detach {

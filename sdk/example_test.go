@@ -213,7 +213,7 @@ func ExampleLambda_Ensure() {
 	k := sdktest.Open()
 	defer k.Close()
 
-	// What a program does at its start, so that nobody has to create the lambda by hand.
+	// A program ensures its lambda at its start, so that nobody has to create it by hand.
 	err := SendReminder.Ensure(context.Background(), k.Client(), sdk.LambdaInfo{Priorities: []string{"high", "low"}})
 	fmt.Println(err)
 	// Output: <nil>

@@ -17,8 +17,8 @@ const (
 	GateDrop  GateAction = "drop"  // it ends as dropped when it is due
 )
 
-// Gate keeps tasks of a lambda from starting: all of them, or those of one Priority, Collection or Tag. What
-// runs goes on, and tasks still expire.
+// Gate keeps tasks of a lambda from starting: all of them, or those of one Priority, Collection or Tag.
+// Running tasks go on, and tasks still expire.
 type Gate struct {
 	Action     GateAction
 	Lambda     string

@@ -23,8 +23,8 @@ type Task[T any] struct {
 	Args       T
 	Payload    []byte // Args, encoded
 
-	// Attempt is the fencing number: it rises with every attempt of the task. What the handler changes can
-	// refuse a lower number.
+	// Attempt is the fencing number: it rises with every attempt of the task. Stores that the handler changes
+	// can refuse a lower number.
 	Attempt     int
 	Failures    int // attempts that failed before
 	MaxAttempts int

@@ -76,7 +76,7 @@ func LimitKey(key string) Option { return func(i *Item) { i.LimitKey = key } }
 // success or delivered less than its lambda's key retention ago.
 type Conflict string
 
-// What to do if a task holds the key.
+// The ways to treat a task that holds the key.
 const (
 	// ConflictKeep returns that task, or ErrKeyConflict if it has another payload, priority or collection. It
 	// is the default.

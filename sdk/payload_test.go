@@ -265,7 +265,7 @@ func (c emptyPlain) Decode(ctx context.Context, of sdk.PayloadContext, b []byte)
 	return c.PayloadCodec.Decode(ctx, of, b)
 }
 
-// What follows a member of a group, and the task that follows the group, is encoded like any other follow-up.
+// The follow-ups of a member of a group, and of the group, are encoded like any other follow-up.
 func TestWhatFollowsTasksOfGroupsIsEncoded(t *testing.T) {
 	k, codec, charged := codecRig(t)
 	codec.PayloadCodec = emptyPlain{codec.PayloadCodec}

@@ -150,7 +150,7 @@ func TestManyResultsAreReadInParts(t *testing.T) {
 	}
 }
 
-// Who may not read results is not asked about them for ever.
+// A caller who may not read results is not asked about them for ever.
 func TestResultsThatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)

@@ -176,7 +176,7 @@ func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	return all, err
 }
 
-// PauseJob makes a job wait. What it has changed stays changed. It returns ErrTooLate when the job has ended.
+// PauseJob makes a job wait. Changes that it has made stay. It returns ErrTooLate when the job has ended.
 func (c *Client) PauseJob(ctx context.Context, id string) (Job, error) {
 	return c.controlJob(ctx, id, "pause")
 }
@@ -186,7 +186,7 @@ func (c *Client) ResumeJob(ctx context.Context, id string) (Job, error) {
 	return c.controlJob(ctx, id, "resume")
 }
 
-// StopJob ends a job. What it has changed stays changed. It returns ErrTooLate when the job has ended.
+// StopJob ends a job. Changes that it has made stay. It returns ErrTooLate when the job has ended.
 func (c *Client) StopJob(ctx context.Context, id string) (Job, error) {
 	return c.controlJob(ctx, id, "stop")
 }

@@ -98,7 +98,7 @@ type Config struct {
 	// have ended.
 	LeasesOnly bool
 	// LambdasMax bounds the lambdas of the installation, LambdaPartitionsMax the partitions of one of them
-	// (its shards times its priorities), and PartitionsMax those of all together. What exists is kept.
+	// (its shards times its priorities), and PartitionsMax those of all together. Existing ones are kept.
 	LambdasMax, LambdaPartitionsMax, PartitionsMax int
 	// ConnectionsPerAddress bounds the connections of one address, or one /64 of IPv6: half of all that the
 	// process may have.

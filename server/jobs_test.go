@@ -49,7 +49,7 @@ func TestWhoSeesAJob(t *testing.T) {
 	}
 }
 
-// What a caller may not read is not in a set, and a set of nothing else is refused.
+// Tasks that a caller may not read are not in a set, and a set of nothing else is refused.
 func TestWhoCountsWhat(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "ann": {"read:mail:seven"}})})
 	for _, lambda := range []string{"mail", "pay"} {

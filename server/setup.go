@@ -62,8 +62,8 @@ type SetupConfig struct {
 
 // SetupAWS creates the tables and queues of an installation: those that each one needs, and those of its
 // lambdas except registered ones, whose queues Terraform owns. It may be repeated, and never deletes
-// anything; a dry run only checks. What it cannot fix is ErrSetup, before it changes anything. Other errors
-// are those of AWS, with the report of what was done so far.
+// anything; a dry run only checks. It reports ErrSetup for whatever it cannot fix, before it changes
+// anything. Other errors are those of AWS, with the report of what was done so far.
 func SetupAWS(ctx context.Context, c SetupConfig) (SetupReport, error) {
 	if err := dynamo.CheckPrefix(c.Prefix); err != nil {
 		return SetupReport{}, fmt.Errorf("%w: AWS %w", ErrConfig, err)

@@ -16,7 +16,7 @@ func First(t task.Task) []Op {
 // FirstWithRow returns the writes that store a new task as a wake-up row, which also holds the task, and a
 // task row. A task with a key needs the row because the row holds the key; a task that is enqueued or claimed
 // at once needs it for its state. The wake-up row of a task without a key has seq 1, unless t.WakeRow has a
-// higher one, so that a repeated call does not replace it. That of a task with a key begins above the seq of
+// higher one, so that a repeated call does not replace it. The seq of a task with a key begins above that of
 // every earlier task with the key.
 func FirstWithRow(t task.Task) []Op {
 	t.WakeRow = task.WakeRow{At: t.Due, Seq: max(t.WakeRow.Seq, 1)}

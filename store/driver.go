@@ -131,7 +131,7 @@ type OpKind uint8
 // The kinds of writes.
 const (
 	// PutWakeup adds the wake-up row at KeyOf(Task) with Task.WakeRow.Seq, or replaces one with a lower seq;
-	// conflicts when there is one whose seq is not lower. What follows it is tried in both cases.
+	// conflicts when there is one whose seq is not lower. The next operation is tried in both cases.
 	PutWakeup OpKind = iota + 1
 	// DeleteWakeup removes the wake-up row at KeyOf(Task); conflicts when there is none, and unless the row's
 	// seq is Task.WakeRow.Seq or that is 0. With seq 0 a driver may count an absent row as removed. With Lazy

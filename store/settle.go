@@ -20,7 +20,8 @@ var settlePauses = backoff.Policy{Min: 10 * time.Millisecond, Max: 160 * time.Mi
 
 // settle finds out whether the writes whose result is ErrUnknown were applied. It reads their rows back, and
 // repeats the writes that were not applied. It replaces their results; those that stay unknown keep
-// ErrUnknown, and the error says why. What follows an unknown write is unknown as long as that write is.
+// ErrUnknown, and the error says why. A write that follows an unknown write is unknown as long as that write
+// is.
 func (s *Store) settle(ctx context.Context, ops []Op, results []error, cause error) (err error) {
 	for i := range ops {
 		if ops[i].Follows && errors.Is(results[i], ErrSkipped) && isUnknown(results[i-1]) {

@@ -86,9 +86,9 @@ func (s *Store) PayloadInlineMax() int { return s.cfg.PayloadInlineMax }
 
 // Apply performs conditional writes, each atomic by itself, and returns a result for each: nil (applied and
 // durable; with Op.Lazy durable soon), *ConflictError, ErrFull, ErrTooLarge, ErrMalformed, ErrSkipped when it
-// follows a write that does not hold, or ErrUnknown when its outcome could not be found out. What follows an
-// unknown write is unknown too. results has an entry for every op even if err is not nil; err is the reason
-// for the unknown ones.
+// follows a write that does not hold, or ErrUnknown when its outcome could not be found out. A write that
+// follows an unknown write is unknown too. results has an entry for every op even if err is not nil; err is
+// the reason for the unknown ones.
 //
 // Apply reads back writes with an unknown outcome. A row that is exactly as written counts as written by this
 // call, a row that is gone as deleted by it, and any other row is a conflict. So two callers that write the

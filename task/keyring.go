@@ -16,8 +16,8 @@ import (
 const (
 	// TokenKeyBytes is the length of a secret of a Keyring.
 	TokenKeyBytes = 32
-	// FirstKey is the number of the key that an installation begins with. What it seals carries no number, in
-	// the forms that releases without a key ring wrote.
+	// FirstKey is the number of the key that an installation begins with. Its seals carry no number, in the
+	// forms that releases without a key ring wrote.
 	FirstKey = 1
 	// KeyNumberMax is the highest number of a key: seals have one byte for it.
 	KeyNumberMax = 255

@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What the release before the key ring sealed with this secret.
+// Seals that the release before the key ring made with this secret.
 const (
 	goldenSecret  = "0123456789abcdef0123456789abcdef"
 	goldenID      = "k1AZLwwSo7fE2OX2BxgpOktQGLz-VoewAAAAcCAgGFAMg2yMiaU_chC4j7"

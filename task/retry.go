@@ -25,7 +25,7 @@ func (p Policy) poisonBound() uint32 {
 }
 
 // Backoff returns the pause after the given number of failures: uniform between BackoffMin and the lesser of
-// BackoffMax and BackoffMin·2^failures. That is "full jitter" (AWS Architecture Blog, "Exponential Backoff
+// BackoffMax and BackoffMin·2^failures. This is "full jitter" (AWS Architecture Blog, "Exponential Backoff
 // And Jitter") above a floor, so that a retry is never immediate. jitter is 64 random bits.
 func (p Policy) Backoff(failures uint32, jitter uint64) time.Duration {
 	ceiling := p.BackoffMax

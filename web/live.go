@@ -124,7 +124,7 @@ func (l *live) every(usual, metered time.Duration) time.Duration {
 	return usual
 }
 
-// snapshot returns what is live. Whose eyes it is for is decided when it is shown.
+// snapshot returns what is live. The server decides for whom it is when it is shown.
 func (l *live) snapshot() *snapshot {
 	return l.now.get(l.config.Clock, l.every(liveEvery, liveEveryMetered), liveShare, l.read)
 }

@@ -185,7 +185,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// What one may not do is not offered.
+// Actions that one may not do are not offered.
 func TestWhatOneMayNotDoIsNotOffered(t *testing.T) {
 	k, _ := newFakes("mail")
 	grants, err := access.ParseGrants([]string{"read:mail"})

@@ -273,8 +273,9 @@ type ScheduleItem struct {
 	StartBeforeMicros int64  `protobuf:"varint,16,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
 	Blob              *Blob  `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload; needs a key
 	LimitKey          string `protobuf:"bytes,23,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key; at most 256 bytes; empty: nobody's
-	// What follows when the task has ended: with success, in any other way, and in any way. A follow-up has no key,
-	// request_id, on_conflict and blob; its delay counts from the end of the task before it.
+	// The tasks that follow when the task has ended: with success, in any other way, and in any way. A
+	// follow-up has no key, request_id, on_conflict and blob; its delay counts from the end of the task before
+	// it.
 	Then          []*ScheduleItem `protobuf:"bytes,40,rep,name=then,proto3" json:"then,omitempty"`
 	Else          []*ScheduleItem `protobuf:"bytes,41,rep,name=else,proto3" json:"else,omitempty"`
 	Finally       []*ScheduleItem `protobuf:"bytes,42,rep,name=finally,proto3" json:"finally,omitempty"`

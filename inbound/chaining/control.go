@@ -58,8 +58,8 @@ func (s *Service) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReq
 	return nil, errGoesOn
 }
 
-// cancel ends what waits, and has what runs stop. What was reached by else or finally undoes something, and
-// goes on.
+// cancel ends what waits, and has what runs stop. A task that was reached by else or finally undoes
+// something, and goes on.
 func (s *Service) cancel(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
 	var ids []string
 	for _, n := range all {

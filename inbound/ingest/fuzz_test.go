@@ -29,7 +29,7 @@ func FuzzRejectedRow(f *testing.F) {
 	})
 }
 
-// What others sent is shown by its beginning, without what a terminal obeys.
+// The beginning of a stranger's message is shown, without control characters.
 func FuzzPlainText(f *testing.F) {
 	for _, text := range []string{"", "why", strings.Repeat("ä", textMax), "\x1b[31m\u202e\u009b\xff", strings.Repeat("\u202e", 1<<16)} {
 		f.Add(text)

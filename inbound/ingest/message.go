@@ -67,7 +67,7 @@ func (in *Ingest) open(ctx context.Context, messages []buffer.Message) (all []me
 }
 
 // ignoredBy returns which of Lefts the error of a message is that is left to the dead-letter queue; empty for
-// one that is kept as rejected. What a sender sealed and nobody can read is left, because a vendor could
+// one that is kept as rejected. A sealed message that nobody can read is left, because a vendor could
 // otherwise fill the room for rejected messages of everybody.
 func ignoredBy(err error, sender string) string {
 	switch {

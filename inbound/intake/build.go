@@ -143,7 +143,7 @@ func (b *Batch) CheckHorizon(due task.Instant) error {
 	return refusal.Invalid("due time is too far ahead: at most %s", b.Horizon)
 }
 
-// What becomes of a new task whose key is held.
+// The fates of a new task whose key is held.
 const (
 	conflictKeep    = "keep" // also when nothing is said: the call answers with the task that holds the key
 	conflictReplace = "replace"

@@ -167,7 +167,8 @@ func (in *Intake) Payload(ctx context.Context, t *task.Task) ([]byte, error) {
 // PayloadsExpire reports whether payloads are deleted some time after they were needed, without a word.
 func (in *Intake) PayloadsExpire() bool { return in.Store.PayloadsExpire() }
 
-// ForgetPayload deletes a payload that no row names any more. What a crash leaves costs space and no more.
+// ForgetPayload deletes a payload that no row names any more. A crash may leave the payload behind, which
+// costs space and no more.
 func (in *Intake) ForgetPayload(ctx context.Context, t *task.Task) {
 	if !in.Store.PayloadsExpire() {
 		_, _ = in.Store.Apply(ctx, []store.Op{store.ForgetPayload(t)})

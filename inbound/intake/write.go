@@ -94,8 +94,8 @@ func (b *Batch) isStoredApart(c *Incoming) bool {
 	return c.IsOpen() && len(c.Item.Payload) > b.Store.PayloadInlineMax()
 }
 
-// storePayloads writes payloads and returns the tasks whose payload existed. That is the same one, left by an
-// earlier try: its id is derived from its contents, or was made for one call.
+// storePayloads writes payloads and returns the tasks whose payload existed. An existing payload is the same
+// one, left by an earlier try: its id is derived from its contents, or was made for one call.
 func (b *Batch) storePayloads(ctx context.Context, some []*Incoming) (existing []*Incoming) {
 	if len(some) == 0 {
 		return nil

@@ -18,7 +18,7 @@ import (
 const actionBackfill = "backfill"
 
 // Fill schedules the next occurrences of a backfill, at most limit, after a nominal time; 0: the first ones.
-// What it did before it leaves alone. The caller in the context is who made the job.
+// It leaves alone what it did before. The caller in the context is who made the job.
 type Fill func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error)
 
 // CreateBackfill starts the job of a backfill of a cron of a lambda. Without a pace it has that of the

@@ -160,7 +160,7 @@ func TestARepeatedBackfillCall(t *testing.T) {
 	})
 }
 
-// What is taken from who made a backfill holds for the rest of it.
+// A grant that the maker of a backfill loses is lost for the rest of it.
 func TestABackfillActsWithWhatItsMakerStillMay(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()

@@ -405,7 +405,7 @@ func TestAResumedJobMayDoWhatItsMakerMayNow(t *testing.T) {
 }
 
 // A job that lists its tasks first moves only what its maker may move.
-// What is taken from the maker of a job holds from its next batch on, and what the maker is given does not.
+// A grant that the maker of a job loses is lost from its next batch on, and a new grant changes nothing.
 func TestAJobMayNoMoreThanItsMakerStillMay(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 100)

@@ -168,7 +168,7 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 	}
 }
 
-// step changes the next tasks of a job. What was taken from its maker since the last step holds for this one.
+// step changes the next tasks of a job. Grants that its maker lost since the last step are lost for this one.
 func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	if err := s.authorize(ctx, j); err != nil {
 		return done, err

@@ -37,7 +37,7 @@ const (
 	lookAtMost = 1000
 )
 
-// What a backfill does with a nominal time, besides the outcomes of a history that it leaves alone.
+// The outcomes of a nominal time in a backfill, besides those of a history that it leaves alone.
 const (
 	scheduled  = "scheduled"  // by this backfill
 	backfilled = "backfilled" // by an earlier one
@@ -151,8 +151,8 @@ func (s *Service) dryRun(ctx context.Context, c *crons.Cron, b *crons.Backfill, 
 	return job, nil
 }
 
-// Fill schedules the next occurrences of a backfill, at most limit, after a nominal time. What it did before
-// it leaves alone.
+// Fill schedules the next occurrences of a backfill, at most limit, after a nominal time. It leaves alone
+// what it did before.
 func (s *Service) Fill(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
 	c, err := s.find(ctx, b.Cron)
 	if err != nil {

@@ -43,8 +43,8 @@ func wantOutcomes(t *testing.T, got, want map[string]int) {
 	}
 }
 
-// What ran, runs or waits is left alone. What was skipped or missed, and what was before the cron, is
-// scheduled, and by one backfill only.
+// It leaves alone what ran, runs or waits. It schedules what was skipped or missed, and what was before the
+// cron, and one backfill only does so.
 func TestABackfill(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())

@@ -17,7 +17,7 @@ const (
 	historyDefault = 20
 )
 
-// What became of a nominal time.
+// The outcomes of a nominal time.
 const (
 	ran       = "ran"
 	runs      = "runs"

@@ -152,7 +152,7 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 		wantLines(t, f.history(r), c.want...)
 	}
 
-	// What has no row when the retention of the lambda may be over is forgotten.
+	// A nominal time that has no row when the retention of the lambda may be over is forgotten.
 	f.time.Advance(20 * time.Hour) // to 16T04:30
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{FromMicros: int64(at(t, "15T08:00:00")), ToMicros: int64(at(t, "15T08:00:00"))}), "15T08:00:00 1 missed")
 	f.time.Advance(4 * time.Hour)

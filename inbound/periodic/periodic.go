@@ -409,7 +409,7 @@ func (s *Service) GetCron(ctx context.Context, r *kinesinv1.GetCronRequest) (_ *
 }
 
 // ListCrons returns the crons of a lambda, or of all lambdas that the caller may read, by name, without their
-// payloads and each with the next nominal time only. What would not fit an answer is refused.
+// payloads and each with the next nominal time only. A cron that would not fit an answer is refused.
 func (s *Service) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) (_ *kinesinv1.ListCronsResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	if r.Lambda != "" {

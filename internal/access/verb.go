@@ -1,5 +1,6 @@
 // Package access says who may do what. An Identity is whoever makes a call; its grants name the verbs that it
-// may use, each on the lambdas and collections that match a pattern. What no grant allows is denied.
+// may use, each on the lambdas and collections that match a pattern. Everything that no grant allows is
+// denied.
 //
 // The package decides and reads nothing: others find out whose a call is, and refuse it.
 package access

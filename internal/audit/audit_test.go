@@ -135,7 +135,7 @@ func TestWhatIsDoneOftenBecomesOneRecord(t *testing.T) {
 	}
 }
 
-// What is merged does not come behind what was done later.
+// A merged record does not come behind what was done later.
 func TestRecordsAreInTheOrderOfTime(t *testing.T) {
 	for _, chained := range []bool{true, false} {
 		f := newFixture(t)

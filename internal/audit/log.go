@@ -128,7 +128,7 @@ func (l *Log) forgive() {
 // be written is in the process's log only.
 func (l *Log) Note(ctx context.Context, r Record) {
 	ctx = context.WithoutCancel(ctx) // the act is done, whether or not its caller waits
-	// What was merged is of other calls, and so is not logged with the id of this one.
+	// The merged records are of other calls, and so are not logged with the id of this one.
 	l.Flush(context.Background())
 	l.complete(&r)
 	if err := l.write(ctx, []Record{r}); err != nil {
@@ -281,8 +281,8 @@ func (l *Log) put(ctx context.Context, row store.Control) error {
 
 func kindOf(at task.Instant) string { return at.Time().UTC().Format(kindForm) }
 
-// sweep deletes records that are older than Keep, once a day. What it cannot delete the next sweep tries
-// again.
+// sweep deletes records that are older than Keep, once a day. The next sweep tries again what it cannot
+// delete.
 func (l *Log) sweep(ctx context.Context, now task.Instant) {
 	today := kindOf(now)
 	if l.swept == today {

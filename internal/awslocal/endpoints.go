@@ -14,7 +14,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// What the emulators are told and do not check.
+// Credentials and region that the emulators are told and do not check.
 const (
 	region    = "us-east-1"
 	accessKey = "local"

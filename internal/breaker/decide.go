@@ -1,6 +1,6 @@
 // Package breaker decides when the circuit breaker of a lambda opens, probes and closes, and does so by the
-// lambda's gate: a control row that all servers share, so that a breaker outlives any of them. What a server
-// decides by is what it has seen itself, and what the row says. The package reads and writes no task.
+// lambda's gate: a control row that all servers share, so that a breaker outlives any of them. A server
+// decides by its own observations and by the row. The package reads and writes no task.
 package breaker
 
 import (

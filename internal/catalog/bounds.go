@@ -7,9 +7,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Bounds are how much an installation may have; 0: no bound. They refuse what is added. What exists is kept,
-// so that a server starts whatever was created under other bounds. Processes that create lambdas at the same
-// moment do not know of each other, and may each pass a bound by what the others add.
+// Bounds are how much an installation may have; 0: no bound. They refuse what is added. Existing lambdas are
+// kept, so that a server starts whatever was created under other bounds. Processes that create lambdas at the
+// same moment do not know of each other, and may each pass a bound by what the others add.
 type Bounds struct {
 	Lambdas          int
 	LambdaPartitions int // of one lambda: its shards times its priorities

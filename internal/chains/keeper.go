@@ -162,7 +162,7 @@ func keptFor(ended *task.Task, all []followup) task.Instant {
 }
 
 // afterEnd does what follows the write of an end: what there was no room for in the same call, and the
-// scheduler is told. What cannot be done now is done later.
+// scheduler is told. It does later whatever it cannot do now.
 func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []error, err error) {
 	end := &c.ops[e.at].Task
 	outcome := err

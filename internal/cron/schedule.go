@@ -189,8 +189,8 @@ func (s *Schedule) Due(nominal time.Time) time.Time {
 	return nominal.Add(time.Duration(n) * time.Millisecond)
 }
 
-// HasSeconds reports whether the expression has six fields, of which the first is seconds. Who writes six
-// often means five, and should be shown the next fire times.
+// HasSeconds reports whether the expression has six fields, of which the first is seconds. People who write
+// six often mean five, and should be shown the next fire times.
 func (s *Schedule) HasSeconds() bool { return s.seconds }
 
 // HasSpread reports whether the expression has an H, so that fire times depend on the name.

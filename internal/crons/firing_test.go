@@ -142,7 +142,7 @@ func TestASaveThatIsCutShort(t *testing.T) {
 	}
 }
 
-// What was put long ago may have run and be forgotten.
+// A task that was put long ago may have run and be forgotten.
 func TestAnOccurrenceIsNotPutAnewLongAfter(t *testing.T) {
 	f := newFixture(t)
 	c := f.cron(nil)

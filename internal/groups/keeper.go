@@ -82,7 +82,7 @@ type Keeper struct {
 type tracker struct {
 	id      task.ID
 	running bool
-	// What follows until the next blank line is guarded by the keeper.
+	// The fields until the next blank line are guarded by the keeper.
 	next    task.Instant // when it is to be counted
 	place   int          // in waiting
 	again   bool         // the group was changed

@@ -17,7 +17,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// world is keepers over one store, in virtual time. What follows after a group is only noted.
+// world is keepers over one store, in virtual time. The follow-up of a group is only noted.
 type world struct {
 	*testing.T
 

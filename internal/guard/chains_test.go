@@ -17,7 +17,7 @@ func (p *passed) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*kin
 	return &kinesinv1.ScheduleResponse{}, nil
 }
 
-// Who names a follow-up needs the right to schedule it, on whichever edge and however deep it is.
+// A caller who names a follow-up needs the right to schedule it, on whichever edge and however deep it is.
 func TestFollowUpsNeedTheRightToSchedule(t *testing.T) {
 	grants, err := access.ParseGrants([]string{"schedule:mail"})
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *created) AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*ki
 	return &kinesinv1.AddMembersResponse{}, nil
 }
 
-// What follows the members of a group, and what follows after the group, needs the same right.
+// Follow-ups of the members of a group, and of the group itself, need the same right.
 func TestFollowUpsInGroupsNeedTheRightToSchedule(t *testing.T) {
 	grants, err := access.ParseGrants([]string{"schedule:mail"})
 	if err != nil {

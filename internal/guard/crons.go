@@ -40,7 +40,7 @@ func (g *Guard) Crons(next kinesinv1connect.CronServiceHandler, lambdaOf cronLam
 }
 
 // SetCron needs operate on the lambda, and schedule in the collection, because occurrences are tasks with a
-// payload of the caller's. Who may not read payloads and gives none keeps the one that is there.
+// payload of the caller's. A caller who may not read payloads and gives none keeps the one that is there.
 func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
 	asked := r.GetCron()
 	if err := s.allowTasks(ctx, actSetCron, asked.GetLambda(), asked.GetCollection()); err != nil {

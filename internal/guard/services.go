@@ -43,7 +43,7 @@ type rejected struct {
 	next kinesinv1connect.InboundServiceHandler
 }
 
-// Inbound guards an InboundService. What was set aside may be of any lambda, so its verbs are needed on all.
+// Inbound guards an InboundService. A rejected message may be of any lambda, so its verbs are needed on all.
 func (g *Guard) Inbound(next kinesinv1connect.InboundServiceHandler) kinesinv1connect.InboundServiceHandler {
 	return rejected{g, next}
 }

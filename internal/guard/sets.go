@@ -14,8 +14,8 @@ const (
 )
 
 // allowSet refuses verbs on a set of tasks unless each is granted, in one collection at least, on a lambda of
-// which the filter may select tasks. What the caller may not read of the others is left out by the role,
-// which knows it when it counts to a limit.
+// which the filter may select tasks. The role leaves out the others that the caller may not read, and knows
+// it when it counts to a limit.
 func (g *Guard) allowSet(ctx context.Context, action, expression string, verbs ...access.Verb) error {
 	c := access.From(ctx)
 	for _, v := range verbs {

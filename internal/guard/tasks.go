@@ -128,7 +128,7 @@ func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kines
 	return response, err
 }
 
-// Wait needs read on each task, and read-payload for results. What one caller waits for is bounded.
+// Wait needs read on each task, and read-payload for results. The waits of one caller are bounded.
 func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
 	if err := s.allowNamed(ctx, actRead, access.Read, r); err != nil {
 		return nil, err

@@ -114,7 +114,7 @@ func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 }
 
 // TestHowOldAHeartbeatMayBe sees a heartbeat late, by clocks that agree or not, and then the next one, of a
-// receiver whose clock is an hour off. What was received before is not taken for newer.
+// receiver whose clock is an hour off. An answer that was received before is not taken for newer.
 func TestHowOldAHeartbeatMayBe(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -177,7 +177,7 @@ func TestAnAddThatIsMadeAgain(t *testing.T) {
 	})
 }
 
-// What a group cannot have is refused with the reason, and nothing of it is stored.
+// A group that cannot be is refused with the reason, and nothing of it is stored.
 func TestWhatAGroupRefuses(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})

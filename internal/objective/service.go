@@ -23,8 +23,8 @@ type Service struct {
 	Catalog *catalog.Catalog
 }
 
-// SetObjective sets the objective of a lambda. What was counted stays, so a change of the time holds for
-// starts from then on.
+// SetObjective sets the objective of a lambda. Starts that were counted stay, so a change of the time holds
+// for starts from then on.
 func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveRequest) (_ *kinesinv1.SetObjectiveResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	l, err := s.Catalog.Find(ctx, r.GetLambda())

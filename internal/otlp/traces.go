@@ -15,8 +15,8 @@ import (
 
 const (
 	tracesPath = "v1/traces"
-	// queueSpansMax bounds the spans that wait for the collector, batchSpansMax those of a request. What does
-	// not fit is left out.
+	// queueSpansMax bounds the spans that wait for the collector, batchSpansMax those of a request. Spans
+	// that do not fit are left out.
 	queueSpansMax, batchSpansMax = 8192, 512
 )
 

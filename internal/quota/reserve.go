@@ -22,7 +22,7 @@ const (
 )
 
 // conflictPause is before a try that follows a conflict, failurePause before one that follows a failure of
-// the store. What was reserved is spent meanwhile, and then nothing starts: never more than the rate.
+// the store. The process spends its reservation meanwhile, and then nothing starts: never more than the rate.
 var (
 	conflictPause = backoff.Policy{Min: 2 * time.Millisecond, Max: 50 * time.Millisecond}
 	failurePause  = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}

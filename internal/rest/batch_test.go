@@ -180,7 +180,7 @@ func TestABatchThatIsRefused(t *testing.T) {
 }
 
 // TestSmallRequestsTakeLittleMemory sends each list with as many small elements as fit into a body, to each
-// route. What a request takes is a small multiple of its size.
+// route. A request takes a small multiple of its size in memory.
 func TestSmallRequestsTakeLittleMemory(t *testing.T) {
 	const bodyBytesMax, allocatedMax = 1 << 20, 48 << 20
 	server := httptest.NewServer(api.BoundBodies(New((&fake{}).services(), api.Hooks{})))

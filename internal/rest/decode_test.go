@@ -32,7 +32,7 @@ func TestListsOfRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzDecode decodes anything into every request. What it takes, it takes again when it is encoded.
+// FuzzDecode decodes anything into every request. An accepted value is accepted again when it is encoded.
 func FuzzDecode(f *testing.F) {
 	for _, e := range exchanges {
 		if parts := strings.SplitN(e.request, " ", 3); len(parts) == 3 && len(parts[2]) < 1000 {

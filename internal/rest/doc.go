@@ -3,6 +3,6 @@
 //
 // It is a thin layer over the services of the wire contract. Each route is one operation in the table of
 // routes.go, which says method, path, parameters, the Go types of request and response, and statuses;
-// requests are routed and decoded, and the document is generated, from that table alone. What a call may do,
-// and what becomes of it, the services behind decide.
+// requests are routed and decoded, and the document is generated, from that table alone. The services behind
+// it decide what a call may do, and what becomes of it.
 package rest

@@ -337,7 +337,7 @@ var exchanges = []exchange{
 	{request: `POST /v1/lambdas/mail/tasks {}`, answer: oneResult(&kinesinv1.ScheduleResult{Problem: refusal(kinesinv1.Reason_REASON_TOO_LARGE)}), status: 413},
 	{request: `POST /v1/lambdas/mail/tasks {}`, answer: &kinesinv1.ScheduleResponse{}, status: 500, body: api.InternalText},
 
-	// What people get wrong.
+	// Mistakes that people make.
 	{request: `POST /v1/lambdas/mail/tasks {"deley":"90s"}`, status: 400, body: `unknown field \"deley\" in the body; allowed here: backoff_max,`},
 	{request: `POST /v1/lambdas/mail/tasks {"Delay":"90s"}`, status: 400, body: `unknown field \"Delay\"`},
 	{request: `POST /v1/lambdas/mail/tasks {"delay":"90s","delay":"9s"}`, status: 400, body: `field \"delay\" is twice`},
@@ -691,7 +691,7 @@ var exchanges = []exchange{
 	{request: `POST /v1/work/results {"worker":"w","results":[{"claims":""}]}`, status: 400, body: `unknown field \"claims\" in results[0]; allowed here: claim,`},
 	{request: `POST /v1/work/leave {"worker":"w"}`, wire: `{"worker":"w"}`, status: 200, body: `{}`},
 
-	// What any service may say.
+	// Problems that any service may report.
 	{request: `GET /v1/lambdas`, err: api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "later"), status: 503, body: `"retry_after":"1s"`, headers: "Retry-After: 1"},
 	{request: `GET /v1/lambdas`, err: api.Errorf(kinesinv1.Reason_REASON_FULL, "too many wait").After(1500 * time.Millisecond), status: 429, headers: "Retry-After: 2"},
 	{request: `GET /v1/lambdas`, err: api.ErrPermissionDenied, status: 403},

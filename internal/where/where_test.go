@@ -83,7 +83,7 @@ func TestWhatMatches(t *testing.T) {
 		if got := f.Matches("mail", "high", &row); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
-		// What is decided with less is never wrong.
+		// A decision by fewer fields is never wrong.
 		for known := range KnowAll + 1 {
 			a := f.Decide(&Subject{Lambda: "mail", Priority: "high", Task: &row, Known: known})
 			if a != Maybe && (a == Always) != want {

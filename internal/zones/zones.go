@@ -134,8 +134,8 @@ func (d *Database) Load(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// read returns the file of a name, nil if there is none. What the system leaves out (some of them pack old
-// names apart) is read from the embedded release.
+// read returns the file of a name, nil if there is none. Files that the system leaves out (some of them pack
+// old names apart) are read from the embedded release.
 func (d *Database) read(name string) []byte {
 	if d.dir != "" {
 		if data, err := readHead(filepath.Join(d.dir, filepath.FromSlash(name)), zoneBytesMax); err == nil {

@@ -395,7 +395,7 @@ func TestTakenGivesUp(t *testing.T) {
 	})
 }
 
-// Who has two partitions to give to one another waits until the other fires by the same set.
+// A process that has two partitions to give to one another waits until the other fires by the same set.
 func TestHurryLastsUntilAllFireByTheSame(t *testing.T) {
 	inTown(t, func(w *town) {
 		a, b := w.start("a", Ready), w.start("b", Ready)

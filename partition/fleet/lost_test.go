@@ -22,7 +22,7 @@ type way struct {
 	harmed atomic.Int32
 }
 
-// What happens to calls on the way to the store.
+// The fates of calls on the way to the store.
 const (
 	refuseWrites int32 = 1 << iota // at once
 	swallowWrites

@@ -339,8 +339,7 @@ func TestScaledToOne(t *testing.T) {
 	})
 }
 
-// What cuts watches off is noticed though contact is never lost for long; that they end every few minutes is
-// nothing.
+// Cut watches are noticed though contact is never lost for long; that they end every few minutes is nothing.
 func TestWatchesThatBreakAreCounted(t *testing.T) {
 	inWorld(t, four, func(w *world) {
 		w.pass(time.Hour)

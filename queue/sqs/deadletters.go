@@ -207,8 +207,8 @@ func sentAt(m *types.Message) task.Instant {
 	return task.FromMillis(millis)
 }
 
-// ChangeDeadLetters implements queue.DeadLetters. What fails again while it redrives has been sent later, so
-// that the change comes to an end.
+// ChangeDeadLetters implements queue.DeadLetters. A message that fails again while it redrives has been sent
+// later, so that the change comes to an end.
 func (d *Driver) ChangeDeadLetters(ctx context.Context, q *queue.DeadLetterQueue, s queue.DeadLetterStep) (changed int, more bool, err error) {
 	began, most := clock.Mono(d.Clock), sqsclient.BatchMax
 	if s.Pace > 0 {

@@ -17,8 +17,8 @@ import (
 // The body of a message that only Kinesin reads is text: a mark with the number of the format, and then
 // a seal and protobuf fields in URL-safe base64 without padding. Nothing behind the seal is read before it
 // was checked. Each task is one field of bytes, in the codec's encoding. Readers skip unknown fields, so
-// a release reads a new field before the next one writes it. What an older reader must not skip raises the
-// number.
+// a release reads a new field before the next one writes it. A field that an older reader must not skip
+// raises the number.
 const (
 	envelopeMark           = "k2."
 	envelopeMarkFamily     = "k"

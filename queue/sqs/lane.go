@@ -12,8 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Requests in flight for one queue. What comes meanwhile goes together, in fewer and fuller messages: packing
-// follows the load.
+// Requests in flight for one queue. Tasks that come meanwhile go together, in fewer and fuller messages:
+// packing follows the load.
 const (
 	sendsInFlightMax   = 8
 	deletesInFlightMax = 4

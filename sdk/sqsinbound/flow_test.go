@@ -181,7 +181,7 @@ func rejectedBy(ctx context.Context, server *sdk.Client) (all []sdk.Rejected, er
 	return all, nil
 }
 
-// What a client with another key sends is neither taken nor set aside, and holds up nobody.
+// A message of a client with another key is neither taken nor set aside, and holds up nobody.
 func TestAClientWithAnotherKeyIsNotHeard(t *testing.T) {
 	t.Parallel()
 	endpoints := awslocal.Start(t)

@@ -52,8 +52,8 @@ func (d *deferred) add(w *write) bool {
 	return true
 }
 
-// mayDeleteAgain reports whether a deferred deletion is sent once more. That does no harm: a row with another
-// seq stays.
+// mayDeleteAgain reports whether a deferred deletion is sent once more. A second deletion does no harm: a row
+// with another seq stays.
 func (w *write) mayDeleteAgain(a *answer) bool {
 	return w.call == nil && (a.result == unknown || a.result == unsent) && w.attempts+1 < deferredAttemptsMax
 }

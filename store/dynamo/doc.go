@@ -48,7 +48,7 @@
 // applied and is store.ErrUnreachable, at once, since the caller knows better how long to try; a read tries a
 // few times. Any other write that was surely not applied returns an error with DynamoDB's words.
 //
-// What calls cost, in units for rows up to 1 KB, measured with TestUnits:
+// Calls cost, in units for rows up to 1 KB, measured with TestUnits:
 //
 //	PutWakeup, ReplaceWakeup, DeleteWakeup       1
 //	PutTask                                      1

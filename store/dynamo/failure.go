@@ -67,8 +67,8 @@ func isInvalid(err error) bool {
 	return is && strings.TrimSuffix(api.ErrorCode(), "Exception") == "Validation"
 }
 
-// isUnconnected reports whether a request got no connection. That is its first step, so DynamoDB has seen
-// nothing of it.
+// isUnconnected reports whether a request got no connection. Connecting is its first step, so DynamoDB has
+// seen nothing of it.
 func isUnconnected(err error) bool {
 	var dial *net.OpError
 	var name *net.DNSError

@@ -24,8 +24,8 @@ const (
 	writersAtOnce = 3 // rows that one writer changes in a call
 )
 
-// TestWritesThroughBrokenConnections changes rows through a proxy that breaks connections in every way. What
-// was acknowledged is there, what was surely refused is not, and an unknown write is one of the two.
+// TestWritesThroughBrokenConnections changes rows through a proxy that breaks connections in every way.
+// Acknowledged writes are there, surely refused ones are not, and an unknown write is one of the two.
 func TestWritesThroughBrokenConnections(t *testing.T) {
 	t.Parallel()
 	local := awslocal.Start(t)

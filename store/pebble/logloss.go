@@ -168,7 +168,7 @@ func (d *Driver) lossError(lost []logLoss) error {
 
 // accept returns the store to the moment before the first loss: it cuts that log there and sets the newer
 // ones aside. The store is then as after a crash at that moment, when each task had its wake-up row; a store
-// with a hole would not be. What is set aside is kept for inspection.
+// with a hole would not be. Files that are set aside are kept for inspection.
 func (d *Driver) accept(lost []logLoss) error {
 	found, err := listDir(d.cfg.FS, d.dir)
 	if err != nil {

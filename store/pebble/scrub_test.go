@@ -176,8 +176,8 @@ func TestADamagedBlockTakesNothingElseWithIt(t *testing.T) {
 	}
 }
 
-// The engine tries again and again to compact a damaged file. That ends the store with an error that names
-// the file.
+// The engine tries again and again to compact a damaged file. Damage there ends the store with an error that
+// names the file.
 func TestDamageThatStopsMergingEndsTheStore(t *testing.T) {
 	var fatal []error
 	d, files, table := tableStore(t, pebble.Config{CacheBytes: 1, Fatal: func(err error) { fatal = append(fatal, err) }})

@@ -67,9 +67,9 @@ func (s *snapshot) take(db *pebbledb.DB) error {
 	return s.cutLog()
 }
 
-// cutLog cuts the newest log at its first gap. That log was copied while it was written, so a page that was
-// read too early is missing although a later page is there. Everything that was on disk when the copy began
-// lies before the first gap.
+// cutLog cuts the newest log at its first gap. The last log was copied while it was written, so a page that
+// was read too early is missing although a later page is there. Everything that was on disk when the copy
+// began lies before the first gap.
 func (s *snapshot) cutLog() error {
 	var log *store.SnapshotFile
 	number := uint64(0)

@@ -19,8 +19,8 @@ import (
 )
 
 // TestSnapshotHoldsWhatWasAcknowledged takes snapshots of a store on a real disk while callers walk tasks
-// through their lives. What was acknowledged before must be in each, every life must be at one of its points,
-// and a store must open on it.
+// through their lives. Every write that was acknowledged before must be in each, every life must be at one of
+// its points, and a store must open on it.
 func TestSnapshotHoldsWhatWasAcknowledged(t *testing.T) {
 	const stepsEach = 60 // of a walker for each snapshot; the last two thirds while it is taken, if it takes that long
 	snapshots := 8

@@ -73,8 +73,8 @@ func fillTask(round, n int) task.Task {
 	return row
 }
 
-// fill adds tasks until the store is full, and returns how many. What an earlier round left may take a while
-// to be compacted: until there are as many as there have to be, it waits for room.
+// fill adds tasks until the store is full, and returns how many. The files that an earlier round left may
+// take a while to be compacted: until there are as many as there have to be, it waits for room.
 func fill(t *testing.T, d *pebble.Driver, round, atLeast int) (stored int) {
 	t.Helper()
 	const batch = 500

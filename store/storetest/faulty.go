@@ -22,8 +22,8 @@ const (
 // ErrInjected is wrapped by every injected error.
 var ErrInjected = errors.New("injected fault")
 
-// Faulty is a driver that reports an unknown outcome for chosen writes and for what follows them. What
-// follows a write is not applied if the write is not; otherwise its own fault decides.
+// Faulty is a driver that reports an unknown outcome for chosen writes and for what follows them. A write
+// that follows another is not applied if the first is not; otherwise its own fault decides.
 type Faulty struct {
 	reads
 

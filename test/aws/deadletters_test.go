@@ -28,7 +28,7 @@ func (s site) bury(queue string, want int) {
 	})
 }
 
-// What consumers fail too often is shown, counted, given back and deleted by the commands for tasks.
+// The commands for tasks show, count, give back and delete messages that consumers fail too often.
 func TestDeadLettersOfADeliverLambda(t *testing.T) {
 	s := newSite(t)
 	s.AWS.Setup(t).Must(t)

@@ -115,7 +115,7 @@ func TestTheWayOfThePage(t *testing.T) {
 		t.Errorf("consumed %q of no payload", body)
 	}
 
-	// What was scheduled while no server was told to deliver directly waits as a row of the store.
+	// A task that was scheduled while no server was told to deliver directly waits as a row of the store.
 	direct := s.Serve("--deliver-direct", "0s")
 	ahead := []string{"2s", "13s"} // near, and beyond what goes around the inbound queue
 	rows := make([]string, 0, len(ahead))

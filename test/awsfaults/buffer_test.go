@@ -10,7 +10,7 @@ import (
 )
 
 // Tasks go through the inbound buffer while the process that fills and empties it is killed, SQS is cut off,
-// and replies of DynamoDB get lost. What the buffer gives twice is one task.
+// and replies of DynamoDB get lost. A message that the buffer gives twice is one task.
 func TestInboundBufferHarmed(t *testing.T) {
 	t.Parallel()
 	shared := awslocal.Start(t)

@@ -166,8 +166,8 @@ func TestDockerfileFindings(t *testing.T) {
 }
 
 // TestImage does what the build would do, as no image can be built here: the commands of its stage run on
-// the files that it would be sent, and what the image would hold is run with nothing else around it. That
-// finds servers by the certificates that are where the Dockerfile puts them.
+// the files that it would be sent, and what the image would hold is run with nothing else around it. It finds
+// servers by the certificates that are where the Dockerfile puts them.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	d := readDockerfile(t, root)

@@ -54,7 +54,7 @@ type Event struct {
 	// Want is the state in which an acknowledged task has to end; empty means success.
 	Want string `json:"want,omitempty"`
 
-	// What the server reports.
+	// The server's report of a task.
 	State    string `json:"state,omitempty"`
 	Failures uint32 `json:"failures,omitempty"`
 	Lost     uint32 `json:"lost,omitempty"`

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// What the load is.
+// The size of the load.
 const (
 	killsDefault  = 3
 	upAtLeast     = 300 * time.Millisecond

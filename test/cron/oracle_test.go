@@ -77,7 +77,7 @@ func corpus() []testCase {
 			}
 		}
 	}
-	// What cronsim does with times of day is what shift and first are: the first instant after a gap, once.
+	// The rule of cronsim for times of day equals shift and first: the first instant after a gap, once.
 	for _, e := range fixed {
 		if !strings.Contains(e, "FREQ=") {
 			all = append(all, testCase{Expression: e, Gap: cron.GapShift, Fold: cron.FoldFirst, Direct: true})

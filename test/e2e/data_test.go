@@ -117,7 +117,8 @@ func TestCorruptLog(t *testing.T) {
 }
 
 // A damaged block of a data file takes its own rows with it: they are never answered from, the server says
-// that it is not well and what is damaged, and everything else goes on. What can still be read is salvaged.
+// that it is not well and what is damaged, and everything else goes on. Whatever can still be read is
+// salvaged.
 func TestCorruptTable(t *testing.T) {
 	dir := damaged(t)
 	// The log becomes a table when the directory is opened again.

@@ -54,7 +54,7 @@ func TestFullDisk(t *testing.T) {
 		t.Error("the log does not say that the store is full")
 	}
 
-	// What is stored drains.
+	// Stored tasks drain.
 	w := s.CommandWorker("--lambda", "work", "--concurrency", "8", "--", "true")
 	s.Run("wait", stored, "--timeout", "20s").Must(t)
 	eventually(t, "tasks end on a full disk", func() bool {

@@ -237,7 +237,7 @@ func TestJSONOverHTTP(t *testing.T) {
 	}
 }
 
-// What `make run` starts shows tasks run, and says what to try next.
+// The server of `make run` shows tasks run, and says what to try next.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	r := harness.Run(t, "demo", "--once", "--listen", harness.FreeAddr(t), "--data", filepath.Join(t.TempDir(), "data"))

@@ -152,7 +152,7 @@ func wantShift(t *testing.T, before, after map[string]time.Time, by time.Duratio
 	}
 }
 
-// What somebody does with a set, by hand.
+// The commands that somebody gives for a set, by hand.
 func TestSetsByHand(t *testing.T) {
 	s := start(t)
 	s.Run("lambda", "create", "mail").Must(t)

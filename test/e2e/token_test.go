@@ -120,7 +120,7 @@ func TestWorkersAndTokens(t *testing.T) {
 	}
 }
 
-// What is wrong with tokens and certificates is said at the start.
+// Mistakes in tokens and certificates are reported at the start.
 func TestDoorsThatDoNotOpen(t *testing.T) {
 	t.Parallel()
 	a, other := tlstest.New(t), tlstest.New(t)

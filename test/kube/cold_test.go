@@ -16,7 +16,7 @@ func TestStartedTogether(t *testing.T) {
 	r := newRig(t, plan{replicas: 1})
 	l := r.begin()
 	// On a machine that stands still for seconds pods come one after the other, and partitions move as they
-	// have to. That does not happen each time; who takes itself for the only one does so each time.
+	// have to. It does not happen each time; who takes itself for the only one does so each time.
 	const triesMax = 3
 	moved := r.startTogether()
 	for tries := 1; moved > 2*partitions && tries < triesMax; tries++ { // one that came late costs something

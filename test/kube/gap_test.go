@@ -15,8 +15,8 @@ import (
 )
 
 // A gap is how much later than they would have been tasks are fired because their partitions changed hands.
-// What else makes them late on this machine, such as processes that start beside them, makes those late as
-// well whose partitions stay where they are: what these are late by at that moment is no gap.
+// Other causes of lateness on this machine, such as processes that start beside them, make those late as well
+// whose partitions stay where they are: what these are late by at that moment is no gap.
 
 const (
 	// moveMin is for how long around a change of the members, and what it is given, partitions may move: a
@@ -120,7 +120,7 @@ func (r *rig) gaps(some []firing, moves []move, bar time.Duration) []time.Durati
 }
 
 // missedAfter is how late a task is at least whose message got lost or could not be sent, with a process that
-// was killed or on a busy machine: until its wake-up. That is no matter of who owns its partition.
+// was killed or on a busy machine: until its wake-up. This does not depend on who owns its partition.
 const missedAfter = 14 * time.Second
 
 // judgeGaps wants half of the partitions to have changed hands within the bound, and all of them within what

@@ -45,7 +45,7 @@ func TestWithoutRole(t *testing.T) {
 		}
 	}
 	harness.NoTrace(t, log)
-	// What was missing is given, and the next start succeeds.
+	// The missing input is given, and the next start succeeds.
 	delete(r.values, "rbac")
 	r.install()
 	r.await(1)

@@ -4,8 +4,8 @@
 // pod's status how it is, and ends it when its pod is deleted: SIGTERM, SIGKILL after the grace. It owns
 // those processes and their files, and keeps a record of what it did to them. It is for tests only.
 //
-// What is not as on a node: there are no images (every container runs one program), no network and no file
-// system of its own. Each pod has a loopback address; an argument or variable that names a port on all
+// Some things are not as on a node: there are no images (every container runs one program), no network and no
+// file system of its own. Each pod has a loopback address; an argument or variable that names a port on all
 // interfaces, such as ":7070", names that address instead, and one that names a file below a volume's mount
 // path names the pod's copy of it. In place of what a cluster puts into every container, KUBECONFIG is set.
 package kubelet

@@ -147,7 +147,7 @@ func (k *Kubelet) Pods() []*Pod {
 // Did says what was done to a pod.
 type Did string
 
-// What is done to pods.
+// The operations on pods.
 const (
 	Started    Did = "started"    // its process was started
 	Ready      Did = "ready"      // its readiness probe holds

@@ -326,7 +326,7 @@ func (p *Pod) terminate(ctx context.Context, proc *loopback.Process) {
 	if h := p.object.Spec.Containers[0].Lifecycle; h != nil && h.PreStop != nil && h.PreStop.Sleep != nil {
 		pause(ctx, min(grace, time.Duration(h.PreStop.Sleep.Seconds)*time.Second), proc.Exited())
 	}
-	// What a hook takes is taken from the grace, of which two seconds are always left.
+	// The time of a hook is taken from the grace, of which two seconds are always left.
 	grace = max(grace-time.Since(began), 2*time.Second)
 	p.kubelet.record(Record{Pod: p.Name, Did: Terminated, PID: proc.PID()})
 	done := make(chan struct{})

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What a task may cost where neither store, queue nor network nor clocks fail, and no process is killed or
-// stopped (I15): its wake-up row, first row, message's row, claim, start, end and the delete, and for each
+// A task may cost this much where neither store, queue nor network nor clocks fail, and no process is killed
+// or stopped (I15): its wake-up row, first row, message's row, claim, start, end and the delete, and for each
 // further attempt a claim, a start, a result and the way to the next.
 const (
 	writesMax           = 8

@@ -6,8 +6,7 @@
 //
 // A seed decides a plan: the form of the fleet, its load, and the faults, each with its time. The plan is a
 // value, so a failure is shrunk by leaving faults out of it. After the faults comes a time without any, in
-// which everything has to end. What happened is judged as a history by test/checker and by the rules of this
-// package.
+// which everything has to end. The history is judged by test/checker and by the rules of this package.
 //
 // Run it with make test/sim; see docs/adr/0027 and docs/reliability.md.
 package sim

@@ -206,7 +206,7 @@ func (j draftJudge) change(d draft, o *draftOp) []draft {
 }
 
 // doneUnseen is a change whose write was not answered, and which met the key's next task when it was read
-// back or tried again. That task begins before the call ends.
+// back or tried again. This task begins before the call ends.
 func (j draftJudge) doneUnseen(d draft, o *draftOp) (all []draft) {
 	asked := *o
 	asked.refused, asked.unknown = "", true

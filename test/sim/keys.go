@@ -316,7 +316,7 @@ func (w *world) sentOfKey(m *queue.Message) {
 
 // checkHandlers is invariant I24 as workers see it: at no time do more handlers run for tasks of one limit
 // key than the loosest limit that may have been in force when the last one of them got its slot. It is all
-// that is checked where nobody sees the writes. What a process does that was stopped does not count: its
+// that is checked where nobody sees the writes. The acts of a process that was stopped do not count: its
 // lease may be over.
 func (w *world) checkHandlers(events []checker.Event) (breaches []string) {
 	w.mu.Lock()

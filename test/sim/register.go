@@ -180,8 +180,8 @@ func (r register) cancel(o *operation) []register {
 	return nil
 }
 
-// get shows the register as it is. What happens to a task without a client's or a handler's doing shows here
-// first: claims, lost workers, and what these lead to.
+// get shows the register as it is. Changes of a task without a client's or a handler's doing show here first:
+// claims, lost workers, and what these lead to.
 func (r register) get(o *operation) []register {
 	s := &o.seen
 	if o.absent || !r.there {

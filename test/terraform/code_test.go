@@ -140,7 +140,7 @@ func freshWorkspace(t *testing.T, folder string) *workspace {
 }
 
 // initialised initialises with the provider of providerVersion or, where there are only others, with one of
-// those that the modules take. What is missing is what init said when there is none to be had; any other
+// those that the modules take. The error of init says what is missing when there is none to be had; any other
 // failure ends the test.
 func (w *workspace) initialised() (missing string, other bool) {
 	w.t.Helper()

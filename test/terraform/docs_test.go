@@ -10,7 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// What a block of docs/terraform.md is, and what it calls.
+// The kinds of blocks in docs/terraform.md, and what they call.
 var (
 	docsFile   = regexp.MustCompile("(?s)```hcl\n# file: (\\w+)/main\\.tf\n(.*?)```")
 	docsSource = regexp.MustCompile(`"github\.com/kinesin-io/kinesin//terraform/(modules/\w+)\?ref=[^"]+"`)

@@ -14,7 +14,8 @@ import (
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
-// What docs/terraform.md says of a lambda that Terraform forgets, and how it is brought back.
+// The page docs/terraform.md says what happens to a lambda that Terraform forgets, and how it is brought
+// back.
 var (
 	docsRemoved = regexp.MustCompile("(?s)```hcl\n(removed \\{\n.*?)```")
 	docsDelete  = regexp.MustCompile(`aws dynamodb delete-item --table-name prod-(\w+) --key '([^']+)'`)

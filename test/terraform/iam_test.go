@@ -271,7 +271,7 @@ func (n *installation) noRegistrations(policies map[string]policy) {
 		}
 	}
 	for _, action := range []string{"PutItem", "DeleteItem"} {
-		// Who has a server's policy besides loses nothing by it.
+		// A role that has a server's policy besides loses nothing by it.
 		if c := (call{"dynamodb:" + action, control}); !allows(append(all, policies["registrar"]), c, row) {
 			n.t.Errorf("a pipeline whose role is a server's, too, may not %s registrations", action)
 		}

@@ -356,8 +356,8 @@ type indexSpec struct {
 type keyPart struct{ Attribute, Role, Type string }
 
 // sameAsSetup compares what was applied with what `kinesin aws setup` would make: the same tables and queues,
-// and each the same. The servers know the lambdas, so theirs are among them. What the emulators do not tell
-// is compared by what was asked for.
+// and each the same. The servers know the lambdas, so theirs are among them. Attributes that the emulators do
+// not tell are compared by what was asked for.
 func (w *workspace) sameAsSetup() {
 	w.t.Helper()
 	tables, queues := w.recorded("aws_dynamodb_table"), w.recorded("aws_sqs_queue")

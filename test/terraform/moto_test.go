@@ -187,9 +187,9 @@ func impatient(t *testing.T, body []byte) []byte {
 // withoutURL are the calls of SQS that name their queue otherwise than by its URL.
 var withoutURL = []string{"sqs:GetQueueUrl", "sqs:CreateQueue", "sqs:StartMessageMoveTask", "sqs:ListMessageMoveTasks"}
 
-// forMoto is a policy as moto understands it: calls by their own names, in the account that it has. What it
-// cannot tell (the table of a call, the queue of one that names no URL, and conditions) is left to the
-// evaluator of this package.
+// forMoto is a policy as moto understands it: calls by their own names, in the account that it has. The
+// evaluator of this package decides what it cannot tell (the table of a call, the queue of one that names no
+// URL, and conditions).
 func forMoto(t *testing.T, p policy) string {
 	t.Helper()
 	type plain struct {

@@ -66,7 +66,7 @@ func TestEveryPage(t *testing.T) {
 	}
 }
 
-// What users put into keys, tags, payloads and errors is shown, and does nothing.
+// Texts that users put into keys, tags, payloads and errors are shown, and do nothing.
 func TestNothingThatUsersWriteRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a browser")
@@ -182,7 +182,8 @@ func TestKeys(t *testing.T) {
 	b.fine("keys")
 }
 
-// Who is not signed in is asked to, and comes to where he wanted. Signing out ends it.
+// A visitor who is not signed in is asked to sign in, and then comes to the page that was asked for. Signing
+// out ends it.
 func TestSignIn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a browser")

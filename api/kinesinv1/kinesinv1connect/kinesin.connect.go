@@ -610,7 +610,7 @@ type JobServiceClient interface {
 	GetJob(context.Context, *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error)
 	// ListJobs returns all jobs that are kept, newest first.
 	ListJobs(context.Context, *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error)
-	// ControlJob pauses, resumes or stops a job. What it has changed stays changed.
+	// ControlJob pauses, resumes or stops a job. Changes that it has made stay.
 	ControlJob(context.Context, *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error)
 }
 
@@ -705,7 +705,7 @@ type JobServiceHandler interface {
 	GetJob(context.Context, *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error)
 	// ListJobs returns all jobs that are kept, newest first.
 	ListJobs(context.Context, *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error)
-	// ControlJob pauses, resumes or stops a job. What it has changed stays changed.
+	// ControlJob pauses, resumes or stops a job. Changes that it has made stay.
 	ControlJob(context.Context, *kinesinv1.ControlJobRequest) (*kinesinv1.ControlJobResponse, error)
 }
 

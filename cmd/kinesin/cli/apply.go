@@ -16,7 +16,7 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// What apply does with a lambda or a cron.
+// The actions of apply on a lambda or a cron.
 const (
 	applyCreate    = "create"
 	applyUpdate    = "update"

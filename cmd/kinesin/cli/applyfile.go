@@ -246,7 +246,7 @@ func textsOf(flag string, value *yaml.Node) ([]string, error) {
 	return nil, lineError(value.Line, "%s: want a text or a number", strings.ReplaceAll(flag, "-", "_"))
 }
 
-// addCron reads a cron. What the server would refuse is refused here, as far as it can be told.
+// addCron reads a cron. It refuses whatever the server would refuse, as far as it can tell.
 func (d *declarations) addCron(n *yaml.Node) (string, error) {
 	c := declaredCron{line: n.Line, cron: &sdk.Cron{}}
 	c.flags = cronSettingsOf(c.cron)

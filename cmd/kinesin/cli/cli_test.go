@@ -400,7 +400,7 @@ func TestHelpGoesToStdout(t *testing.T) {
 	}
 }
 
-// What the shell asks when somebody presses Tab.
+// The calls that the shell makes when somebody presses Tab.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

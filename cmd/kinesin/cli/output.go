@@ -61,7 +61,7 @@ type table struct{ *tabwriter.Writer }
 
 func newTable(w io.Writer) table { return table{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
 
-// row adds a row. What a terminal obeys is escaped before the columns are aligned.
+// row adds a row. Control characters are escaped before the columns are aligned.
 func (t table) row(cells ...string) { fmt.Fprintln(t, api.Visible(strings.Join(cells, "\t"))) }
 
 // fact adds a row with a name and a value, unless the value is empty.

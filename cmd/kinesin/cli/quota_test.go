@@ -55,7 +55,8 @@ func TestQuotasFromSetToNone(t *testing.T) {
 	}
 }
 
-// What a gate has held and what is redriven goes on at the quota of recovery, unless another pace is given.
+// Tasks that a gate has held, and redriven tasks, go on at the quota of recovery, unless another pace is
+// given.
 func TestAQuotaOfRecoveryIsThePaceOfWhatGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -139,7 +140,7 @@ func TestQuotasThatAreRefused(t *testing.T) {
 	}
 }
 
-// What a quota refuses fails a single command with its reason, and makes a batch wait.
+// A refusal by a quota fails a single command with its reason, and makes a batch wait.
 func TestScheduleMeetsAQuota(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -249,7 +249,7 @@ func (m *topModel) line(s *sdk.LambdaStats) string {
 		topCount(topWaits(s)), topCount(topRuns(s)), workers, cmp.Or(strings.Join(held, ", "), "-"), m.columns)
 }
 
-// topLine lays out a line. What the terminal has beyond 80 columns goes to the name.
+// topLine lays out a line. The name gets the columns that the terminal has beyond 80.
 func topLine(lambda, late, oldest, started, ended, failed, waits, runs, workers, held string, columns int) string {
 	name := min(16+columns-topColumnsMin, 48)
 	return fmt.Sprintf("%s %7s %7s %7s %6s %6s %6s %5s %4s %s", topPad(lambda, name), late, oldest, started, ended, failed, waits, runs, workers, held)

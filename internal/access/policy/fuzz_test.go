@@ -8,7 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/alloctest"
 )
 
-// FuzzParse reads any text as a policy. What it takes, it took as it is meant: each identity has a name of
+// FuzzParse reads any text as a policy. An accepted policy means what it says: each identity has a name of
 // its own, and grants that can be read again.
 func FuzzParse(f *testing.F) {
 	hash := strings.Repeat("5", 64)

@@ -19,7 +19,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What no emulator does.
+// Rules of SQS that no emulator keeps.
 
 // service is the fake in virtual time, in a synctest bubble, with one queue.
 type service struct {

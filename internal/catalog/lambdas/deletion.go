@@ -18,9 +18,9 @@ import (
 
 // A lambda is deleted in steps: it is marked, so that it takes no new tasks; all processes hear of that;
 // tasks that were acknowledged before are looked for, in the store and in the inbound buffer; its row is
-// removed at the version that was seen. That may take longer than a call, so a caller that resumes (goes_on)
-// has an answer after deleteCallMax and calls again, at any process. In between the lambda stays marked, for
-// catalog.DeletingFor at most.
+// removed at the version that was seen. Ending them may take longer than a call, so a caller that resumes
+// (goes_on) has an answer after deleteCallMax and calls again, at any process. In between the lambda stays
+// marked, for catalog.DeletingFor at most.
 
 const (
 	// deleteCallMax is how long a call works before it answers that there is more to do: well within the

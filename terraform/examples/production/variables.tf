@@ -7,7 +7,7 @@ variable "prefix" {
 variable "capacity" {
   description = "As in the module core."
   type        = map(map(object({ min = number, max = number })))
-  # A managed task takes 2 write units on schedule and 3 on tasks. What one of them lacks slows the other down.
+  # A managed task takes 2 write units on schedule and 3 on tasks. A lack of one slows the other down.
   default = {
     schedule = { write = { min = 100, max = 5000 }, read = { min = 50, max = 1000 } }
     tasks    = { write = { min = 200, max = 10000 } }

@@ -23,7 +23,7 @@ type (
 	blocks     = map[string]schema.Block
 )
 
-// Words for texts. What is computed keeps its value from one plan to the next.
+// Words for texts. A computed value stays the same from one plan to the next.
 var (
 	requiredText = schema.StringAttribute{Required: true}
 	optionalText = schema.StringAttribute{Optional: true}

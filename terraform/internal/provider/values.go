@@ -8,7 +8,7 @@ import (
 )
 
 // values are the attributes and blocks of a resource, as JSON would have them: string, bool, int64 or
-// float64, []any, map[string]any. What is null or not known yet is nil.
+// float64, []any, map[string]any. A value that is null or not known yet is nil.
 type values map[string]any
 
 func (v values) text(name string) string {

@@ -1,5 +1,5 @@
 locals {
-  # What is scaled: "tasks", or "tasks_dead" for an index of it.
+  # The tables that are scaled: "tasks", or "tasks_dead" for an index of it.
   scaled = !local.provisioned ? {} : merge(
     { for name, table in local.tables : name => { id = "table/${table.name}", kind = "table" } },
     { for name, index in local.tasks_indexes : "tasks_${name}" => { id = "table/${aws_dynamodb_table.tasks.name}/index/${name}", kind = "index" } },

@@ -1,7 +1,8 @@
-# What each role of `kinesin serve` may do: the calls that it makes, on what it makes them on. A test records the calls of a run and
-# holds the policies to them: all are allowed, and nothing is that no call needed, but for what the test names with its reason.
-# IAM knows the statements of a batch as PartiQL… actions; a write that is alone goes as PutItem or DeleteItem, so most rows need
-# both. No role deletes payloads: TTL does.
+# Each role of `kinesin serve` may do the following: the calls that it makes, on what it makes them on. A test
+# records the calls of a run and holds the policies to them: all are allowed, and nothing is that no call
+# needed, but for what the test names with its reason. IAM knows the statements of a batch as PartiQL…
+# actions; a write that is alone goes as PutItem or DeleteItem, so most rows need both. No role deletes
+# payloads: TTL does.
 
 locals {
   # Lambdas, workers, members, rejected tasks and the secret of ids: every role keeps rows of its own here, by kind, which is the

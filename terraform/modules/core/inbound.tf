@@ -1,4 +1,5 @@
-# What is scheduled ahead waits here for the store; `kinesin aws setup --dry-run` has the same, and a test compares.
+# Tasks that are scheduled ahead wait here for the store; `kinesin aws setup --dry-run` has the same, and a
+# test compares.
 
 resource "aws_sqs_queue" "inbound_dlq" {
   depends_on = [aws_dynamodb_table.tasks]

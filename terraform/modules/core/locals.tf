@@ -13,7 +13,7 @@ locals {
 
   provisioned = var.billing_mode == "PROVISIONED"
 
-  # What is not given in var.capacity; the README has it too.
+  # Defaults for values that var.capacity does not give; the README has it too.
   capacity_presets = {
     schedule   = { read = { min = 5, max = 1000 }, write = { min = 5, max = 1000 } }
     tasks      = { read = { min = 5, max = 1000 }, write = { min = 5, max = 3000 } }
@@ -33,7 +33,7 @@ locals {
   # PREFIX-NAME-PRIORITY, and so not PREFIX-inbound.
   lambda_queues_arn = join(":", concat(slice(local.queue_arn, 0, 5), ["${var.prefix}-*-*"]))
 
-  # The dead-letter queues of deliver lambdas. That of the inbound queue has no such name.
+  # The dead-letter queues of deliver lambdas. The one of the inbound queue has no such name.
   dead_letter_queues_arn = "${local.lambda_queues_arn}-dlq"
   sqs_region             = local.queue_arn[3]
   table_region           = split(":", aws_dynamodb_table.tasks.arn)[3]

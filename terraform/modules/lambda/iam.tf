@@ -1,5 +1,5 @@
 locals {
-  # What was sent before a change of core's key is still under that one.
+  # Messages that were sent before a change of core's key are still under that one.
   kms_statements = [for i, key in distinct(compact(concat([local.kms_key], var.core.other_kms_key_arns))) : {
     Sid       = i == 0 ? "Key" : "Key${i}"
     Effect    = "Allow"

@@ -9,7 +9,8 @@ locals {
   queue_names = { for priority in var.priorities : priority => "${var.core.prefix}-${var.name}-${priority}" }
   dlq_names   = { for priority, name in local.queue_names : priority => "${name}-dlq" if local.deliver }
 
-  # What no consumer has read or no server has received by then is gone: managed tasks are in the store and sent again.
+  # Messages that no consumer has read or no server has received by then are gone: managed tasks are in the
+  # store and sent again.
   retention_managed = 345600
   retention_dlq     = 1209600
 
@@ -22,8 +23,8 @@ locals {
   }
 
   # Whoever is not named is denied by the queue itself; core's inbound.tf says why it is written so. Of a managed lambda that goes for
-  # those who receive, too: only servers do. Who consumes a deliver lambda is the choice of who gives out the worker policy. A core of a
-  # version that names nobody denies nobody.
+  # those who receive, too: only servers do. Whoever gives out the worker policy chooses the consumers of a
+  # deliver lambda. A core of a version that names nobody denies nobody.
   named    = concat(var.core.server_principals, var.core.operator_principals)
   may_send = concat(local.named, [for arn in var.sender_principals : replace(arn, "/:root$/", ":*")])
   only_named = [for of in [

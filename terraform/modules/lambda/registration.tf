@@ -92,8 +92,9 @@ resource "terraform_data" "settings" {
   depends_on = [aws_dynamodb_table_item.registration]
 }
 
-# What can never change, as it was when the name was this call's: Terraform would else delete queues of a lambda that servers go on
-# to have. Shards only grow; servers refuse fewer than the lambda ever had.
+# Settings that can never change, as they were when the name was this call's: Terraform would else delete
+# queues of a lambda that servers go on to have. Shards only grow; servers refuse fewer than the lambda ever
+# had.
 resource "terraform_data" "fixed" {
   input = {
     prefix     = var.core.prefix
