@@ -31,7 +31,7 @@ var (
 	// tools know nothing of roles.
 	tools = []string{
 		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
-		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback",
+		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback", "internal/minheap",
 		"internal/process", "internal/refusal", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
 
@@ -55,7 +55,8 @@ var (
 var table = []row{
 	{name: "."},
 	{name: "task", stdOnly: true},
-	{name: "internal/clock", may: []string{"task"}},
+	{name: "internal/minheap", stdOnly: true},
+	{name: "internal/clock", may: []string{"task", "internal/minheap"}},
 	{name: "internal/backoff", may: []string{"task", "internal/clock"}},
 	{name: "internal/clock/clocktest", may: []string{"task", "internal/clock"}},
 	{name: "internal/inproc", stdOnly: true},
@@ -88,7 +89,7 @@ var table = []row{
 	{name: "queue", may: []string{"task", "partition", "internal/backoff", "internal/clock"}},
 	{name: "internal/mirror", may: []string{"store", "internal/clock"}},
 	{name: "internal/gates", may: []string{"task", "store", "internal/clock", "internal/mirror"}},
-	{name: "internal/groups", may: []string{"task", "store", "internal/backoff", "internal/clock"}, tests: []string{"store/mem", "store/storetest"}},
+	{name: "internal/groups", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/minheap"}, tests: []string{"store/mem", "store/storetest"}},
 	{name: "internal/crons", may: []string{"task", "partition", "store", "internal/clock", "internal/cron"}, tests: []string{"store/mem", "internal/zones"}},
 	{name: "internal/chains", may: slices.Concat(wire, []string{"task", "partition", "store", "internal/backoff", "internal/clock"}), tests: []string{"store/mem"}},
 	{name: "internal/breaker", may: []string{"task", "store", "internal/backoff", "internal/clock", "internal/gates"}, tests: []string{"store/mem"}},
@@ -131,7 +132,7 @@ var table = []row{
 	{name: "inbound/ingest", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/gather", "internal/refusal"})},
 	{name: "internal/where", may: []string{"task"}},
 	{
-		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/overview", "internal/refusal", "internal/where"}),
+		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/minheap", "internal/overview", "internal/refusal", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
 	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/crons", "internal/refusal"}), tests: []string{"inbound/intake", "internal/catalog"}},
@@ -144,10 +145,10 @@ var table = []row{
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
-	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/quota"})},
+	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/minheap", "internal/quota"})},
 	{name: "dispatcher", may: seams},
 	{name: "hsc", may: slices.Concat(seams, wire, []string{"internal/chains"})},
-	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock"}), never: serverSide},
+	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},
 
 	{name: "internal/sdkconfig", may: []string{"internal/clock", "internal/controller"}, never: serverSide},
 	{name: "sdk", may: slices.Concat(wire, []string{"task", "internal/controller", "internal/backoff", "internal/clock", "internal/dial", "internal/livefile", "internal/process", "internal/sdkconfig"}), tests: []string{"sdk/sdktest", "sdk/blobs", "server"}, never: serverSide},

@@ -3,7 +3,6 @@ package inbound
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/internal/where"
 	"github.com/kinesin-io/kinesin/store"
@@ -194,34 +194,25 @@ func (at *place) before(p task.Partition) store.WakeKey {
 
 // stretch is the next part of a partition.
 type stretch struct {
+	minheap.Place // in merge.heads
+
 	partition task.Partition
 	after     store.WakeKey
 	rows      []task.Task
 	isLast    bool
 }
 
-// merge yields the wake-up rows of several partitions in order of (wake, partition, id). It is a heap of the
-// stretches by their first rows.
+// merge yields the wake-up rows of several partitions in order of (wake, partition, id).
 type merge struct {
 	in    *Inbound
 	ahead int
-	heads []*stretch
+	heads minheap.Heap[*stretch] // by their first rows
 }
 
-func (m *merge) Len() int      { return len(m.heads) }
-func (m *merge) Swap(i, j int) { m.heads[i], m.heads[j] = m.heads[j], m.heads[i] }
-func (m *merge) Push(s any)    { m.heads = append(m.heads, s.(*stretch)) } //nolint:forcetypeassert,errcheck // of add
-func (m *merge) Less(i, j int) bool {
-	a, b := &m.heads[i].rows[0], &m.heads[j].rows[0]
+// Before orders stretches by their first rows.
+func (s *stretch) Before(other *stretch) bool {
+	a, b := &s.rows[0], &other.rows[0]
 	return cmp.Or(cmp.Compare(a.WakeRow.At, b.WakeRow.At), comparePartitions(a.Partition, b.Partition)) < 0
-}
-
-// Pop implements heap.Interface.
-func (m *merge) Pop() any {
-	last := len(m.heads) - 1
-	s := m.heads[last]
-	m.heads = m.heads[:last]
-	return s
 }
 
 // add reads the next rows of a partition.
@@ -234,21 +225,21 @@ func (m *merge) add(ctx context.Context, s *stretch) (err error) {
 	}
 	if s.isLast = len(s.rows) < m.ahead; len(s.rows) > 0 {
 		s.after = store.KeyOf(&s.rows[len(s.rows)-1])
-		heap.Push(m, s)
+		m.heads.Put(s)
 	}
 	return nil
 }
 
 // take returns the first n rows of all.
 func (m *merge) take(ctx context.Context, n int) (rows []task.Task, err error) {
-	for len(rows) < n && len(m.heads) > 0 {
-		s := m.heads[0]
+	for len(rows) < n && m.heads.Len() > 0 {
+		s := m.heads.First()
 		rows, s.rows = append(rows, s.rows[0]), s.rows[1:]
 		if len(s.rows) > 0 {
-			heap.Fix(m, 0)
+			m.heads.Put(s)
 			continue
 		}
-		heap.Pop(m)
+		m.heads.Remove(s)
 		if err := m.add(ctx, s); err != nil {
 			return nil, err
 		}

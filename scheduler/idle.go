@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"container/heap"
 	"context"
 	"math"
 	"math/bits"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -34,6 +34,7 @@ const (
 // firedPartition is a partition that is fired here.
 type firedPartition struct {
 	task.Partition
+	minheap.Place // in idlePartitions.looks
 
 	loop atomic.Pointer[loop] // nil: the partition is idle; changed with idlePartitions.mu held
 	// later is the earliest wake-up that there was a hint of, and no loop was told, since the last look.
@@ -42,7 +43,6 @@ type firedPartition struct {
 	// These are guarded by idlePartitions.mu.
 	since  task.Instant // when the partition came here: see fullScan
 	lookAt task.Instant // when it is looked at next, by clock.Steady
-	place  int          // in idlePartitions.looks; -1: nowhere
 	warm   bool         // it was looked at, or a loop has read it
 	gone   bool         // it is not fired here any more
 }
@@ -71,59 +71,22 @@ type idlePartitions struct {
 	changed  chan struct{} // has an element when the next look may be sooner
 	progress progress
 
-	mu    sync.Mutex // guards what follows
-	group *loopGroup // nil: Run has not begun, or ends
-	wall  loopClock  // as a loop that was never idle would have it
-	rows  int        // of look-ahead for a loop that is started
-	loops int        // of partitions that are fired here
-	looks lookHeap
+	mu    sync.Mutex                    // guards what follows
+	group *loopGroup                    // nil: Run has not begun, or ends
+	wall  loopClock                     // as a loop that was never idle would have it
+	rows  int                           // of look-ahead for a loop that is started
+	loops int                           // of partitions that are fired here
+	looks minheap.Heap[*firedPartition] // by when they are looked at
 }
 
-// lookHeap has the partitions that are looked at, the next one first.
-type lookHeap []*firedPartition
-
-// Len is part of heap.Interface, as are the other exported methods.
-func (h lookHeap) Len() int           { return len(h) }
-func (h lookHeap) Less(i, k int) bool { return h[i].lookAt < h[k].lookAt }
-
-func (h lookHeap) Swap(i, k int) {
-	h[i], h[k] = h[k], h[i]
-	h[i].place, h[k].place = i, k
-}
-
-// Push appends.
-func (h *lookHeap) Push(x any) {
-	p := x.(*firedPartition) //nolint:errcheck,forcetypeassert // only look pushes
-	p.place = len(*h)
-	*h = append(*h, p)
-}
-
-// Pop removes the last.
-func (h *lookHeap) Pop() any {
-	last := len(*h) - 1
-	p := (*h)[last]
-	(*h)[last], p.place = nil, -1
-	*h = (*h)[:last]
-	return p
-}
+// Before orders partitions by when they are looked at.
+func (p *firedPartition) Before(other *firedPartition) bool { return p.lookAt < other.lookAt }
 
 // look plans the next look at a partition. Call with mu held.
 func (i *idlePartitions) look(p *firedPartition, at task.Instant) {
 	p.lookAt = at
-	if p.place < 0 {
-		heap.Push(&i.looks, p)
-	} else {
-		heap.Fix(&i.looks, p.place)
-	}
-	if p.place == 0 {
+	if i.looks.Put(p); p.IsFirst() {
 		notify(i.changed)
-	}
-}
-
-// forget takes a partition out of those that are looked at. Call with mu held.
-func (i *idlePartitions) forget(p *firedPartition) {
-	if p.place >= 0 {
-		heap.Remove(&i.looks, p.place)
 	}
 }
 
@@ -131,13 +94,15 @@ func (i *idlePartitions) forget(p *firedPartition) {
 func (i *idlePartitions) begin(g *loopGroup, c clock.Clock) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.group, i.wall, i.loops, i.looks = g, newLoopClock(c, g.start), 0, nil
+	i.group, i.wall, i.loops = g, newLoopClock(c, g.start), 0
+	i.looks.Clear()
 }
 
 func (i *idlePartitions) end() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.group, i.looks = nil, nil
+	i.group = nil
+	i.looks.Clear()
 }
 
 // add adds a partition that is fired here from now on. It has a loop from the start, unless there are many.
@@ -145,7 +110,6 @@ func (s *Scheduler) add(p *firedPartition) {
 	i := &s.idle
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	p.place = -1
 	if s.Foreign || i.loops < s.IdleLoops {
 		s.startLoop(p)
 		return
@@ -159,7 +123,7 @@ func (s *Scheduler) remove(p *firedPartition, kept bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	p.gone = true
-	i.forget(p)
+	i.looks.Remove(p)
 	if l := p.loop.Load(); l != nil {
 		i.loops--
 		if !kept {
@@ -171,7 +135,7 @@ func (s *Scheduler) remove(p *firedPartition, kept bool) {
 // startLoop starts the loop of a partition, maybe because of a hint. Call with idle.mu held.
 func (s *Scheduler) startLoop(p *firedPartition, why ...hint) {
 	i := &s.idle
-	i.forget(p)
+	i.looks.Remove(p)
 	i.wall.read(s.Clock)
 	l := newLoop(s.shared, p.Partition, i.group.start, i.rows)
 	l.wall = i.wall
@@ -225,7 +189,7 @@ func (s *Scheduler) tellIdle(p *firedPartition, t *task.Task, kind hintKind, at 
 		return true
 	}
 	if now := s.Clock.Now(); at > now.Add(ForecastSpan) {
-		if p.note(at); p.place >= 0 { // else it is looked at now
+		if p.note(at); p.IsHeld() { // else it is looked at now
 			i.look(p, min(p.lookAt, s.lookFor(at, now)))
 		}
 		return true
@@ -331,17 +295,17 @@ func (s *Scheduler) nextLook() (p *firedPartition, wait time.Duration) {
 	defer i.mu.Unlock()
 	now := clock.Steady(s.Clock)
 	if _, step := i.wall.read(s.Clock); step.Abs() >= clock.StepMin {
-		for _, p := range i.looks {
+		for p := range i.looks.All() {
 			p.lookAt = now // which keeps the heap one
 		}
 	}
-	if len(i.looks) == 0 {
+	if i.looks.Len() == 0 {
 		return nil, 0
 	}
-	if wait = i.looks[0].lookAt.Sub(now); wait > 0 {
+	if wait = i.looks.First().lookAt.Sub(now); wait > 0 {
 		return nil, wait
 	}
-	p, _ = heap.Pop(&i.looks).(*firedPartition)
+	p = i.looks.Pop()
 	p.later.Store(int64(never))
 	return p, 0
 }

@@ -1,9 +1,9 @@
 package scheduler
 
 import (
-	"container/heap"
 	"slices"
 
+	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -41,11 +41,12 @@ const (
 
 // keyList has the first waiting rows of one key in one partition, in the order of the schedule.
 type keyList struct {
+	minheap.Place // in keyQueue.timed
+
 	key   string
 	rows  []keyRow
 	state keyState
 	at    task.Instant // of keyTimed
-	place int          // in keyQueue.timed
 
 	// more says that rows of the key at or behind from may be in the schedule and not in rows.
 	more    bool
@@ -62,9 +63,9 @@ type keyList struct {
 // it has to have one.
 type keyQueue struct {
 	lists  map[string]*keyList
-	ready  []*keyList // in turn
-	timed  timedKeys
-	low    []*keyList // those that a pass is to fill, in the order in which they ran low
+	ready  []*keyList             // in turn
+	timed  minheap.Heap[*keyList] // by the instant that they wait for
+	low    []*keyList             // those that a pass is to fill, in the order in which they ran low
 	limit  *inFlightLimit
 	rows   int // in all lists
 	filled int // lists that wait for a slot
@@ -154,7 +155,7 @@ func (q *keyQueue) newList(key string, k rowKey, scanned bool) *keyList {
 		q.leaveUnlisted(k, scanned)
 		return nil
 	}
-	l := &keyList{key: key, place: -1}
+	l := &keyList{key: key}
 	q.lists[key] = l
 	return l
 }
@@ -250,19 +251,14 @@ func (q *keyQueue) retime(l *keyList) {
 
 // time has a list wait until an instant.
 func (q *keyQueue) time(l *keyList, at task.Instant) {
-	l.at = at
-	if l.state == keyTimed {
-		heap.Fix(&q.timed, l.place)
-		return
-	}
-	l.state = keyTimed
-	heap.Push(&q.timed, l)
+	l.at, l.state = at, keyTimed
+	q.timed.Put(l)
 }
 
 // wake makes the keys ready whose time has come.
 func (q *keyQueue) wake(now task.Instant) {
-	for len(q.timed) > 0 && q.timed[0].at <= now {
-		l, _ := heap.Pop(&q.timed).(*keyList)
+	for q.timed.Len() > 0 && q.timed.First().at <= now {
+		l := q.timed.Pop()
 		l.state = keyReady
 		q.ready = append(q.ready, l)
 	}
@@ -297,10 +293,10 @@ func (q *keyQueue) freedAll() {
 
 // next returns when the next key becomes ready; false: none does by itself.
 func (q *keyQueue) next() (task.Instant, bool) {
-	if len(q.timed) == 0 {
+	if q.timed.Len() == 0 {
 		return 0, false
 	}
-	return q.timed[0].at, true
+	return q.timed.First().at, true
 }
 
 // held returns how many rows are due and wait for their keys, and how many for something else because their
@@ -387,7 +383,7 @@ func (q *keyQueue) remove(key string, k rowKey) {
 	if len(l.rows) == 0 {
 		switch l.state {
 		case keyTimed:
-			heap.Remove(&q.timed, l.place)
+			q.timed.Remove(l)
 		case keyReady:
 			q.ready = slices.DeleteFunc(q.ready, func(o *keyList) bool { return o == l })
 		case keyFilled:
@@ -525,30 +521,5 @@ func (l *keyList) uncount(k rowKey) {
 	}
 }
 
-// timedKeys is a heap of the lists that wait for an instant, the next one first.
-type timedKeys []*keyList
-
-// Len is part of heap.Interface, as are the other exported methods.
-func (h timedKeys) Len() int           { return len(h) }
-func (h timedKeys) Less(i, k int) bool { return h[i].at < h[k].at }
-
-func (h timedKeys) Swap(i, k int) {
-	h[i], h[k] = h[k], h[i]
-	h[i].place, h[k].place = i, k
-}
-
-// Push appends.
-func (h *timedKeys) Push(x any) {
-	l := x.(*keyList) //nolint:errcheck,forcetypeassert // only time pushes
-	l.place = len(*h)
-	*h = append(*h, l)
-}
-
-// Pop removes the last.
-func (h *timedKeys) Pop() any {
-	last := len(*h) - 1
-	l := (*h)[last]
-	(*h)[last], l.place = nil, -1
-	*h = (*h)[:last]
-	return l
-}
+// Before orders lists by the instant that they wait for.
+func (l *keyList) Before(other *keyList) bool { return l.at < other.at }

@@ -78,7 +78,7 @@ func (s *Scheduler) setFired(fired []task.Partition, kept map[task.Partition]boo
 	for _, p := range fired {
 		one := old[p]
 		if one == nil {
-			one = &firedPartition{Partition: p, place: -1}
+			one = &firedPartition{Partition: p}
 			fresh = append(fresh, one)
 		}
 		next[p] = one

@@ -1,10 +1,12 @@
 package clock
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -15,10 +17,10 @@ type Virtual struct {
 
 	advancing sync.Mutex // held by Advance, so that two of them take turns
 
-	mu        sync.Mutex // guards all below; never held while a hook runs
-	now       int64      // Unix nanoseconds, true time
-	armed     timerHeap
-	created   uint64 // timers armed so far; orders those of one instant
+	mu        sync.Mutex                  // guards all below; never held while a hook runs
+	now       int64                       // Unix nanoseconds, true time
+	armed     minheap.Heap[*virtualTimer] // the next to fire first
+	created   uint64                      // timers armed so far; orders those of one instant
 	processes uint64
 	settle    func()
 }
@@ -59,10 +61,10 @@ func (v *Virtual) Now() task.Instant {
 func (v *Virtual) Next() (task.Instant, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.armed) == 0 {
+	if v.armed.Len() == 0 {
 		return 0, false
 	}
-	return instantOf(v.armed[0].at + int64(time.Microsecond) - 1), true
+	return instantOf(v.armed.First().at + int64(time.Microsecond) - 1), true
 }
 
 // Advance moves time by d. It stops at the instant of each timer on the way, and fires the timers of one
@@ -83,14 +85,14 @@ func (v *Virtual) Advance(d time.Duration) {
 // fireNext moves to the next timer up to end and fires it; with none left it moves to end.
 func (v *Virtual) fireNext(end int64) (fired bool) {
 	v.mu.Lock()
-	if len(v.armed) == 0 || v.armed[0].at > end {
+	if v.armed.Len() == 0 || v.armed.First().at > end {
 		v.now = max(v.now, end)
 		v.mu.Unlock()
 		return false
 	}
-	t := v.armed[0]
+	t := v.armed.First()
 	v.now = max(v.now, t.at)
-	v.armed.remove(t)
+	v.armed.Remove(t)
 	t.fire()
 	settle := v.settle
 	v.mu.Unlock()
@@ -111,9 +113,9 @@ func (v *Virtual) Jump(to task.Instant) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.now = max(v.now, int64(to)*int64(time.Microsecond))
-	for len(v.armed) > 0 && v.armed[0].at <= v.now {
-		t := v.armed[0]
-		v.armed.remove(t)
+	for v.armed.Len() > 0 && v.armed.First().at <= v.now {
+		t := v.armed.First()
+		v.armed.Remove(t)
 		t.fire()
 	}
 }
@@ -140,18 +142,24 @@ func (p *process) Uint64() uint64 {
 }
 
 func (p *process) NewTimer(d time.Duration) Timer {
-	t := &virtualTimer{p: p, c: make(chan time.Time, 1), index: -1}
+	t := &virtualTimer{p: p, c: make(chan time.Time, 1)}
 	t.Reset(d)
 	return t
 }
 
-// virtualTimer is armed while index ≥ 0. Its fields are guarded by p.v.mu.
+// virtualTimer is armed while it is in Virtual.armed. Its fields are guarded by p.v.mu.
 type virtualTimer struct {
+	minheap.Place
+
 	p     *process
 	c     chan time.Time // holds at most the value of the present setting
 	at    int64          // Unix nanoseconds, true time
 	order uint64
-	index int // in Virtual.armed, -1 when not armed
+}
+
+// Before orders timers by when they fire, those of one instant as they were armed.
+func (t *virtualTimer) Before(other *virtualTimer) bool {
+	return cmp.Or(cmp.Compare(t.at, other.at), cmp.Compare(t.order, other.order)) < 0
 }
 
 func (t *virtualTimer) C() <-chan time.Time { return t.c }
@@ -185,7 +193,7 @@ func (t *virtualTimer) arm(at int64) {
 	}
 	v.created++
 	t.order = v.created
-	v.armed.add(t)
+	v.armed.Put(t)
 }
 
 func (t *virtualTimer) Stop() {
@@ -196,9 +204,7 @@ func (t *virtualTimer) Stop() {
 
 // disarm also removes a fired value that was not received.
 func (t *virtualTimer) disarm() {
-	if t.index >= 0 {
-		t.p.v.armed.remove(t)
-	}
+	t.p.v.armed.Remove(t)
 	select {
 	case <-t.c:
 	default:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -38,6 +39,8 @@ const (
 // attempt is one claimed task that this process has. All fields but the first group are guarded by
 // session.mu.
 type attempt struct {
+	minheap.Place // in the timeline
+
 	key   key
 	work  Work
 	due   task.Instant
@@ -60,12 +63,11 @@ type attempt struct {
 	sends  int  // that the server asked to repeat
 
 	alarm time.Duration // monotonic; when something is to be done about it
-	place int           // in the timeline; -1 when it is not there
 }
 
 func attemptOf(k key, c *kinesinv1.Claimed, g *group) *attempt {
 	return &attempt{
-		key: k, prompt: c.GetPrompt(), group: g, place: -1, due: task.Instant(c.DueMicros),
+		key: k, prompt: c.GetPrompt(), group: g, due: task.Instant(c.DueMicros),
 		work: Work{
 			ID: c.Id, Task: k.task, Lambda: c.Lambda, Priority: c.Priority, Collection: c.Collection, Key: c.Key,
 			Attempt: int(c.Attempt), Failures: int(c.Failures), MaxAttempts: int(c.MaxAttempts), WorkerLost: int(c.WorkerLost),

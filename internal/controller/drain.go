@@ -81,7 +81,7 @@ func (s *session) abandon() int {
 			continue
 		}
 		a.dropped = true // whatever it returns comes too late
-		released := &attempt{key: a.key, work: a.work, due: a.due, group: a.group, startedAt: a.startedAt, place: -1}
+		released := &attempt{key: a.key, work: a.work, due: a.due, group: a.group, startedAt: a.startedAt}
 		released.end(Outcome{Kind: task.OutcomeSnoozed, Delay: abandonedDelay, Error: "the handler did not stop when the worker did"})
 		s.attempts[a.key] = released
 		s.report(released)

@@ -116,7 +116,7 @@ func (s *session) finish(a *attempt, o Outcome) *attempt {
 	defer s.mu.Unlock()
 	s.running--
 	a.group.running--
-	s.timeline.remove(a)
+	s.timeline.Remove(a)
 	if s.lost || a.dropped {
 		s.forget(a)
 	} else {

@@ -167,7 +167,7 @@ func (s *session) fenceLocked(h *kinesinv1.Held) {
 // withdraw takes an attempt that does not run off the timeline and out of the wait for a slot. Call with mu
 // held.
 func (s *session) withdraw(a *attempt) {
-	s.timeline.remove(a)
+	s.timeline.Remove(a)
 	if a.state == waiting {
 		a.group.waiting = without(a.group.waiting, a)
 	}

@@ -113,7 +113,7 @@ func (s *session) loseLocked(why string) {
 	}
 	s.keepResults()
 	s.outbox = outbox{}
-	s.timeline.clear()
+	s.timeline.Clear()
 	for _, g := range s.groups {
 		g.waiting = nil
 	}

@@ -117,7 +117,7 @@ func (s *session) refillOutbox() []*kinesinv1.Held {
 		}
 		all = append(all, a.key.held())
 		switch {
-		case a.state == ended && a.place < 0: // else its alarm sends it
+		case a.state == ended && !a.IsHeld(): // else its alarm sends it
 			a.sent = false
 			s.outbox.results = append(s.outbox.results, a)
 		case a.state == running && a.reported:

@@ -1,11 +1,11 @@
 package controller
 
 import (
-	"container/heap"
 	"context"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -14,63 +14,23 @@ import (
 const StartedAfter = 200 * time.Millisecond
 
 // timeline holds the attempts that have an alarm, the earliest first. One timer serves them all.
-type timeline struct{ alarms alarmHeap }
+type timeline struct{ minheap.Heap[*attempt] }
+
+// Before orders attempts by their alarms.
+func (a *attempt) Before(other *attempt) bool { return a.alarm < other.alarm }
 
 // set makes the alarm of an attempt fire at a monotonic time.
 func (t *timeline) set(a *attempt, at time.Duration) {
-	t.remove(a)
 	a.alarm = at
-	heap.Push(&t.alarms, a)
-}
-
-// remove takes an attempt out, if it is there.
-func (t *timeline) remove(a *attempt) {
-	if a.place >= 0 {
-		heap.Remove(&t.alarms, a.place)
-	}
-}
-
-func (t *timeline) clear() {
-	for _, a := range t.alarms {
-		a.place = -1
-	}
-	t.alarms = nil
+	t.Put(a)
 }
 
 // next returns the attempt whose alarm fires first, nil for none.
 func (t *timeline) next() *attempt {
-	if len(t.alarms) == 0 {
+	if t.Len() == 0 {
 		return nil
 	}
-	return t.alarms[0]
-}
-
-// alarmHeap implements heap.Interface.
-type alarmHeap []*attempt
-
-func (h alarmHeap) Len() int           { return len(h) }
-func (h alarmHeap) Less(i, j int) bool { return h[i].alarm < h[j].alarm }
-
-func (h alarmHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
-}
-
-// Push adds an attempt at the end.
-func (h *alarmHeap) Push(x any) {
-	a := x.(*attempt) //nolint:forcetypeassert,errcheck // only set pushes
-	a.place = len(*h)
-	*h = append(*h, a)
-}
-
-// Pop takes the attempt at the end.
-func (h *alarmHeap) Pop() any {
-	last := len(*h) - 1
-	a := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	a.place = -1
-	return a
+	return t.First()
 }
 
 // forever is a wait without an end.
@@ -122,7 +82,7 @@ func (s *session) fireAlarms() time.Duration {
 	}
 	var starts []*attempt
 	for a := s.timeline.next(); a != nil && a.alarm <= readings.Mono; a = s.timeline.next() {
-		s.timeline.remove(a)
+		s.timeline.Remove(a)
 		if s.fire(a, readings.Mono) {
 			starts = append(starts, a)
 		}
