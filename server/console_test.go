@@ -67,7 +67,7 @@ func TestTheConsole(t *testing.T) {
 		}
 	}
 	r.plain("", "POST", "/v1/lambdas", `{"name":"mail"}`)
-	_, made := r.plain("", "POST", "/v1/lambdas/mail/tasks", `{"delay":"1h","key":"a/b?c","payload":{"user":42}}`)
+	_, made := r.plain("", "POST", "/v1/lambdas/mail/tasks", `{"delay":"1h","key":"a/b?c","payload":{"user":"hopper"}}`)
 	id, _ := made["id"].(string)
 	for _, path := range append(consolePages, "/ui/tasks/"+id) {
 		response, body := r.page(b, "GET", path, nil)
@@ -82,10 +82,10 @@ func TestTheConsole(t *testing.T) {
 	if response, _ := r.page(b, "GET", "/ui/nothing", nil); response.StatusCode != http.StatusNotFound {
 		t.Error(response.StatusCode)
 	}
-	if _, body := r.page(b, "GET", "/ui/tasks/"+id, nil); strings.Contains(body, "42") {
+	if _, body := r.page(b, "GET", "/ui/tasks/"+id, nil); strings.Contains(body, "hopper") {
 		t.Error("a payload that nobody asked for")
 	}
-	if _, body := r.page(b, "GET", "/ui/tasks/"+id+"?payload=show", nil); !strings.Contains(body, "&#34;user&#34;: 42") {
+	if _, body := r.page(b, "GET", "/ui/tasks/"+id+"?payload=show", nil); !strings.Contains(body, "&#34;user&#34;: &#34;hopper&#34;") {
 		t.Error(body)
 	}
 	if response, body := r.page(b, "GET", "/ui/tasks?q=state+%3D%3D+x", nil); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, `role="alert"`) {
@@ -127,7 +127,7 @@ func TestTheConsoleGoesByGrants(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}, "reader": {"read:mail"}, "nobody": nil})})
 	r.plain("root", "POST", "/v1/lambdas", `{"name":"mail"}`)
 	r.plain("root", "POST", "/v1/lambdas", `{"name":"salaries"}`)
-	_, made := r.plain("root", "POST", "/v1/lambdas/mail/tasks", `{"delay":"1h","payload":{"user":42}}`)
+	_, made := r.plain("root", "POST", "/v1/lambdas/mail/tasks", `{"delay":"1h","payload":{"user":"hopper"}}`)
 	_, other := r.plain("root", "POST", "/v1/lambdas/salaries/tasks", `{"delay":"1h"}`)
 	id, _ := made["id"].(string)
 	hidden, _ := other["id"].(string)
@@ -160,7 +160,7 @@ func TestTheConsoleGoesByGrants(t *testing.T) {
 		t.Error(response.StatusCode, body)
 	}
 	for path, status := range map[string]int{"/ui/audit": 403, "/ui/workers": 403, "/ui/lambdas/salaries": 403, "/ui/tasks/" + hidden: 403, "/ui/tasks/" + id + "?payload=show": 403, "/ui/tasks/" + id: 200} {
-		if response, body := r.page(b, "GET", path, nil); response.StatusCode != status || strings.Contains(body, "42") {
+		if response, body := r.page(b, "GET", path, nil); response.StatusCode != status || strings.Contains(body, "hopper") {
 			t.Errorf("%s as a reader: %d", path, response.StatusCode)
 		}
 	}
