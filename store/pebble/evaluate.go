@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -223,7 +224,7 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 	old, known := d.headers.get(taskHead(w.id))
 	if !known {
-		old, known = d.hints.take(w.id, d.headers)
+		old, known = d.seen.take(w.id, d.headers)
 	}
 	if !known || old.Seq != w.replaces {
 		var err error
@@ -315,6 +316,10 @@ func decodeControl(key, value []byte) (store.Control, error) {
 	return store.DecodeControl(string(kind), string(name), bytes.Clone(value))
 }
 
+// deletedHeader stands in the header cache for a row that was deleted, so that no header that was seen before
+// counts any more. No write replaces that seq, so the row is looked for.
+var deletedHeader = store.Header{Seq: math.MaxUint64}
+
 // sweepRow deletes an expired task row with its payload and its wake-up row.
 func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	var t task.Task
@@ -331,7 +336,7 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	if err := d.dropWakeup(g, w.id, &old); err != nil {
 		return err
 	}
-	d.headers.put(taskHead(w.id), store.Header{}) // no hint counts any more
+	d.headers.put(taskHead(w.id), deletedHeader)
 	d.touched.add(fingerprint(payload, payloadSpace))
 	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
 	err := g.batch.Delete(d.scratchKey, nil)

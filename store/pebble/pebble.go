@@ -107,7 +107,7 @@ type Driver struct {
 	patience      *time.Timer // fires when they have waited long enough
 	fresh         *fresh
 	headers       *headerCache
-	hints         *hints
+	seen          *seenHeaders
 	groupBytes    int
 	lastPartition task.Partition
 	lastPart      *part

@@ -16,11 +16,9 @@ import (
 // Tasks implements store.Driver.
 func (d *Driver) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 	unreadable := func(i int) (task.Task, bool) { return task.Task{ID: ids[i]}, len(ids) > 1 }
-	begun := d.hints.begun.Load()
+	begun := d.seen.begun.Load()
 	rows, err := d.rows(ctx, len(ids), store.DecodeTask, unreadable, func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) })
-	if len(rows) >= seekRowsMin {
-		d.hints.add(rows, begun)
-	}
+	d.seen.add(rows, begun)
 	return rows, err
 }
 

@@ -140,15 +140,13 @@ func (d *Driver) endedIDs(lower, upper []byte, wanted func([]byte) bool, limit i
 // endedRows returns, in their order, the rows of ids that have ended, in a state if one is given. The others
 // have changed since their ids were read.
 func (d *Driver) endedRows(ids []task.ID, s task.State) ([]task.Task, error) {
-	begun, rows := d.hints.begun.Load(), make([]task.Task, len(ids))
+	begun, rows := d.seen.begun.Load(), make([]task.Task, len(ids))
 	err := d.lookEach(len(ids), func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) },
 		func(i int, key []byte, find finder) error { return readRow(find, key, &rows[i], store.DecodeTask) })
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) >= seekRowsMin {
-		d.hints.add(rows, begun)
-	}
+	d.seen.add(rows, begun)
 	return slices.DeleteFunc(rows, func(t task.Task) bool { return !t.State.IsEnd() || s != task.Unknown && t.State != s }), nil
 }
 
