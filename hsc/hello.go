@@ -2,9 +2,13 @@ package hsc
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -15,7 +19,7 @@ func (s *Service) open(ctx context.Context, c conn, hello *kinesinv1.Hello) (*st
 	if hello == nil {
 		return nil, errNoHello
 	}
-	groups, err := s.groupsOf(ctx, hello.GetGroups())
+	groups, _, err := s.groupsOf(ctx, hello.GetGroups())
 	if err != nil {
 		return nil, err
 	}
@@ -72,44 +76,67 @@ func idsOf(attempts []attempt) []task.ID {
 	return ids
 }
 
-// groupsOf checks the slot groups of a process.
-func (s *Service) groupsOf(ctx context.Context, wire []*kinesinv1.SlotGroup) ([]*slotGroup, error) {
+// groupsOf checks the slot groups of a process. Lambdas that do not exist are missing: their tasks are claimed
+// as soon as they do, and meanwhile those of the others. Only if none exists there is nothing to do yet.
+func (s *Service) groupsOf(ctx context.Context, wire []*kinesinv1.SlotGroup) (groups []*slotGroup, missing []string, err error) {
 	if len(wire) > GroupsMax {
-		return nil, invalid("%d slot groups: want at most %d", len(wire), GroupsMax)
+		return nil, nil, invalid("%d slot groups: want at most %d", len(wire), GroupsMax)
 	}
-	groups, slots := make([]*slotGroup, 0, len(wire)), 0
+	groups = make([]*slotGroup, 0, len(wire))
+	slots, names := 0, 0
 	for _, w := range wire {
 		slots += int(w.GetSlots())
 		if w.GetSlots() == 0 || slots > SlotsMax {
-			return nil, invalid("slots %d: want 1 or more for each group and at most %d together", w.GetSlots(), SlotsMax)
+			return nil, nil, invalid("slots %d: want 1 or more for each group and at most %d together", w.GetSlots(), SlotsMax)
 		}
-		if err := s.checkLambdas(ctx, w.GetLambdas()); err != nil {
-			return nil, err
+		unknown, err := s.checkLambdas(ctx, w.GetLambdas())
+		if err != nil {
+			return nil, nil, err
 		}
+		names, missing = names+len(w.GetLambdas()), append(missing, unknown...)
 		groups = append(groups, &slotGroup{
 			lambdas: w.GetLambdas(), slots: int(w.GetSlots()), slotsOnly: s.SlotsOnly, changed: make(chan struct{}, 1),
 		})
 	}
-	return groups, nil
+	return groups, missing, allMissing(missing, names)
 }
 
-func (s *Service) checkLambdas(ctx context.Context, names []string) error {
+// allMissing refuses a list of lambdas of which none exists.
+func allMissing(missing []string, names int) error {
+	if names == 0 || len(missing) < names {
+		return nil
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, `unknown lambda "%s": create it first`, strings.Join(missing, `", "`))
+}
+
+// checkLambdas returns those that do not exist, and refuses those that no worker may run, or not this one.
+func (s *Service) checkLambdas(ctx context.Context, names []string) (missing []string, err error) {
 	if n := len(names); n == 0 || n > LambdasMax {
-		return invalid("%d lambdas: want 1 to %d", n, LambdasMax)
+		return nil, invalid("%d lambdas: want 1 to %d", n, LambdasMax)
 	}
 	for _, name := range names {
-		if s.Execute != nil {
-			if err := s.Execute(ctx, name); err != nil {
-				return err
-			}
+		switch err := s.checkLambda(ctx, name); {
+		case errors.Is(err, catalog.ErrUnknown):
+			missing = append(missing, name)
+		case err != nil:
+			return nil, err
 		}
-		l, err := s.Catalog.Find(ctx, name)
-		if err != nil {
-			return lambdaProblem(err)
+	}
+	return missing, nil
+}
+
+func (s *Service) checkLambda(ctx context.Context, name string) error {
+	if s.Execute != nil {
+		if err := s.Execute(ctx, name); err != nil {
+			return err
 		}
-		if l.Mode == task.Deliver {
-			return invalid("lambda %s is of mode deliver: its tasks are put on a queue for consumers outside Kinesin, and no worker runs them", name)
-		}
+	}
+	l, err := s.Catalog.Find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if l.Mode == task.Deliver {
+		return invalid("lambda %s is of mode deliver: its tasks are put on a queue for consumers outside Kinesin, and no worker runs them", name)
 	}
 	return nil
 }

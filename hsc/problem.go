@@ -7,7 +7,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -56,13 +55,6 @@ func (s *Service) leaseProblem(ctx context.Context, worker string, err error) er
 		return err
 	}
 	return s.unavailable(ctx, "change a worker lease", err)
-}
-
-func lambdaProblem(err error) error {
-	if errors.Is(err, catalog.ErrUnknown) {
-		return api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "%v", err)
-	}
-	return err
 }
 
 func fencedProblem(text string) *kinesinv1.Problem {

@@ -2,6 +2,8 @@ package hsc
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -282,6 +284,33 @@ func TestALambdaThatComesAgainIsPolledAnew(t *testing.T) {
 		synctest.Wait()
 		f.enqueueMany("mail", 1)
 		w.wantClaimed(1)
+	})
+}
+
+// A worker of several lambdas does not wait for one that does not exist, and gets its tasks when it does.
+func TestAMissingLambdaIsTakenOnWhenItAppears(t *testing.T) {
+	bubble(t, func(f *fixture) {
+		groups := []*kinesinv1.SlotGroup{slots(2, "mail", "push"), slots(1, "sms")}
+		r, err := f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Groups: groups})
+		if err != nil || !slices.Equal(r.GetMissing(), []string{"push", "sms"}) {
+			t.Fatalf("%v, %v", r, err)
+		}
+		w := f.dial(r.GetWorker(), &kinesinv1.Hello{Groups: groups})
+		f.enqueueMany("mail", 1)
+		w.wantClaimed(1)
+		for n, name := range []string{"push", "sms"} {
+			f.lambda(name)
+			synctest.Wait()
+			f.enqueueMany(name, 1)
+			if got := w.wantClaimed(n + 2)[n+1]; got.GetLambda() != name {
+				t.Errorf("got a task of %s, want one of %s", got.GetLambda(), name)
+			}
+		}
+		_, err = f.svc.Register(f.ctx, &kinesinv1.RegisterRequest{Groups: []*kinesinv1.SlotGroup{slots(1, "one", "two")}})
+		wantReason(t, err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA)
+		if !strings.Contains(err.Error(), `"one", "two"`) {
+			t.Error(err)
+		}
 	})
 }
 

@@ -34,7 +34,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 		return nil, err
 	}
 	defer s.end()
-	groups, err := s.groupsOf(ctx, r.GetGroups())
+	groups, missing, err := s.groupsOf(ctx, r.GetGroups())
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	s.sessionOf(&l)
 	return &kinesinv1.RegisterResponse{
 		Worker: l.Worker, LeaseMicros: l.Length.Microseconds(), HeartbeatMicros: l.HeartbeatEvery().Microseconds(),
-		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks,
+		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks, Missing: missing,
 	}, nil
 }
 
@@ -185,7 +185,11 @@ func (s *Service) Claim(ctx context.Context, r *kinesinv1.ClaimRequest) (*kinesi
 	if wait < 0 || wait > ClaimWaitMax {
 		return nil, invalid("wait %v: want 0 to %v", wait, ClaimWaitMax)
 	}
-	if err := s.checkLambdas(ctx, r.GetLambdas()); err != nil {
+	missing, err := s.checkLambdas(ctx, r.GetLambdas())
+	if err == nil {
+		err = allMissing(missing, len(r.GetLambdas()))
+	}
+	if err != nil {
 		return nil, err
 	}
 	sess, err := s.session(ctx, r.GetWorker())

@@ -91,8 +91,13 @@ func TestClaimIsChecked(t *testing.T) {
 			t.Log(name, err)
 			wantReason(t, err, c.want)
 		}
+		f.enqueueMany("mail", 1)
+		some, err := f.svc.Claim(f.ctx, &kinesinv1.ClaimRequest{Worker: worker, Lambdas: []string{"nobody", "mail"}})
+		if err != nil || len(some.GetTasks()) != 1 {
+			t.Errorf("one of two lambdas exists: %v, %v", some, err)
+		}
 		time.Sleep(lease.LengthDefault)
-		_, err := f.claim(worker, 1, 0)
+		_, err = f.claim(worker, 1, 0)
 		wantReason(t, err, kinesinv1.Reason_REASON_INVALID)
 		f.heartbeat(worker)
 		if _, err := f.claim(worker, 1, 0); err != nil {

@@ -115,7 +115,19 @@ func TestOnConflict(t *testing.T) {
 		}
 		other := keyedIn(time.Hour, "three", "replace")
 		other.Priority = "high"
-		wantRefusal(t, "replace with another priority", f.schedule(other)[0].Problem, isConflict, "priority")
+		if r := f.schedule(other)[0]; !r.Replaced || r.Id != id {
+			t.Errorf("replace with another priority: %v", r)
+		}
+		f.wantMoved(id, "high")
+		if got := f.get(id).Task; got.Priority != "high" || string(got.Payload) != "three" {
+			t.Errorf("%v", got)
+		}
+		if r := f.schedule(keyedIn(2*time.Hour, "two", "replace"))[0]; !r.Replaced || r.Id != id {
+			t.Errorf("and back: %v", r)
+		}
+		f.wantMoved(id, f.lambda.Priorities[f.row(id).Partition.Priority])
+		other.Collection = "c"
+		wantRefusal(t, "replace with another collection", f.schedule(other)[0].Problem, isConflict, "collection")
 		f.reschedule(id, 0, 0)
 		f.move(id, task.Event{Kind: task.Enqueue})
 		f.claim(id)

@@ -20,7 +20,7 @@ func (in *Inbound) replaceAll(ctx context.Context, b *intake.Batch) {
 	}
 }
 
-// replace gives a task the time, the payload and the settings of an item.
+// replace gives a task the time, the priority, the payload and the settings of an item.
 func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incoming) (task.Task, error) {
 	want, err := b.Build(c.Lambda, c.Item)
 	if err != nil {
@@ -41,11 +41,12 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 		case t.State.IsRunning():
 			return next, nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that a worker has", t.Key)
 		}
-		if t.Partition.Priority != want.Partition.Priority || t.Collection != want.Collection || t.LimitKey != want.LimitKey {
+		if t.Collection != want.Collection || t.LimitKey != want.LimitKey {
 			return next, nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
-				"key %q is held by a task with another priority, collection or limit key, which a replacement cannot change", t.Key)
+				"key %q is held by a task with another collection or limit key, which a replacement cannot change", t.Key)
 		}
 		next, _, err = t.Apply(task.Event{Kind: task.Reschedule, Due: due}, in.Clock.Now(), l.PolicyFor(t))
+		setPriority(&next, l, want.Partition.Priority)
 		next.Overrides, next.Tags, next.Traceparent, next.StartBefore = want.Overrides, want.Tags, want.Traceparent, want.StartBefore
 		next.Blob, next.Request = want.Blob, want.Request
 		return next, nonNil(c.Item.Payload), err

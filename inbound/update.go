@@ -78,11 +78,18 @@ func (in *Inbound) moved(t *task.Task, l *catalog.Entry, u *kinesinv1.TaskUpdate
 		return next, err
 	}
 	priority, err := l.Priority(u.Priority)
-	if err == nil && priority != t.Partition.Priority {
-		next.FirstPartition = cmp.Or(t.FirstPartition, t.Partition)
-		next.Partition = intake.PartitionOf(l, priority, t.ID, t.LimitKey)
+	if err == nil {
+		setPriority(&next, l, priority)
 	}
 	return next, err
+}
+
+// setPriority moves a task to the partition of a priority, unless it has that priority.
+func setPriority(t *task.Task, l *catalog.Entry, priority uint8) {
+	if priority != t.Partition.Priority {
+		t.FirstPartition = cmp.Or(t.FirstPartition, t.Partition)
+		t.Partition = intake.PartitionOf(l, priority, t.ID, t.LimitKey)
+	}
 }
 
 // setSettings sets those settings of a task that an update has.

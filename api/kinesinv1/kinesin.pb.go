@@ -7270,6 +7270,7 @@ type RegisterResponse struct {
 	HeartbeatMicros int64                  `protobuf:"varint,3,opt,name=heartbeat_micros,json=heartbeatMicros,proto3" json:"heartbeat_micros,omitempty"` // how often to send one
 	Proof           []byte                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`                                             // proves, when the process gives the lease up, that it had it; not for logs
 	Acks            []*ResultAck           `protobuf:"bytes,5,rep,name=acks,proto3" json:"acks,omitempty"`                                               // of the results of the previous lease
+	Missing         []string               `protobuf:"bytes,200,rep,name=missing,proto3" json:"missing,omitempty"`                                       // lambdas that do not exist yet: their tasks are claimed as soon as they do
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -7335,6 +7336,13 @@ func (x *RegisterResponse) GetProof() []byte {
 func (x *RegisterResponse) GetAcks() []*ResultAck {
 	if x != nil {
 		return x.Acks
+	}
+	return nil
+}
+
+func (x *RegisterResponse) GetMissing() []string {
+	if x != nil {
+		return x.Missing
 	}
 	return nil
 }
@@ -13682,13 +13690,14 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\rPreviousLease\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\fR\x05proof\x12,\n" +
-	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultR\aresults\"\xb9\x01\n" +
+	"\aresults\x18\x03 \x03(\v2\x12.kinesin.v1.ResultR\aresults\"\xd4\x01\n" +
 	"\x10RegisterResponse\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12!\n" +
 	"\flease_micros\x18\x02 \x01(\x03R\vleaseMicros\x12)\n" +
 	"\x10heartbeat_micros\x18\x03 \x01(\x03R\x0fheartbeatMicros\x12\x14\n" +
 	"\x05proof\x18\x04 \x01(\fR\x05proof\x12)\n" +
-	"\x04acks\x18\x05 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\"4\n" +
+	"\x04acks\x18\x05 \x03(\v2\x15.kinesin.v1.ResultAckR\x04acks\x12\x19\n" +
+	"\amissing\x18\xc8\x01 \x03(\tR\amissing\"4\n" +
 	"\x04Held\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\fR\x04task\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\"\xa3\x01\n" +

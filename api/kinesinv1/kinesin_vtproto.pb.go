@@ -6690,6 +6690,17 @@ func (m *RegisterResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Missing) > 0 {
+		for iNdEx := len(m.Missing) - 1; iNdEx >= 0; iNdEx-- {
+			i -= len(m.Missing[iNdEx])
+			copy(dAtA[i:], m.Missing[iNdEx])
+			i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Missing[iNdEx])))
+			i--
+			dAtA[i] = 0xc
+			i--
+			dAtA[i] = 0xc2
+		}
+	}
 	if len(m.Acks) > 0 {
 		for iNdEx := len(m.Acks) - 1; iNdEx >= 0; iNdEx-- {
 			size, err := m.Acks[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
@@ -14759,6 +14770,12 @@ func (m *RegisterResponse) SizeVT() (n int) {
 		for _, e := range m.Acks {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+		}
+	}
+	if len(m.Missing) > 0 {
+		for _, s := range m.Missing {
+			l = len(s)
+			n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
 	n += len(m.unknownFields)
@@ -34186,6 +34203,38 @@ func (m *RegisterResponse) UnmarshalVT(dAtA []byte) error {
 			if err := m.Acks[len(m.Acks)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
+			iNdEx = postIndex
+		case 200:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Missing", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Missing = append(m.Missing, string(dAtA[iNdEx:postIndex]))
 			iNdEx = postIndex
 		default:
 			iNdEx = preIndex

@@ -52,7 +52,7 @@ func (s *Service) list(ctx context.Context, j *job) (step, error) {
 	if err != nil {
 		return step{}, err
 	}
-	page, err := s.Tasks.Page(ctx, of, j.Position, batchTasksMax)
+	page, err := s.page(ctx, j, of)
 	if err != nil {
 		return step{}, err
 	}

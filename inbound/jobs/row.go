@@ -61,6 +61,7 @@ type job struct {
 
 	version uint64
 	may     access.Grants // what of Grants holds now; nothing before the job is authorized
+	ahead   *pageAhead    // nil: no page is read ahead
 }
 
 func (j *job) hasEnded() bool {

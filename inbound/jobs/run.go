@@ -138,6 +138,7 @@ type step struct {
 
 // work runs a job until it has ended, is paused or stopped, another server has it, or ctx ends.
 func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
+	defer func() { j.awaitAhead() }()
 	failures := 0
 	for j.State == stateRunning && j.Owner == s.process {
 		began := clock.Mono(s.Clock)
@@ -185,7 +186,7 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	if err != nil {
 		return done, err
 	}
-	page, err := s.Tasks.Page(ctx, of, j.Position, j.batch())
+	page, err := s.page(ctx, j, of)
 	if err != nil {
 		return done, refusal.Wire(err)
 	}

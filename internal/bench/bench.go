@@ -27,9 +27,10 @@ const (
 
 // Limits of a run.
 const (
-	TasksMax   = 10_000_000
-	SlotsMax   = 10_000
-	callersMax = 4 // calls in flight while inserting
+	TasksMax      = 10_000_000
+	SlotsMax      = 10_000
+	othersRateMax = 500 // fewer than milliseconds, by which their tasks are told apart
+	callersMax    = 4   // calls in flight while inserting
 
 	insertAhead  = 24 * time.Hour // when the tasks of Insert are due
 	aheadBase    = 4 * time.Second
@@ -57,6 +58,7 @@ type Config struct {
 	IdleMax      time.Duration // of Immediate: longest random pause before each task
 	Spread       bool          // of Crons: they fire within a minute, each in a second that H draws
 	Shards       int           // of the lambda; 0: the server's default
+	OthersRate   float64       // of Sets: tasks per second of another lambda; 0: none
 	// LimitKeys is how many limit keys the tasks have in turn, of each of which LimitKeyConcurrency run at
 	// once; 0: they have none.
 	LimitKeys           int
@@ -90,6 +92,7 @@ func (c *Config) Validate() error {
 	within("workers", c.Slots, 1, SlotsMax)
 	within("payload bytes", c.PayloadBytes, indexBytes, 1<<20)
 	within("batch", c.Batch, 1, 10_000)
+	within("tasks per second of the other lambda", int(c.OthersRate), 0, othersRateMax)
 	return errors.Join(errs...)
 }
 

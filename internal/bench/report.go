@@ -37,6 +37,7 @@ type Report struct {
 	// Of Sets: the count of all tasks by their due times, and the jobs.
 	CountSeconds float64     `json:"count_seconds,omitempty"`
 	Sets         []SetChange `json:"sets,omitempty"`
+	OthersAlone  *Others     `json:"others_alone,omitempty"` // how another lambda fares without a job
 
 	Lost      int `json:"lost"`      // accepted and never started
 	Duplicate int `json:"duplicate"` // starts beyond the first of each task
@@ -119,14 +120,40 @@ func (o *Report) Print(w io.Writer) error {
 	if err == nil && o.Kind == Sets {
 		_, err = fmt.Fprintf(w, "counted in %.3f s\n", o.CountSeconds)
 	}
+	if err == nil && o.OthersAlone != nil {
+		err = o.OthersAlone.print(w, "another lambda without a job")
+	}
 	for _, c := range o.Sets {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "%s: %d tasks in %.3f s, %.0f/s, %d refused, at most %.0f MB in the server's heap\n",
-				strings.TrimSpace(string(c.Action)+" "+c.Way), c.Tasks, c.Seconds, c.Rate, c.Refused, c.HeapMax)
+			err = c.print(w)
 		}
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(w, "lost %d, duplicate %d, early %d\n", o.Lost, o.Duplicate, o.Early)
+	}
+	return err
+}
+
+func (c *SetChange) print(w io.Writer) error {
+	what := strings.TrimSpace(string(c.Action) + " " + c.Way)
+	_, err := fmt.Fprintf(w, "%s: %d tasks in %.3f s, %.0f/s, %d refused, CPU-seconds per 1,000 of the server %.4f, at most %.0f MB in its heap\n",
+		what, c.Tasks, c.Seconds, c.Rate, c.Refused, c.CPU, c.HeapMax)
+	if err == nil && c.Others != nil {
+		err = c.Others.print(w, "  another lambda meanwhile")
+	}
+	return err
+}
+
+func (o *Others) print(w io.Writer, what string) error {
+	_, err := fmt.Fprintf(w, "%s: %d tasks, lateness ms: p50 %.1f, p99 %.1f, max %.1f", what, o.Tasks, o.LatenessP50, o.LatenessP99, o.LatenessMax)
+	if err == nil && o.BoundP99 > 0 {
+		_, err = fmt.Fprintf(w, "; bound of p99 %.1f, within: %v", o.BoundP99, o.Within)
+	}
+	if err == nil && o.Lost > 0 {
+		_, err = fmt.Fprintf(w, "; lost %d", o.Lost)
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(w)
 	}
 	return err
 }

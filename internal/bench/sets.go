@@ -30,6 +30,9 @@ type SetChange struct {
 	Seconds float64       `json:"seconds"`
 	Rate    float64       `json:"rate"` // tasks per second
 	HeapMax float64       `json:"server_heap_max_mb"`
+	CPU     float64       `json:"cpu_seconds_per_1000_server"` // with that of the other lambda's load
+	// Others is how another lambda fared meanwhile; nil without such a load.
+	Others *Others `json:"others,omitempty"`
 }
 
 // ServerHeap returns a function that reads the bytes in the heap of the server at a URL from its metrics.
@@ -38,7 +41,7 @@ func ServerHeap(client *http.Client, server string) func(context.Context) (float
 }
 
 // sets inserts tasks that are due in a day, counts them, and changes them all by one job after the other: two
-// that move them, one that cancels them, and one that redrives them.
+// that move them, one that cancels them, and one that redrives them. Another lambda has a steady load meanwhile.
 func (r *run) sets(ctx context.Context) (Report, error) {
 	report, err := r.insertOnly(ctx)
 	if err != nil {
@@ -54,19 +57,36 @@ func (r *run) sets(ctx context.Context) (Report, error) {
 	if !count.Exact || count.Count != int64(r.Tasks) {
 		return report, fmt.Errorf("counted %d tasks, exactly: %v; want %d", count.Count, count.Exact, r.Tasks)
 	}
+	others, stop, err := r.startOthers(ctx)
+	if err != nil {
+		return report, err
+	}
+	if report.OthersAlone, err = others.alone(ctx); err == nil {
+		err = r.changeSets(ctx, others, &report)
+	}
+	return report, errors.Join(err, stop())
+}
+
+// changeSets runs the jobs.
+func (r *run) changeSets(ctx context.Context, others *others, report *Report) error {
+	filter := "lambda=" + r.Lambda
 	for _, spec := range []sdk.JobSpec{
 		{Action: sdk.JobReschedule, Where: filter, Spread: spreadOver},
 		{Action: sdk.JobReschedule, Where: filter, By: shiftBy},
 		{Action: sdk.JobCancel, Where: filter},
 		{Action: sdk.JobRedrive, Where: filter + " and state=cancelled"},
 	} {
+		from := time.Now()
 		change, err := r.changeSet(ctx, spec)
+		if err == nil {
+			change.Others, err = others.between(ctx, from, time.Now(), report.OthersAlone)
+		}
 		if err != nil {
-			return report, err
+			return err
 		}
 		report.Sets = append(report.Sets, change)
 	}
-	return report, nil
+	return nil
 }
 
 // changeSet runs a job to its end.
@@ -78,6 +98,10 @@ func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err
 	case spec.By != 0:
 		c.Way = "by"
 	}
+	used, err := r.begin(ctx)
+	if err != nil {
+		return c, err
+	}
 	j, err := r.Client.CreateJob(ctx, spec)
 	for err == nil && !j.State.IsEnd() {
 		heap, heapErr := r.ServerHeap(ctx)
@@ -85,6 +109,9 @@ func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err
 		if err = errors.Join(heapErr, clock.Sleep(ctx, clock.Real(), jobLookEvery)); err == nil {
 			j, err = r.Client.GetJob(ctx, j.ID)
 		}
+	}
+	if err == nil {
+		used, err = r.finish(ctx, used)
 	}
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", spec.Action, err)
@@ -98,6 +125,6 @@ func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err
 	c.Refused = j.RefusedCount()
 	c.Tasks -= c.Refused
 	c.Seconds = j.Ended.Sub(j.Created).Seconds()
-	c.Rate = perSecond(int(c.Tasks), c.Seconds)
+	c.Rate, c.CPU = perSecond(int(c.Tasks), c.Seconds), perThousand(used.server, max(int(c.Tasks), 1))
 	return c, nil
 }

@@ -436,7 +436,9 @@ func (u *unknownLambda) Register(ctx context.Context, r *kinesinv1.RegisterReque
 	if !u.exists.Load() {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "unknown lambda %q", "mail")
 	}
-	return u.hsc.Register(ctx, r)
+	response, err := u.hsc.Register(ctx, r)
+	response.Missing = []string{"push"}
+	return response, err
 }
 
 func TestAWorkerWaitsForItsLambda(t *testing.T) {
@@ -465,6 +467,9 @@ func TestAWorkerWaitsForItsLambda(t *testing.T) {
 		synctest.Wait()
 		if server.registers != 1 {
 			t.Errorf("registered %d times once the lambda existed", server.registers)
+		}
+		if !strings.Contains(log.String(), "lambdas=[push]") {
+			t.Errorf("it does not say which lambda is missing: %s", log.String())
 		}
 		server.exists.Store(false)
 		stop()

@@ -81,7 +81,7 @@ type session struct {
 var registrationRefusals = []error{api.ErrInvalid, api.ErrUnsupported, api.ErrUnauthenticated, api.ErrPermissionDenied}
 
 // register opens a lease, and gives up the one of the lost session, which may be nil. It tries until a server
-// answers and the lambdas exist; it returns nil and no error when ctx ends.
+// answers and one of the lambdas exists; it returns nil and no error when ctx ends.
 func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
 	request := &kinesinv1.RegisterRequest{
 		Name: c.cfg.Name, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
@@ -92,6 +92,10 @@ func (c *Controller) register(ctx context.Context, lost *session) (*session, err
 		response, err := c.cfg.Backend.Register(ctx, request)
 		if err == nil {
 			lost.concludeKept(response.Acks)
+			if len(response.Missing) > 0 {
+				c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "lambdas of this worker do not exist yet; it runs tasks of the others, and theirs when they are created",
+					slog.Any("lambdas", response.Missing))
+			}
 			return c.newSession(ctx, response, sent), nil
 		}
 		if slices.ContainsFunc(registrationRefusals, func(final error) bool { return errors.Is(err, final) }) {
@@ -112,7 +116,7 @@ func (c *Controller) pauseBeforeTry(ctx context.Context, tries *registerTries, e
 	}
 	if errors.Is(err, api.ErrUnknownLambda) {
 		if tries.lambdaUnknown++; tries.lambdaUnknown == 1 {
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a lambda of this worker does not exist yet; waiting until it is created", slog.Any("error", err))
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "no lambda of this worker exists yet; waiting until one is created", slog.Any("error", err))
 		}
 		_ = lambdaRetry.Sleep(ctx, c.cfg.Clock, tries.lambdaUnknown) // the caller looks at ctx
 		return

@@ -22,6 +22,7 @@ type registered struct {
 	Worker    string   `json:"worker" jsonschema:"the id of the lease, for the other calls"`
 	Lease     duration `json:"lease"`
 	Heartbeat duration `json:"heartbeat" jsonschema:"how often to send a heartbeat"`
+	Missing   []string `json:"missing,omitempty" jsonschema:"lambdas that do not exist yet: their tasks are claimed as soon as they do"`
 }
 
 func registerWorker(c *call, r *registerRequest) (int, *registered, error) {
@@ -35,7 +36,9 @@ func registerWorker(c *call, r *registerRequest) (int, *registered, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	return http.StatusOK, &registered{response.GetWorker(), durationOf(response.GetLeaseMicros()), durationOf(response.GetHeartbeatMicros())}, nil
+	return http.StatusOK, &registered{
+		response.GetWorker(), durationOf(response.GetLeaseMicros()), durationOf(response.GetHeartbeatMicros()), response.GetMissing(),
+	}, nil
 }
 
 type claimRequest struct {

@@ -129,6 +129,7 @@ func (d *Driver) commitQueued(first *request) {
 
 func (d *Driver) newGroup() *group {
 	d.touched.clear()
+	d.seen.begun.Store(d.headers.generation)
 	d.space.tick()
 	g := d.spareGroup()
 	g.batch = d.db.NewBatch(pebbledb.WithInitialSizeBytes(64<<10), pebbledb.WithMaxRetainedSizeBytes(2*groupBytesMax))

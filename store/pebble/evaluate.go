@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 
@@ -75,8 +76,12 @@ func (d *Driver) seek(g *group, key []byte, see func(value []byte) error) (found
 			return false, d.readError(err)
 		}
 	}
-	if !g.iter.SeekPrefixGE(key) || !bytes.Equal(g.iter.Key(), key) {
-		if err := g.iter.Error(); err != nil {
+	return d.seekBy(g.iter, key, see)
+}
+
+func (d *Driver) seekBy(it *pebbledb.Iterator, key []byte, see func(value []byte) error) (found bool, err error) {
+	if !it.SeekPrefixGE(key) || !bytes.Equal(it.Key(), key) {
+		if err := it.Error(); err != nil {
 			return false, d.readError(err)
 		}
 		return false, nil
@@ -84,7 +89,7 @@ func (d *Driver) seek(g *group, key []byte, see func(value []byte) error) (found
 	if see == nil {
 		return true, nil
 	}
-	value, err := g.iter.ValueAndErr()
+	value, err := it.ValueAndErr()
 	if err != nil {
 		return true, d.readError(err)
 	}
@@ -96,6 +101,14 @@ const seekRowsMin = 16
 
 // finder is look or seek.
 type finder func(key []byte, see func(value []byte) error) (found bool, err error)
+
+// finderOf returns how the rows are looked up which a request changes.
+func (d *Driver) finderOf(g *group, r *request) finder {
+	if len(r.rows) < seekRowsMin {
+		return d.look
+	}
+	return func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
+}
 
 // oldHeader returns the header of the row that a write changes. The error is a conflict when there is no row,
 // or when fits rejects the one that is there.
@@ -163,11 +176,7 @@ func (d *Driver) deleteWakeup(g *group, r *request, w *row) error {
 	if old, known := d.headers.get(w.headKey()); known && w.takes(&old) {
 		return d.removeWakeup(g, r.key(w), w.id, &old)
 	}
-	find := d.look
-	if len(r.rows) >= seekRowsMin {
-		find = func(key []byte, see func([]byte) error) (bool, error) { return d.seek(g, key, see) }
-	}
-	old, err := oldHeader(find, r.key(w), store.DecodeWakeup, func(old *store.Header) bool {
+	old, err := oldHeader(d.finderOf(g, r), r.key(w), store.DecodeWakeup, func(old *store.Header) bool {
 		return w.head.WakeRow.Seq == 0 || old.WakeRow.Seq == w.head.WakeRow.Seq
 	})
 	if err != nil {
@@ -214,9 +223,12 @@ func (d *Driver) putTask(g *group, r *request, w *row) error {
 
 func (d *Driver) replaceTask(g *group, r *request, w *row) error {
 	old, known := d.headers.get(taskHead(w.id))
+	if !known {
+		old, known = d.seen.take(w.id, d.headers)
+	}
 	if !known || old.Seq != w.replaces {
 		var err error
-		old, err = oldHeader(d.look, r.key(w), store.DecodeTask, func(old *store.Header) bool { return old.Seq == w.replaces })
+		old, err = oldHeader(d.finderOf(g, r), r.key(w), store.DecodeTask, func(old *store.Header) bool { return old.Seq == w.replaces })
 		if err != nil {
 			return err
 		}
@@ -304,10 +316,14 @@ func decodeControl(key, value []byte) (store.Control, error) {
 	return store.DecodeControl(string(kind), string(name), bytes.Clone(value))
 }
 
+// deletedHeader stands in the header cache for a row that was deleted, so that no header that was seen before
+// counts any more. No write replaces that seq, so the row is looked for.
+var deletedHeader = store.Header{Seq: math.MaxUint64}
+
 // sweepRow deletes an expired task row with its payload and its wake-up row.
 func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	var t task.Task
-	if err := d.readRow(r.key(w), &t, store.DecodeTask); err != nil {
+	if err := readRow(d.look, r.key(w), &t, store.DecodeTask); err != nil {
 		return err
 	}
 	if !t.State.IsEnd() || t.ExpireAt != w.head.ExpireAt {
@@ -320,7 +336,7 @@ func (d *Driver) sweepRow(g *group, r *request, w *row) error {
 	if err := d.dropWakeup(g, w.id, &old); err != nil {
 		return err
 	}
-	d.headers.drop(taskHead(w.id))
+	d.headers.put(taskHead(w.id), deletedHeader)
 	d.touched.add(fingerprint(payload, payloadSpace))
 	d.scratchKey = appendIDKey(d.scratchKey[:0], payloadSpace, payload)
 	err := g.batch.Delete(d.scratchKey, nil)

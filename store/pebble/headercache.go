@@ -12,6 +12,7 @@ import (
 type headerCache struct {
 	young, old map[headKey]store.Header // old is dropped when young is full
 	rowsMax    int                      // of one generation
+	generation uint64                   // how many were dropped
 }
 
 // headRowsMax bounds one generation; both take some 4 MB.
@@ -40,6 +41,7 @@ func (h *headerCache) put(k headKey, head store.Header) {
 	if len(h.young) >= h.rowsMax {
 		h.young, h.old = h.old, h.young
 		clear(h.young)
+		h.generation++
 	}
 	h.young[k] = head
 }

@@ -118,7 +118,7 @@ func (d *Driver) loadBound() error {
 		bound = int64(binary.BigEndian.Uint64(value))
 		return nil
 	})
-	d.fresh, d.headers = newFresh(bound, d.cfg.freshRows), newHeaderCache(d.cfg.headRows)
+	d.fresh, d.headers, d.seen = newFresh(bound, d.cfg.freshRows), newHeaderCache(d.cfg.headRows), newSeenHeaders(d.cfg.headRows)
 	return err
 }
 

@@ -107,6 +107,7 @@ type Driver struct {
 	patience      *time.Timer // fires when they have waited long enough
 	fresh         *fresh
 	headers       *headerCache
+	seen          *seenHeaders
 	groupBytes    int
 	lastPartition task.Partition
 	lastPart      *part

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -106,30 +107,47 @@ func filterEnded(p *task.Partition, s task.State) func(value []byte) bool {
 	}
 }
 
-func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task.State, limit int) (rows []task.Task, next []byte, err error) {
+// endedPage may have less rows than limit although more follow: some may have changed meanwhile.
+func (d *Driver) endedPage(lower, upper []byte, wanted func([]byte) bool, s task.State, limit int) ([]task.Task, []byte, error) {
+	ids, next, err := d.endedIDs(lower, upper, wanted, limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := d.endedRows(ids, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	return rows, next, nil
+}
+
+// endedIDs returns ids of an index of ended rows, and the last key that it looked at, nil at the end.
+func (d *Driver) endedIDs(lower, upper []byte, wanted func([]byte) bool, limit int) (ids []task.ID, next []byte, err error) {
 	examined := 0
 	err = d.each(lower, upper, func(key, value []byte) (bool, error) {
 		examined++
 		if wanted == nil || wanted(value) {
-			var t task.Task
-			id := decodePosition(key[len(key)-positionLen:]).id
-			if err := d.readRow(appendIDKey(nil, taskSpace, id), &t, store.DecodeTask); err != nil {
-				return false, err
-			}
-			if t.State.IsEnd() && (s == task.Unknown || t.State == s) { // else changed since the iterator was opened
-				rows = append(rows, t)
-			}
+			ids = append(ids, decodePosition(key[len(key)-positionLen:]).id)
 		}
-		if len(rows) < limit && examined < examinedMax {
+		if len(ids) < limit && examined < examinedMax {
 			return true, nil
 		}
 		next = bytes.Clone(key)
 		return false, nil
 	})
+	return ids, next, err
+}
+
+// endedRows returns, in their order, the rows of ids that have ended, in a state if one is given. The others
+// have changed since their ids were read.
+func (d *Driver) endedRows(ids []task.ID, s task.State) ([]task.Task, error) {
+	begun, rows := d.seen.begun.Load(), make([]task.Task, len(ids))
+	err := d.lookEach(len(ids), func(dst []byte, i int) []byte { return appendIDKey(dst, taskSpace, ids[i]) },
+		func(i int, key []byte, find finder) error { return readRow(find, key, &rows[i], store.DecodeTask) })
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return rows, next, nil
+	d.seen.add(rows, begun)
+	return slices.DeleteFunc(rows, func(t task.Task) bool { return !t.State.IsEnd() || s != task.Unknown && t.State != s }), nil
 }
 
 // Sweep implements store.Driver.

@@ -43,7 +43,7 @@ server in a process of its own, with its data in a new directory below the curre
 }
 
 func (a *app) benchKind(kind bench.Kind, short string, tasks int) *cobra.Command {
-	b := benchFlags{Config: bench.Config{Kind: kind, Tasks: tasks, Rate: 1000, Duration: 20 * time.Second, Slots: 100, PayloadBytes: 100, Batch: 1000}}
+	b := benchFlags{Config: bench.Config{Kind: kind, Tasks: tasks, Rate: 1000, Duration: 20 * time.Second, Slots: 100, PayloadBytes: 100, Batch: 1000, OthersRate: 200}}
 	c := &cobra.Command{
 		Use:   string(kind),
 		Short: short,
@@ -68,6 +68,9 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 	}
 	if b.Kind != bench.Insert && b.Kind != bench.Sets {
 		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
+	}
+	if b.Kind == bench.Sets {
+		f.Float64Var(&b.OthersRate, "others-rate", b.OthersRate, "tasks per second of another lambda, whose lateness is measured without a job and beside each; 0: none")
 	}
 	if b.Kind == bench.Immediate {
 		f.Var(durationValue{d: &b.IdleMax, min: time.Millisecond}, "idle-max", "wait a random time up to this before each task; none when not set")

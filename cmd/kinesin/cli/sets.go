@@ -208,11 +208,18 @@ func (a *app) changeSet(ctx context.Context, k *sdk.Client, spec sdk.JobSpec, s 
 	if j, err = a.follow(ctx, k, j); err != nil {
 		return err
 	}
-	if err := a.printJob(&j); err != nil {
+	shown := j
+	if !a.json() {
+		shown.Refused = j.Refused[:min(len(j.Refused), refusedShownMax)]
+	}
+	if err := a.printJob(&shown); err != nil {
 		return err
 	}
 	return a.judge(&j)
 }
+
+// refusedShownMax is how many refused ids a command prints for people, who would miss what is above them.
+const refusedShownMax = 10
 
 // follow waits for the end of a job and tells its progress.
 func (a *app) follow(ctx context.Context, k *sdk.Client, j sdk.Job) (sdk.Job, error) {
