@@ -131,10 +131,12 @@ type quotaObject struct {
 	Recovery    int     `json:"recovery,omitempty"`
 	Updated     string  `json:"updated,omitempty"`
 	UpdatedBy   string  `json:"updated_by,omitempty"`
+	ManagedBy   string  `json:"managed_by,omitempty"`
+	Registered  bool    `json:"registered,omitempty"`
 }
 
 func quotaObjectOf(q *sdk.Quota) quotaObject {
-	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, q.Concurrency, q.Recovery, timeText(q.Updated), q.UpdatedBy}
+	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, q.Concurrency, q.Recovery, timeText(q.Updated), q.UpdatedBy, q.ManagedBy, q.Registered}
 }
 
 // quotaText says for people what a quota is about, and what it allows.
