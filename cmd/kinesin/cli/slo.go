@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/slo"
@@ -39,19 +40,13 @@ by the time that held then.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.Lambda, "lambda", "", "the lambda")
-	f.Var(durationValue{d: &o.Within, min: time.Millisecond, max: 24 * time.Hour}, "within", "how late a task may start")
-	f.Float64Var(&o.Percent, "objective", 0, "`PERCENT` of tasks that start in time, above 0 and below 100")
-	f.Var(durationValue{d: &o.Window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", "over which time that holds, in whole hours")
+	objectiveFlags(f, &o)
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		switch {
-		case o.Lambda == "":
+		if o.Lambda == "" {
 			return usagef("--lambda is missing: whose objective?")
-		case o.Within == 0:
-			return usagef("--within is missing: how late may a task start, such as 5s?")
-		case !(o.Percent > 0 && o.Percent < 100):
-			return usagef("--objective %v: want a percentage above 0 and below 100, such as 99", o.Percent)
-		case o.Window%time.Hour != 0:
-			return usagef("--window %v: want whole hours", o.Window)
+		}
+		if err := checkObjective(&o, "--"); err != nil {
+			return usagef("%v", err)
 		}
 		set, err := k.SetObjective(ctx, o)
 		if err != nil {
@@ -60,6 +55,26 @@ by the time that held then.`,
 		shown := objectiveObjectOf(&set)
 		return a.print(shown, "%s", shown)
 	})
+}
+
+// objectiveFlags are the settings of an objective.
+func objectiveFlags(f *pflag.FlagSet, o *slo.Objective) {
+	f.Var(durationValue{d: &o.Within, min: time.Millisecond, max: 24 * time.Hour}, "within", "how late a task may start")
+	f.Float64Var(&o.Percent, "objective", o.Percent, "`PERCENT` of tasks that start in time, above 0 and below 100")
+	f.Var(durationValue{d: &o.Window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", "over which time that holds, in whole hours")
+}
+
+// checkObjective refuses settings that are missing or not allowed; mark is what is before their names.
+func checkObjective(o *slo.Objective, mark string) error {
+	switch {
+	case o.Within == 0:
+		return fmt.Errorf("%swithin is missing: how late may a task start, such as 5s?", mark)
+	case !(o.Percent > 0 && o.Percent < 100):
+		return fmt.Errorf("%sobjective %v: want a percentage above 0 and below 100, such as 99", mark, o.Percent)
+	case o.Window%time.Hour != 0:
+		return fmt.Errorf("%swindow %v: want whole hours", mark, o.Window)
+	}
+	return nil
 }
 
 func (a *app) sloShowCommand() *cobra.Command {
