@@ -146,6 +146,7 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 		case err != nil:
 			return nil, err
 		}
+		s.cancelOccurrences(ctx, c, replacedOf(c))
 		return s.answer(c, false)
 	}
 	return nil, errBusy
@@ -394,14 +395,18 @@ func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest
 	return nil, errBusy
 }
 
-// cancelNext cancels the next occurrence of a cron that is deleted. If that fails it is skipped when it is
-// due.
+// cancelNext cancels the next occurrence of a cron that is deleted.
 func (s *Service) cancelNext(ctx context.Context, c *crons.Cron) {
+	s.cancelOccurrences(ctx, c, slices.Concat(nextOf(c, s.Clock.Now(), 1), replacedOf(c)))
+}
+
+// cancelOccurrences cancels occurrences that will not run. If that fails they are skipped when they are due.
+func (s *Service) cancelOccurrences(ctx context.Context, c *crons.Cron, all []nominal) {
 	l, err := s.Lambdas.FindRef(ctx, c.Ref)
 	if err != nil || l == nil {
 		return
 	}
-	for _, n := range nextOf(c, s.Clock.Now(), 1) {
+	for _, n := range all {
 		rows, err := s.Store.Wakeups(ctx, []store.WakeKey{s.FirstRow(c, l, n.revision, n.at, n.due)})
 		if err == nil && len(rows) > 0 && !rows[0].ID.IsZero() {
 			_, _ = s.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: []string{s.PublicID(&rows[0])}}) // see above

@@ -173,7 +173,11 @@ func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, sp
 		return err
 	}
 	c.Registered = true
-	return save(ctx, c)
+	if err := save(ctx, c); err != nil {
+		return err
+	}
+	s.cancelOccurrences(ctx, c, replacedOf(c))
+	return nil
 }
 
 // removeRegistered deletes a cron unless it is none of the lambda's registration any more.

@@ -184,13 +184,15 @@ func manyCrons(n int) string {
 // good. One that a call made keeps it, and the refusal says so.
 func TestAWithdrawnLambdaLosesItsCrons(t *testing.T) {
 	inRegistered(t, func(r registered) {
+		// the next occurrence of a revision that was replaced would keep it, too
+		r.put("mail", `{"format":1,"crons":{"often":{"schedule":"0 0 1 * *"},"rare":{"schedule":"@yearly"}}}`)
 		const declared = `{"format":1,"crons":{"often":{"schedule":"@daily"}},"objective":{"within_us":5000000,"objective":99}}`
 		r.put("mail", declared)
 		if _, _, err := r.client.CreateCron(r.ctx, sdk.Cron{Name: "hand", Lambda: "mail", Schedule: "@hourly"}); err != nil {
 			t.Fatal(err)
 		}
 		r.put("mail", "")
-		r.wantCrons("a moment later", "hand of mail @hourly revision 1 false", "often of mail @daily revision 1 true")
+		r.wantCrons("a moment later", "hand of mail @hourly revision 1 false", "often of mail @daily revision 2 true")
 		time.Sleep(2 * time.Minute)
 		r.wantCrons("withdrawn", "hand of mail @hourly revision 1 false")
 		r.wantObjective("withdrawn", "")
