@@ -55,8 +55,8 @@ func nextOf(c *crons.Cron, after task.Instant, limit int) (all []nominal) {
 	return all
 }
 
-// replacedOf returns the occurrences that may wait though their revisions were replaced before their time: for
-// each the first nominal time of which it is in charge no more.
+// replacedOf returns the occurrences that may wait though their revisions were replaced before their time:
+// for each the first nominal time of which it is in charge no more.
 func replacedOf(c *crons.Cron) (all []nominal) {
 	for _, of := range charges(c) {
 		if of.through == math.MaxInt64 {

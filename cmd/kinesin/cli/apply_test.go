@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -185,6 +186,46 @@ objectives:
 	s.must("slo", "delete", "--lambda", "report")
 	if got := s.must("apply", "-f", b); got != "~ quota report: managed_by none -> b\n~ quota report identity crm: managed_by none -> b\n+ objective report" {
 		t.Error(got)
+	}
+}
+
+// The complete example of docs/apply.md is what it says, and applied again it changes nothing.
+func TestTheExampleOfApply(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/apply.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile("(?s)```yaml\n# file: billing.yaml\n(.*?)```").FindSubmatch(page)
+	if example == nil {
+		t.Fatal("docs/apply.md has no example")
+	}
+	s := newSite(t)
+	file := s.write("billing.yaml", string(example[1]))
+	const diff = "+ lambda report\n+ lambda mail\n+ quota report\n+ quota report priority low\n+ quota mail\n+ quota mail identity crm\n" +
+		"+ objective report\n+ cron nightly\n+ cron reminders"
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		if got := s.must(append([]string{"apply", "-f", file}, args...)...); got != diff {
+			t.Errorf("%v: %s", args, got)
+		}
+	}
+	for _, args := range [][]string{nil, {"--prune"}, {"--dry-run"}} {
+		if got := s.must(append([]string{"apply", "-f", file}, args...)...); got != "no changes" {
+			t.Errorf("again, %v: %s", args, got)
+		}
+	}
+	// the diff that the page shows, of what somebody changed by hand
+	s.must("quota", "set", "--lambda", "report", "--priority", "low", "--rate", "2", "--burst", "1")
+	s.must("cron", "update", "nightly", "--schedule", "0 3 * * *")
+	s.must("cron", "create", "weekly", "--lambda", "mail", "--schedule", "@weekly", "--managed-by", "billing")
+	const changes = "~ quota report priority low: burst 1 -> 10, rate 2 -> 5\n~ cron nightly: schedule 0 3 * * * -> 30 2 * * *\n- cron weekly"
+	if got := s.must("apply", "-f", file, "--prune"); got != changes {
+		t.Error(got)
+	}
+	for line := range strings.Lines(changes) {
+		if !strings.Contains(string(page), strings.TrimSpace(line)) {
+			t.Errorf("docs/apply.md does not show %s", line)
+		}
 	}
 }
 

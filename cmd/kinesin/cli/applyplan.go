@@ -107,6 +107,13 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 	if err != nil {
 		return err
 	}
+	if weights := l.info.PriorityWeights; len(weights) > 0 { // the server shows that of each priority
+		for _, name := range now.Priorities {
+			if _, named := weights[name]; !named {
+				weights[name] = 1
+			}
+		}
+	}
 	have := sdk.LambdaInfo{}
 	flags := lambdaSettings(&have)
 	have = now

@@ -62,8 +62,8 @@ type Declared interface {
 	// Check refuses what a registration declares, before anything is made of it. l is the lambda; nil: it is
 	// not there yet.
 	Check(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error
-	// Make makes what the registration of a lambda declares, and takes away what an earlier one did. It writes
-	// all of it, also what is so already: see catalog.CheckCurrent.
+	// Make makes what the registration of a lambda declares, and takes away what an earlier one did. It
+	// writes all of it, also what is so already: see catalog.CheckCurrent.
 	Make(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error
 	// Remove takes away what the registration of a lambda declared.
 	Remove(ctx context.Context, l *catalog.Entry) error
