@@ -24,10 +24,10 @@ func inRegistered(t *testing.T, test func(r registered)) {
 	inRig(t, drivers{}, 2, func(c *Config) { c.Shared = true }, func(r *rig) { test(registered{r, t}) })
 }
 
-// put replaces a registration; an empty value takes it away.
-func (r registered) put(name, value string) {
+// put replaces the registration of mail; an empty value takes it away.
+func (r registered) put(value string) {
 	r.t.Helper()
-	row := store.Control{Kind: catalog.RegistrationKind, Name: name, Version: 1, Value: []byte(value)}
+	row := store.Control{Kind: catalog.RegistrationKind, Name: "mail", Version: 1, Value: []byte(value)}
 	rows := r.nodes[0].node.store
 	_ = rows.DeleteControl(r.ctx, row)
 	if value != "" {
@@ -81,7 +81,7 @@ func (r registered) refused() string {
 
 func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 	inRegistered(t, func(r registered) {
-		r.put("mail", `{"format":1,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","payload":"{{nominal}}"},"often":{"schedule":"@every 90s"}},`+
+		r.put(`{"format":1,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","payload":"{{nominal}}"},"often":{"schedule":"@every 90s"}},`+
 			`"objective":{"within_us":5000000,"objective":99,"window_us":604800000000}}`)
 		const nightly, often = "nightly of mail 30 2 * * * revision 1 true", "often of mail @every 90s revision 1 true"
 		r.wantCrons("registered", nightly, often)
@@ -107,15 +107,15 @@ func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 			t.Errorf("pause: %v", err)
 		}
 
-		r.put("mail", `{"format":1,"crons":{"nightly":{"schedule":"0 3 * * *","zone":"Europe/Berlin"},"often":{"schedule":"@every 90s"}},"max_attempts":3}`)
+		r.put(`{"format":1,"crons":{"nightly":{"schedule":"0 3 * * *","zone":"Europe/Berlin"},"often":{"schedule":"@every 90s"}},"max_attempts":3}`)
 		r.wantCrons("changed", "nightly of mail 0 3 * * * revision 2 true", "often of mail @every 90s revision 2 true")
 		r.wantObjective("without", "")
 		if one, err := r.client.Cron(r.ctx, "often"); err != nil || one.Pause == nil {
 			t.Errorf("another registration ended a pause: %+v, %v", one, err)
 		}
-		r.put("mail", `{"format":1,"max_attempts":3}`)
+		r.put(`{"format":1,"max_attempts":3}`)
 		r.wantCrons("none")
-		r.put("mail", `{"format":1,"crons":{"often":{"schedule":"@every 90s"}}}`)
+		r.put(`{"format":1,"crons":{"often":{"schedule":"@every 90s"}}}`)
 		r.wantCrons("again", often)
 	})
 }
@@ -154,7 +154,7 @@ func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 			`"crons":{` + manyCrons(catalog.RegisteredCronsMax+1) + `}`:          "want at most 100",
 			`"objective":{"within_us":1000,"objective":99,"window_us":60000000}`: "whole hours",
 		} {
-			r.put("mail", `{"format":1,"max_attempts":7,`+value+`}`)
+			r.put(`{"format":1,"max_attempts":7,`+value+`}`)
 			if got := r.refused(); !strings.Contains(got, want) {
 				t.Errorf("%.60s: refused with %q, want %q", value, got, want)
 			}
@@ -164,7 +164,7 @@ func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 		}
 		const set, theirs = "set of mail @daily revision 1 false", "theirs of other @daily revision 1 false"
 		r.wantCrons("refused", "hand of mail @daily revision 1 false", set, theirs)
-		r.put("mail", `{"format":1,"crons":{"hand":{"schedule":"@daily"}}}`) // one of a call becomes its own
+		r.put(`{"format":1,"crons":{"hand":{"schedule":"@daily"}}}`) // one of a call becomes its own
 		r.wantCrons("taken", "hand of mail @daily revision 1 true", set, theirs)
 		if why := r.refused(); why != "" {
 			t.Error(why)
@@ -185,13 +185,13 @@ func manyCrons(n int) string {
 func TestAWithdrawnLambdaLosesItsCrons(t *testing.T) {
 	inRegistered(t, func(r registered) {
 		// the next occurrence of a revision that was replaced would keep it, too
-		r.put("mail", `{"format":1,"crons":{"often":{"schedule":"0 0 1 * *"},"rare":{"schedule":"@yearly"}}}`)
+		r.put(`{"format":1,"crons":{"often":{"schedule":"0 0 1 * *"},"rare":{"schedule":"@yearly"}}}`)
 		const declared = `{"format":1,"crons":{"often":{"schedule":"@daily"}},"objective":{"within_us":5000000,"objective":99}}`
-		r.put("mail", declared)
+		r.put(declared)
 		if _, _, err := r.client.CreateCron(r.ctx, sdk.Cron{Name: "hand", Lambda: "mail", Schedule: "@hourly"}); err != nil {
 			t.Fatal(err)
 		}
-		r.put("mail", "")
+		r.put("")
 		r.wantCrons("a moment later", "hand of mail @hourly revision 1 false", "often of mail @daily revision 2 true")
 		time.Sleep(2 * time.Minute)
 		r.wantCrons("withdrawn", "hand of mail @hourly revision 1 false")
@@ -199,13 +199,13 @@ func TestAWithdrawnLambdaLosesItsCrons(t *testing.T) {
 		if _, err := r.client.DeleteLambda(r.ctx, "mail", false); err == nil || !strings.Contains(err.Error(), "its crons hand go on scheduling") {
 			t.Errorf("delete: %v", err)
 		}
-		r.put("mail", declared) // it comes back as it was
+		r.put(declared) // it comes back as it was
 		r.wantCrons("back", "hand of mail @hourly revision 1 false", "often of mail @daily revision 1 true")
 		r.wantObjective("back", "99 5000000 2592000000000 (registration) true")
 		if err := r.client.DeleteCron(r.ctx, "hand"); err != nil {
 			t.Fatal(err)
 		}
-		r.put("mail", "")
+		r.put("")
 		time.Sleep(5 * time.Minute)
 		r.wantCrons("gone")
 		if l, err := r.client.GetLambda(r.ctx, "mail"); err == nil {

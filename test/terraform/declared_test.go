@@ -56,8 +56,10 @@ func TestDeclared(t *testing.T) {
 		t.Errorf("slo show: %s", slo)
 	}
 	for _, args := range [][]string{
-		{"cron", "update", "nightly", "--schedule", "@daily"}, {"cron", "delete", "nightly"},
-		{"slo", "set", "--lambda", "report", "--within", "1s", "--objective", "9"}, {"slo", "delete", "--lambda", "report"},
+		{"cron", "update", "nightly", "--schedule", "@daily"},
+		{"cron", "delete", "nightly"},
+		{"slo", "set", "--lambda", "report", "--within", "1s", "--objective", "9"},
+		{"slo", "delete", "--lambda", "report"},
 	} {
 		if got := server.Run(args...); got.Code == 0 || !strings.Contains(got.Stderr, "Terraform") {
 			t.Errorf("%v: %d %s", args, got.Code, got.Stderr)

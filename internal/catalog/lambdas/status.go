@@ -50,7 +50,7 @@ func (svc *Service) compare(ctx context.Context, entry *catalog.Entry, want cata
 			s.refused = svc.Queue.CheckLambda(want.Lambda)
 		}
 	}
-	if s.refused == nil && !(isSame && entry.IsMade(&want)) {
+	if s.refused == nil && (!isSame || !entry.IsMade(&want)) {
 		s.refused = svc.checkDeclared(ctx, entry, &want)
 	}
 	return s
