@@ -81,7 +81,7 @@ func (r registered) refused() string {
 
 func TestRegistrationsDeclareCronsAndObjectives(t *testing.T) {
 	inRegistered(t, func(r registered) {
-		r.put(`{"format":1,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","payload":"{{nominal}}"},"often":{"schedule":"@every 90s"}},`+
+		r.put(`{"format":1,"crons":{"nightly":{"schedule":"30 2 * * *","zone":"Europe/Berlin","payload":"{{nominal}}"},"often":{"schedule":"@every 90s"}},` +
 			`"objective":{"within_us":5000000,"objective":99,"window_us":604800000000}}`)
 		const nightly, often = "nightly of mail 30 2 * * * revision 1 true", "often of mail @every 90s revision 1 true"
 		r.wantCrons("registered", nightly, often)
@@ -154,7 +154,7 @@ func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 			`"crons":{` + manyCrons(catalog.RegisteredCronsMax+1) + `}`:          "want at most 100",
 			`"objective":{"within_us":1000,"objective":99,"window_us":60000000}`: "whole hours",
 		} {
-			r.put(`{"format":1,"max_attempts":7,`+value+`}`)
+			r.put(`{"format":1,"max_attempts":7,` + value + `}`)
 			if got := r.refused(); !strings.Contains(got, want) {
 				t.Errorf("%.60s: refused with %q, want %q", value, got, want)
 			}
