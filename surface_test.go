@@ -16,7 +16,7 @@ import (
 // TestSDKShowsNoInternalType reads the declarations that users of the SDK see. A type of an internal package,
 // or of the generated messages, is none that they could name.
 func TestSDKShowsNoInternalType(t *testing.T) {
-	for _, dir := range []string{"sdk", "sdk/sdktest", "sdk/sqsinbound"} {
+	for _, dir := range []string{"sdk", "sdk/slo", "sdk/sdktest", "sdk/sqsinbound"} {
 		for _, hidden := range hiddenTypes(t, dir) {
 			t.Errorf("%s shows %s", dir, hidden)
 		}

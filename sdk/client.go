@@ -34,18 +34,19 @@ type Client struct {
 
 // backend carries the calls of a Client.
 type backend struct {
-	tasks   kinesinv1connect.TaskServiceClient
-	lambdas kinesinv1connect.LambdaServiceClient
-	jobs    kinesinv1connect.JobServiceClient
-	dead    kinesinv1connect.DeadLetterServiceClient
-	gates   kinesinv1connect.GateServiceClient
-	crons   kinesinv1connect.CronServiceClient
-	chains  kinesinv1connect.ChainServiceClient
-	groups  kinesinv1connect.GroupServiceClient
-	quotas  kinesinv1connect.QuotaServiceClient
-	inbound kinesinv1connect.InboundServiceClient
-	keyring kinesinv1connect.KeyringServiceClient
-	workers controller.Backend
+	tasks      kinesinv1connect.TaskServiceClient
+	lambdas    kinesinv1connect.LambdaServiceClient
+	jobs       kinesinv1connect.JobServiceClient
+	dead       kinesinv1connect.DeadLetterServiceClient
+	gates      kinesinv1connect.GateServiceClient
+	crons      kinesinv1connect.CronServiceClient
+	chains     kinesinv1connect.ChainServiceClient
+	groups     kinesinv1connect.GroupServiceClient
+	quotas     kinesinv1connect.QuotaServiceClient
+	objectives kinesinv1connect.ObjectiveServiceClient
+	inbound    kinesinv1connect.InboundServiceClient
+	keyring    kinesinv1connect.KeyringServiceClient
+	workers    controller.Backend
 }
 
 type clientConfig = sdkconfig.Client
@@ -109,18 +110,19 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	}
 	return &Client{
 		backend: backend{
-			tasks:   newWireTasks(h),
-			jobs:    kinesinv1connect.NewJobServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			gates:   kinesinv1connect.NewGateServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			crons:   kinesinv1connect.NewCronServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			chains:  kinesinv1connect.NewChainServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			groups:  kinesinv1connect.NewGroupServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			quotas:  kinesinv1connect.NewQuotaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			lambdas: kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			dead:    kinesinv1connect.NewDeadLetterServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			inbound: kinesinv1connect.NewInboundServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			keyring: kinesinv1connect.NewKeyringServiceClient(h.Calls, h.Base, api.ClientOptions()...),
-			workers: newWireWorkers(h, &cfg),
+			tasks:      newWireTasks(h),
+			jobs:       kinesinv1connect.NewJobServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			gates:      kinesinv1connect.NewGateServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			crons:      kinesinv1connect.NewCronServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			chains:     kinesinv1connect.NewChainServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			groups:     kinesinv1connect.NewGroupServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			quotas:     kinesinv1connect.NewQuotaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			objectives: kinesinv1connect.NewObjectiveServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			lambdas:    kinesinv1connect.NewLambdaServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			dead:       kinesinv1connect.NewDeadLetterServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			inbound:    kinesinv1connect.NewInboundServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			keyring:    kinesinv1connect.NewKeyringServiceClient(h.Calls, h.Base, api.ClientOptions()...),
+			workers:    newWireWorkers(h, &cfg),
 		},
 		cfg: cfg, budget: newBudget(), close: h.CloseIdle,
 	}, nil

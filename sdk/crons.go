@@ -56,8 +56,11 @@ type Cron struct {
 	CreatedBy string // an identity
 	Updated   time.Time
 	UpdatedBy string
-	Pause     *CronPause  // nil: it is not paused
-	Next      []time.Time // nominal times to come, at most 5, in lists 1; none while it is paused
+	// Registered says that the registration of the lambda made it (Terraform). Only that changes and deletes
+	// it: calls are refused with ErrRegistered.
+	Registered bool
+	Pause      *CronPause  // nil: it is not paused
+	Next       []time.Time // nominal times to come, at most 5, in lists 1; none while it is paused
 }
 
 // CronPause says why a cron does not fire.
@@ -203,8 +206,8 @@ func cronOf(w *kinesinv1.Cron) Cron {
 		Name: w.Name, Lambda: w.Lambda, Schedule: w.Schedule, Zone: w.Zone, Start: timeOf(w.StartMicros), End: timeOf(w.EndMicros), Jitter: task.Micros(w.JitterMicros),
 		Gap: w.Gap, Fold: w.Fold, Overlap: w.Overlap, CatchUp: w.CatchUp, CatchUpMax: int(w.CatchUpMax), CatchUpWithin: task.Micros(w.CatchUpWithinMicros),
 		FailuresMax: int(w.FailuresMax), Priority: w.Priority, Collection: w.Collection, Tags: w.Tags, Payload: w.Payload,
-		ManagedBy: w.ManagedBy,
-		Version:   w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
+		ManagedBy: w.ManagedBy, Registered: w.Registered,
+		Version: w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
 	}
 	if p := w.Pause; p != nil {
 		c.Pause = &CronPause{Reason: p.Reason, By: p.By, At: timeOf(p.AtMicros), Until: timeOf(p.UntilMicros)}

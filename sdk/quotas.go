@@ -22,16 +22,22 @@ type Quota struct {
 	Concurrency int
 	Recovery    int // tasks per second of a gate that is resumed, or a redrive job, without a pace of its own
 
+	// ManagedBy names the declared set that it is of (kinesin apply). In SetQuota an empty one means no
+	// change of it, and "none" that it is of none.
+	ManagedBy string
+
 	// The fields below are read only.
 
-	Updated   time.Time
-	UpdatedBy string // an identity
+	Updated    time.Time
+	UpdatedBy  string // an identity
+	Registered bool   // the registration of the lambda set it (Terraform), and sets it again when it changes
 }
 
 // SetQuota changes a quota, which holds on all servers two seconds later, and returns it.
 func (c *Client) SetQuota(ctx context.Context, q Quota) (Quota, error) {
 	request := &kinesinv1.SetQuotaRequest{
 		Lambda: q.Lambda, Priority: q.Priority, Identity: q.Identity, Rate: changeOf(q.Rate), Admit: changeOf(q.Admit),
+		ManagedBy: q.ManagedBy,
 	}
 	if q.Burst != 0 {
 		burst := uint32(max(q.Burst, 0))
@@ -79,5 +85,6 @@ func quotaOf(w *kinesinv1.Quota) Quota {
 		Lambda: w.GetLambda(), Priority: w.GetPriority(), Identity: w.GetIdentity(), Rate: w.GetRate(), Burst: int(w.GetBurst()), Admit: w.GetAdmit(),
 		Concurrency: int(w.GetConcurrency()), Recovery: int(w.GetRecovery()),
 		Updated: timeOf(w.GetUpdatedMicros()), UpdatedBy: w.GetUpdatedBy(),
+		ManagedBy: w.GetManagedBy(), Registered: w.GetRegistered(),
 	}
 }

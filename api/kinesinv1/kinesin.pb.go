@@ -4815,8 +4815,10 @@ type Quota struct {
 	Identity      string                 `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"` // whose tasks admit bounds; empty: those of all together
 	UpdatedMicros int64                  `protobuf:"varint,7,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
 	UpdatedBy     string                 `protobuf:"bytes,8,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
-	Concurrency   uint32                 `protobuf:"varint,9,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // tasks that run at once; 0: no limit
-	Recovery      uint32                 `protobuf:"varint,10,opt,name=recovery,proto3" json:"recovery,omitempty"`      // tasks per second that a resumed gate or a redrive lets go at without a pace of its own; 0: no limit
+	Concurrency   uint32                 `protobuf:"varint,9,opt,name=concurrency,proto3" json:"concurrency,omitempty"`               // tasks that run at once; 0: no limit
+	Recovery      uint32                 `protobuf:"varint,10,opt,name=recovery,proto3" json:"recovery,omitempty"`                    // tasks per second that a resumed gate or a redrive lets go at without a pace of its own; 0: no limit
+	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
+	Registered    bool                   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4921,6 +4923,20 @@ func (x *Quota) GetRecovery() uint32 {
 	return 0
 }
 
+func (x *Quota) GetManagedBy() string {
+	if x != nil {
+		return x.ManagedBy
+	}
+	return ""
+}
+
+func (x *Quota) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
+	}
+	return false
+}
+
 type SetQuotaRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Lambda   string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
@@ -4932,6 +4948,7 @@ type SetQuotaRequest struct {
 	Admit         *float64 `protobuf:"fixed64,6,opt,name=admit,proto3,oneof" json:"admit,omitempty"`
 	Concurrency   *uint32  `protobuf:"varint,7,opt,name=concurrency,proto3,oneof" json:"concurrency,omitempty"`
 	Recovery      *uint32  `protobuf:"varint,8,opt,name=recovery,proto3,oneof" json:"recovery,omitempty"`
+	ManagedBy     string   `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5020,6 +5037,13 @@ func (x *SetQuotaRequest) GetRecovery() uint32 {
 		return *x.Recovery
 	}
 	return 0
+}
+
+func (x *SetQuotaRequest) GetManagedBy() string {
+	if x != nil {
+		return x.ManagedBy
+	}
+	return ""
 }
 
 type SetQuotaResponse struct {
@@ -5164,6 +5188,8 @@ type Objective struct {
 	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // whole hours: 1 h to 90 days
 	UpdatedMicros int64                  `protobuf:"varint,5,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
 	UpdatedBy     string                 `protobuf:"bytes,6,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
+	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"` // name of the declared set that it is of; empty: none
+	Registered    bool                   `protobuf:"varint,241,opt,name=registered,proto3" json:"registered,omitempty"`               // the lambda's registration set it, and it alone changes it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5238,6 +5264,20 @@ func (x *Objective) GetUpdatedBy() string {
 		return x.UpdatedBy
 	}
 	return ""
+}
+
+func (x *Objective) GetManagedBy() string {
+	if x != nil {
+		return x.ManagedBy
+	}
+	return ""
+}
+
+func (x *Objective) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
+	}
+	return false
 }
 
 // ObjectiveStatus says how an objective is met. The budget is the share of tasks that may be late: 100 % less the objective.
@@ -5392,6 +5432,7 @@ type SetObjectiveRequest struct {
 	WithinMicros  int64                  `protobuf:"varint,2,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
 	Objective     float64                `protobuf:"fixed64,3,opt,name=objective,proto3" json:"objective,omitempty"`
 	WindowMicros  int64                  `protobuf:"varint,4,opt,name=window_micros,json=windowMicros,proto3" json:"window_micros,omitempty"` // 0: 30 days
+	ManagedBy     string                 `protobuf:"bytes,240,opt,name=managed_by,json=managedBy,proto3" json:"managed_by,omitempty"`         // empty: no change; "none": it is of no declared set
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5452,6 +5493,13 @@ func (x *SetObjectiveRequest) GetWindowMicros() int64 {
 		return x.WindowMicros
 	}
 	return 0
+}
+
+func (x *SetObjectiveRequest) GetManagedBy() string {
+	if x != nil {
+		return x.ManagedBy
+	}
+	return ""
 }
 
 type SetObjectiveResponse struct {
@@ -10904,6 +10952,7 @@ type Cron struct {
 	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
 	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                     // absent: it is not paused
 	NextMicros    []int64    `protobuf:"varint,26,rep,packed,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"` // nominal times to come, at most 5; none while it is paused
+	Registered    bool       `protobuf:"varint,240,opt,name=registered,proto3" json:"registered,omitempty"`                         // the lambda's registration made it, and it alone changes and deletes it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11125,6 +11174,13 @@ func (x *Cron) GetNextMicros() []int64 {
 		return x.NextMicros
 	}
 	return nil
+}
+
+func (x *Cron) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
+	}
+	return false
 }
 
 type CronPause struct {
@@ -13489,7 +13545,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x14\n" +
 	"\x05ended\x18\x02 \x01(\bR\x05ended\";\n" +
 	"\x11ListGatesResponse\x12&\n" +
-	"\x05gates\x18\x01 \x03(\v2\x10.kinesin.v1.GateR\x05gates\"\x9b\x02\n" +
+	"\x05gates\x18\x01 \x03(\v2\x10.kinesin.v1.GateR\x05gates\"\xdc\x02\n" +
 	"\x05Quota\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x12\n" +
@@ -13502,7 +13558,12 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"updated_by\x18\b \x01(\tR\tupdatedBy\x12 \n" +
 	"\vconcurrency\x18\t \x01(\rR\vconcurrency\x12\x1a\n" +
 	"\brecovery\x18\n" +
-	" \x01(\rR\brecovery\"\xb2\x02\n" +
+	" \x01(\rR\brecovery\x12\x1e\n" +
+	"\n" +
+	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\x12\x1f\n" +
+	"\n" +
+	"registered\x18\xf1\x01 \x01(\bR\n" +
+	"registered\"\xd2\x02\n" +
 	"\x0fSetQuotaRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1a\n" +
 	"\bpriority\x18\x02 \x01(\tR\bpriority\x12\x1a\n" +
@@ -13511,7 +13572,9 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05burst\x18\x05 \x01(\rH\x01R\x05burst\x88\x01\x01\x12\x19\n" +
 	"\x05admit\x18\x06 \x01(\x01H\x02R\x05admit\x88\x01\x01\x12%\n" +
 	"\vconcurrency\x18\a \x01(\rH\x03R\vconcurrency\x88\x01\x01\x12\x1f\n" +
-	"\brecovery\x18\b \x01(\rH\x04R\brecovery\x88\x01\x01B\a\n" +
+	"\brecovery\x18\b \x01(\rH\x04R\brecovery\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedByB\a\n" +
 	"\x05_rateB\b\n" +
 	"\x06_burstB\b\n" +
 	"\x06_admitB\x0e\n" +
@@ -13522,7 +13585,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x10GetQuotasRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\">\n" +
 	"\x11GetQuotasResponse\x12)\n" +
-	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\xd1\x01\n" +
+	"\x06quotas\x18\x01 \x03(\v2\x11.kinesin.v1.QuotaR\x06quotas\"\x92\x02\n" +
 	"\tObjective\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
 	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
@@ -13530,7 +13593,12 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\x12%\n" +
 	"\x0eupdated_micros\x18\x05 \x01(\x03R\rupdatedMicros\x12\x1d\n" +
 	"\n" +
-	"updated_by\x18\x06 \x01(\tR\tupdatedBy\"\xd9\x01\n" +
+	"updated_by\x18\x06 \x01(\tR\tupdatedBy\x12\x1e\n" +
+	"\n" +
+	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\x12\x1f\n" +
+	"\n" +
+	"registered\x18\xf1\x01 \x01(\bR\n" +
+	"registered\"\xd9\x01\n" +
 	"\x0fObjectiveStatus\x123\n" +
 	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\x12\x18\n" +
 	"\astarted\x18\x02 \x01(\x03R\astarted\x12\x12\n" +
@@ -13543,12 +13611,14 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\vover_micros\x18\x01 \x01(\x03R\n" +
 	"overMicros\x12\x12\n" +
 	"\x04rate\x18\x02 \x01(\x01R\x04rate\x12\x18\n" +
-	"\astarted\x18\x03 \x01(\x03R\astarted\"\x95\x01\n" +
+	"\astarted\x18\x03 \x01(\x03R\astarted\"\xb5\x01\n" +
 	"\x13SetObjectiveRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12#\n" +
 	"\rwithin_micros\x18\x02 \x01(\x03R\fwithinMicros\x12\x1c\n" +
 	"\tobjective\x18\x03 \x01(\x01R\tobjective\x12#\n" +
-	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\"K\n" +
+	"\rwindow_micros\x18\x04 \x01(\x03R\fwindowMicros\x12\x1e\n" +
+	"\n" +
+	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\"K\n" +
 	"\x14SetObjectiveResponse\x123\n" +
 	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\"0\n" +
 	"\x16DeleteObjectiveRequest\x12\x16\n" +
@@ -13947,7 +14017,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13RevokeSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"I\n" +
 	"\x14RevokeSenderResponse\x121\n" +
-	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\"\x8c\a\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\"\xad\a\n" +
 	"\x04Cron\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
@@ -13984,7 +14054,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"updated_by\x18\x18 \x01(\tR\tupdatedBy\x12+\n" +
 	"\x05pause\x18\x19 \x01(\v2\x15.kinesin.v1.CronPauseR\x05pause\x12\x1f\n" +
 	"\vnext_micros\x18\x1a \x03(\x03R\n" +
-	"nextMicros\x1a7\n" +
+	"nextMicros\x12\x1f\n" +
+	"\n" +
+	"registered\x18\xf0\x01 \x01(\bR\n" +
+	"registered\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +

@@ -55,6 +55,24 @@ func nextOf(c *crons.Cron, after task.Instant, limit int) (all []nominal) {
 	return all
 }
 
+// replacedOf returns the occurrences that may wait though their revisions were replaced before their time:
+// for each the first nominal time of which it is in charge no more.
+func replacedOf(c *crons.Cron) (all []nominal) {
+	for _, of := range charges(c) {
+		if of.through == math.MaxInt64 {
+			continue
+		}
+		schedule, err := of.revision.Spec.Parse(c.Name)
+		if err != nil {
+			continue // another release took it
+		}
+		if at, ok := schedule.Next(max(of.through, of.after).Time()); ok {
+			all = append(all, nominalAt(schedule, of.revision, at))
+		}
+	}
+	return all
+}
+
 func nominalAt(s *cron.Schedule, r *crons.Revision, at time.Time) nominal {
 	return nominal{at: task.InstantOf(at), due: task.InstantOf(s.Due(at)), revision: r}
 }

@@ -56,6 +56,8 @@ type Jobs interface {
 type Lambdas interface {
 	Find(ctx context.Context, name string) (*catalog.Entry, error)
 	FindRef(ctx context.Context, ref uint32) (*catalog.Entry, error)
+	ByRef(ref uint32) *catalog.Entry
+	CheckCurrent(ctx context.Context, e *catalog.Entry) error
 }
 
 // Tasks schedules and cancels tasks.
@@ -114,12 +116,14 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 		case isNew && asked.Version > 0:
 			return nil, noCron(asked.Name)
 		case isNew:
-			c = s.newCron(ctx, asked.Name, spec, l)
+			c = s.newCron(asked.Name, spec, l, access.From(ctx).Name)
 			c.ManagedBy = managedBy(c, asked)
 		case err != nil:
 			return nil, err
 		case isSame(c, spec, l) && c.ManagedBy == managedBy(c, asked): // also a call that is made again
 			return s.answer(c, true)
+		case s.isRegistered(c):
+			return nil, registered(c)
 		case isSame(c, spec, l) && asked.Version == c.Version:
 			// Nothing else fires, so that there is no first occurrence to put.
 			c.ManagedBy = managedBy(c, asked)
@@ -142,6 +146,7 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 		case err != nil:
 			return nil, err
 		}
+		s.cancelOccurrences(ctx, c, replacedOf(c))
 		return s.answer(c, false)
 	}
 	return nil, errBusy
@@ -185,7 +190,7 @@ func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spe
 		return nil, nil, err
 	}
 	if l.Mode == task.Deliver {
-		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "lambda %s delivers to SQS, and crons of such lambdas are not supported yet: want a managed lambda", l.Name)
+		return nil, nil, delivers(l.Name)
 	}
 	if spec.Class, err = l.Priority(spec.Priority); err != nil {
 		return nil, nil, err
@@ -194,14 +199,29 @@ func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spe
 	if err != nil {
 		return nil, nil, err
 	}
-	if n := payloadBytes(spec); s.PayloadBytesMax > 0 && n > s.PayloadBytesMax {
-		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes, with the nominal time in it: want at most %d", n, s.PayloadBytesMax)
+	if err := s.checkPayload(spec); err != nil {
+		return nil, nil, err
 	}
-	now := s.Clock.Now()
-	if _, fires := schedule.Next(now.Add(crons.ChangeAfter).Time()); !fires {
-		return nil, nil, refusal.Invalid("%q fires no more after %s: want a later end, UNTIL or COUNT", spec.Schedule, now.Time().UTC().Format(time.RFC3339))
+	if err := s.checkFires(spec, schedule); err != nil {
+		return nil, nil, err
 	}
 	return spec, l, nil
+}
+
+// checkFires refuses a cron whose time is over.
+func (s *Service) checkFires(spec *crons.Spec, schedule *cron.Schedule) error {
+	now := s.Clock.Now()
+	if _, fires := schedule.Next(now.Add(crons.ChangeAfter).Time()); !fires {
+		return refusal.Invalid("%q fires no more after %s: want a later end, UNTIL or COUNT", spec.Schedule, now.Time().UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func (s *Service) checkPayload(spec *crons.Spec) error {
+	if n := payloadBytes(spec); s.PayloadBytesMax > 0 && n > s.PayloadBytesMax {
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes, with the nominal time in it: want at most %d", n, s.PayloadBytesMax)
+	}
+	return nil
 }
 
 // payloadBytes returns how large the payload of an occurrence may be.
@@ -236,8 +256,8 @@ func isDefault[T comparable](setting *T, value T) {
 }
 
 // newCron returns a cron that is in charge of the nominal times from a moment after now on.
-func (s *Service) newCron(ctx context.Context, name string, spec *crons.Spec, l *catalog.Entry) *crons.Cron {
-	now, by := s.Clock.Now(), access.From(ctx).Name
+func (s *Service) newCron(name string, spec *crons.Spec, l *catalog.Entry, by string) *crons.Cron {
+	now := s.Clock.Now()
 	return &crons.Cron{
 		Name: name, Lambda: l.Name, Ref: l.Ref, Created: now, CreatedBy: by, Updated: now, UpdatedBy: by,
 		Revisions: []crons.Revision{{Number: 1, From: now.Add(crons.ChangeAfter), Spec: *spec}},
@@ -360,6 +380,9 @@ func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest
 		if err != nil {
 			return nil, err
 		}
+		if s.isRegistered(c) {
+			return nil, registered(c)
+		}
 		err = crons.Delete(ctx, s.Store, c)
 		if errors.Is(err, store.ErrConflict) {
 			continue
@@ -372,14 +395,18 @@ func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest
 	return nil, errBusy
 }
 
-// cancelNext cancels the next occurrence of a cron that is deleted. If that fails it is skipped when it is
-// due.
+// cancelNext cancels the next occurrence of a cron that is deleted.
 func (s *Service) cancelNext(ctx context.Context, c *crons.Cron) {
+	s.cancelOccurrences(ctx, c, slices.Concat(nextOf(c, s.Clock.Now(), 1), replacedOf(c)))
+}
+
+// cancelOccurrences cancels occurrences that will not run. If that fails they are skipped when they are due.
+func (s *Service) cancelOccurrences(ctx context.Context, c *crons.Cron, all []nominal) {
 	l, err := s.Lambdas.FindRef(ctx, c.Ref)
 	if err != nil || l == nil {
 		return
 	}
-	for _, n := range nextOf(c, s.Clock.Now(), 1) {
+	for _, n := range all {
 		rows, err := s.Store.Wakeups(ctx, []store.WakeKey{s.FirstRow(c, l, n.revision, n.at, n.due)})
 		if err == nil && len(rows) > 0 && !rows[0].ID.IsZero() {
 			_, _ = s.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: []string{s.PublicID(&rows[0])}}) // see above
@@ -458,8 +485,8 @@ func (s *Service) view(c *crons.Cron, next int) *kinesinv1.Cron {
 		JitterMicros: spec.JitterMS * 1000, Gap: string(cmp.Or(spec.Gap, cron.GapShift)), Fold: string(cmp.Or(spec.Fold, cron.FoldFirst)),
 		Overlap: string(cmp.Or(spec.Overlap, crons.OverlapSkip)), CatchUp: string(cmp.Or(spec.CatchUp, crons.CatchUpLast)), FailuresMax: uint32(spec.FailuresMax),
 		Priority: spec.Priority, Collection: spec.Collection, Tags: spec.Tags, Payload: spec.Payload,
-		ManagedBy: c.ManagedBy,
-		Revision:  c.Now().Number, Version: c.Version, CreatedMicros: int64(c.Created), CreatedBy: c.CreatedBy, UpdatedMicros: int64(c.Updated), UpdatedBy: c.UpdatedBy,
+		ManagedBy: c.ManagedBy, Registered: s.isRegistered(c),
+		Revision: c.Now().Number, Version: c.Version, CreatedMicros: int64(c.Created), CreatedBy: c.CreatedBy, UpdatedMicros: int64(c.Updated), UpdatedBy: c.UpdatedBy,
 	}
 	if spec.CatchUp == crons.CatchUpAll {
 		v.CatchUpMax = uint32(cmp.Or(spec.CatchUpMax, crons.CatchUpMaxDefault))

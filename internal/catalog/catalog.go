@@ -110,6 +110,11 @@ type Entry struct {
 	// Registration is the sum of the Registration that the settings were last taken from; empty when there
 	// never was one.
 	Registration string
+	// Made is the sum of the Registration of which all was made that it declares beside the lambda; empty:
+	// none ever declared anything. Crons are those that are there because a registration declares them, and
+	// those that were about to be.
+	Made  string
+	Crons []string
 	// Dropping says that a deletion of the lambda drops its tasks. Marked is when the deletion was last
 	// written.
 	Dropping bool

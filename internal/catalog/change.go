@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -149,7 +150,7 @@ func (c *Catalog) update(ctx context.Context, name string, change func(*Entry) e
 		if err := c.CheckBounds(next.Lambda); err != nil {
 			return nil, err
 		}
-		if next.Registration == entry.Registration && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
+		if next.Registration == entry.Registration && next.Made == entry.Made && slices.Equal(next.Crons, entry.Crons) && next.Marked == entry.Marked && reflect.DeepEqual(next.Lambda, entry.Lambda) {
 			return entry, nil
 		}
 		next, err = c.put(ctx, next)

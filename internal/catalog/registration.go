@@ -36,6 +36,8 @@ type Registration struct {
 	// registration.
 	Quotas []quota.Limit
 
+	Declared
+
 	Sum string // digest of its row
 	Err error  // why it cannot be read or is invalid: then only its name is known
 }
@@ -112,6 +114,9 @@ type registration struct {
 	BreakerWindow   int64   `json:"breaker_window_us,omitempty"`
 
 	Quotas *registrationQuotas `json:"quotas,omitempty"`
+
+	Crons     map[string]RegisteredCron `json:"crons,omitempty"`
+	Objective *RegisteredObjective      `json:"objective,omitempty"`
 }
 
 // CheckSettings refuses settings, given without defaults, that have no meaning in a mode.
@@ -175,14 +180,15 @@ func ParseRegistration(row store.Control) (Registration, error) {
 	if err := CheckSettings(mode, want); err != nil {
 		return Registration{}, fmt.Errorf("%w registration %s: %w", task.ErrInvalid, row.Name, err)
 	}
-	if err := checkFields(row); err != nil {
+	declared := Declared{Crons: r.Crons, Objective: r.Objective}
+	if err := errors.Join(declared.validate(), checkFields(row)); err != nil {
 		return Registration{}, err
 	}
 	sum := sha256.Sum256(row.Value)
 	want = want.WithDefaults()
 	invalid := want.Validate()
 	want.Shards = r.Shards
-	return Registration{Lambda: want, Quotas: quotas, Sum: hex.EncodeToString(sum[:8])}, invalid
+	return Registration{Lambda: want, Quotas: quotas, Declared: declared, Sum: hex.EncodeToString(sum[:8])}, invalid
 }
 
 // checkFields refuses fields that this version does not know: servers that know them would take the lambda

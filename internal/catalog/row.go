@@ -39,7 +39,9 @@ type record struct {
 
 	ShardHistory []shardCount `json:"shard_history,omitempty"` // of a lambda whose shards have grown
 
-	Registration string `json:"registration,omitempty"`
+	Registration string   `json:"registration,omitempty"`
+	Made         string   `json:"registration_made,omitempty"`
+	Crons        []string `json:"registered_crons,omitempty"`
 
 	// Of a lambda that is being deleted. DroppingAt is the version of the row that set it: an older program
 	// that writes over the row keeps the field and means nothing by it.
@@ -83,7 +85,7 @@ func encode(e *Entry) (store.Control, error) {
 		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin, Weights: e.PriorityWeights,
 		KeysAtOnce: e.LimitKeyConcurrency, KeyRate: e.LimitKeyRate, KeyLimitsSet: e.LimitKeySet,
 		RetryShare: e.RetryShare, Breaker: breakerRow(e.Breaker),
-		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, DroppingAt: droppingAt, Marked: e.Marked,
+		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, Made: e.Made, Crons: e.Crons, DroppingAt: droppingAt, Marked: e.Marked,
 		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
 	})
 	if err == nil && e.row != nil {
@@ -137,7 +139,7 @@ func decode(row store.Control) (*Entry, error) {
 		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
 	}
 	return &Entry{
-		Lambda: l, Version: row.Version, Registration: r.Registration,
+		Lambda: l, Version: row.Version, Registration: r.Registration, Made: r.Made, Crons: r.Crons,
 		Dropping: r.Deleting && r.DroppingAt == row.Version, Marked: r.Marked, row: row.Value,
 	}, l.Validate()
 }

@@ -110,8 +110,10 @@ type Cron struct {
 	Updated   task.Instant `json:"updated"`
 	UpdatedBy string       `json:"updated_by"`
 	// ManagedBy names the declared set that it is of; empty: none. It changes nothing about what fires.
-	ManagedBy string     `json:"managed_by,omitempty"`
-	Revisions []Revision `json:"revisions"` // the newest last; never empty
+	ManagedBy string `json:"managed_by,omitempty"`
+	// Registered says that the registration of the lambda made it: see catalog.Entry.Crons.
+	Registered bool       `json:"registered,omitempty"`
+	Revisions  []Revision `json:"revisions"` // the newest last; never empty
 
 	Version uint64 `json:"-"`
 }

@@ -259,6 +259,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	n.lambdas = lambdas.New(lambdas.Config{
 		Store: n.store, Queue: n.queue, Catalog: n.catalog, Tasks: n.inbound, Backlog: backlog, Clock: c.Clock,
 		Unregister: c.Unregister, Shared: c.shared, Live: n.inbound.Live, Quotas: n.quotas.service,
+		Declared: []lambdas.Declared{n.periodic, n.objectiveService()}, CronsOf: n.periodic.CronsOf,
 		Hooks: lambdas.Hooks{Registered: n.registered, Registrations: n.metrics.registrations.set, Internal: n.internalError},
 	})
 }

@@ -41,9 +41,14 @@ func (n *Node) Services() (s Services) {
 	s.Chains = n.guard.Chains(n.chaining)
 	s.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf)
 	s.Quotas = n.guard.Quotas(n.quotas.service)
-	s.Objectives = n.guard.Objectives(&objective.Service{Keeper: n.objectives, Catalog: n.catalog})
+	s.Objectives = n.guard.Objectives(n.objectiveService())
 	s.Inbound, s.Keyring = n.guard.Inbound(n.ingest), n.guard.Keyring(n.keyring)
 	return s
+}
+
+// objectiveService serves objectives, and makes those of registrations.
+func (n *Node) objectiveService() *objective.Service {
+	return &objective.Service{Keeper: n.objectives, Catalog: n.catalog}
 }
 
 // workersShownMax bounds the workers that a Fleet lists.

@@ -35,7 +35,11 @@ type Objective struct {
 	Window    time.Duration `json:"window_ns"`
 	Updated   task.Instant  `json:"updated"`
 	UpdatedBy string        `json:"updated_by,omitempty"`
-	Version   uint64        `json:"-"`
+	// ManagedBy names the declared set that it is of; empty: none.
+	ManagedBy string `json:"managed_by,omitempty"`
+	// Registered says that the registration of the lambda set it.
+	Registered bool   `json:"registered,omitempty"`
+	Version    uint64 `json:"-"`
 }
 
 // Validate says what is allowed.

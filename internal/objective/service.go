@@ -35,6 +35,9 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 		Lambda: l.Name, Ref: l.Ref, Within: task.Micros(r.GetWithinMicros()), Percent: r.GetObjective(), Window: task.Micros(r.GetWindowMicros()),
 		Updated: s.Keeper.clock.Now(), UpdatedBy: access.From(ctx).Name,
 	}
+	if err := checkSet(r.GetManagedBy()); err != nil {
+		return nil, err
+	}
 	if o.Window == 0 {
 		o.Window = WindowDefault
 	}
@@ -42,7 +45,7 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 		return nil, refusal.Invalid("%v", err)
 	}
 	for range casTriesMax {
-		if err = s.put(ctx, o); !errors.Is(err, store.ErrConflict) {
+		if err = s.set(ctx, l, o, r.GetManagedBy()); !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
@@ -56,20 +59,63 @@ func (s *Service) SetObjective(ctx context.Context, r *kinesinv1.SetObjectiveReq
 	return &kinesinv1.SetObjectiveResponse{Objective: view(o)}, nil
 }
 
-func (s *Service) put(ctx context.Context, o *Objective) error {
-	row, err := s.Keeper.rows.Control(ctx, Kind, o.Lambda)
-	switch {
-	case err == nil:
-		o.Version = row.Version
-	case !errors.Is(err, store.ErrNotFound):
+// set stores an objective that a call wants.
+func (s *Service) set(ctx context.Context, l *catalog.Entry, o *Objective, managedBy string) error {
+	have, err := s.read(ctx, l)
+	if err != nil {
 		return err
-	default:
-		if n := len(*s.Keeper.objectives.Load()); n >= ObjectivesMax {
-			return refusal.Invalid("there are %d objectives: want at most %d; delete one first", n, ObjectivesMax)
-		}
-		o.Version = 0
 	}
-	if row, err = encode(o); err != nil {
+	if have.isRegisteredOf(l) {
+		return registered(l.Name)
+	}
+	switch o.ManagedBy = have.ManagedBy; managedBy {
+	case "":
+	case nobody:
+		o.ManagedBy = ""
+	default:
+		o.ManagedBy = managedBy
+	}
+	o.Version = have.Version
+	return s.put(ctx, o)
+}
+
+// nobody is the ManagedBy of a request that takes an objective out of its set.
+const nobody = "none"
+
+func checkSet(name string) error {
+	if name == "" {
+		return nil
+	}
+	return task.CheckName("managed by", name)
+}
+
+// read reads the objective of a lambda; one of nothing if it has none, or the row is of an earlier lambda of
+// that name.
+func (s *Service) read(ctx context.Context, l *catalog.Entry) (*Objective, error) {
+	row, err := s.Keeper.rows.Control(ctx, Kind, l.Name)
+	if errors.Is(err, store.ErrNotFound) {
+		return &Objective{Lambda: l.Name, Ref: l.Ref}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read an objective: %w", err)
+	}
+	o, err := decode(&row)
+	if err != nil {
+		return nil, err
+	}
+	if o.Ref != l.Ref {
+		return &Objective{Lambda: l.Name, Ref: l.Ref, Version: row.Version}, nil
+	}
+	return o, nil
+}
+
+// put stores an objective in place of the version that was read; 0: there was none.
+func (s *Service) put(ctx context.Context, o *Objective) error {
+	if n := len(*s.Keeper.objectives.Load()); o.Version == 0 && n >= ObjectivesMax {
+		return refusal.Invalid("there are %d objectives: want at most %d; delete one first", n, ObjectivesMax)
+	}
+	row, err := encode(o)
+	if err != nil {
 		return err
 	}
 	return s.Keeper.rows.PutControl(ctx, row)
@@ -82,15 +128,29 @@ func (s *Service) DeleteObjective(ctx context.Context, r *kinesinv1.DeleteObject
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.Keeper.rows.Control(ctx, Kind, l.Name)
-	if err == nil {
-		err = s.Keeper.rows.DeleteControl(ctx, row)
+	have, err := s.read(ctx, l)
+	if err != nil {
+		return nil, err
 	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("delete an objective: %w", err)
+	if have.isRegisteredOf(l) {
+		return nil, registered(l.Name)
+	}
+	if err := s.delete(ctx, have); err != nil {
+		return nil, err
 	}
 	_ = s.Keeper.Refresh(ctx)
 	return &kinesinv1.DeleteObjectiveResponse{}, nil
+}
+
+func (s *Service) delete(ctx context.Context, o *Objective) error {
+	if o.Version == 0 {
+		return nil
+	}
+	err := s.Keeper.rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: o.Lambda, Version: o.Version})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("delete an objective: %w", err)
+	}
+	return nil
 }
 
 // GetObjectives tells how the objective of a lambda is met, or all of them.
@@ -127,5 +187,6 @@ func view(o *Objective) *kinesinv1.Objective {
 	return &kinesinv1.Objective{
 		Lambda: o.Lambda, WithinMicros: o.Within.Microseconds(), Objective: o.Percent, WindowMicros: o.Window.Microseconds(),
 		UpdatedMicros: int64(o.Updated), UpdatedBy: o.UpdatedBy,
+		ManagedBy: o.ManagedBy, Registered: o.Registered,
 	}
 }

@@ -67,6 +67,8 @@ type Limit struct {
 
 	Updated   task.Instant `json:"updated"`
 	UpdatedBy string       `json:"updated_by,omitempty"`
+
+	ManagedBy string `json:"managed_by,omitempty"` // the declared set that it is of; empty: none
 }
 
 // IsNone reports whether the limit bounds nothing.

@@ -47,14 +47,17 @@ type cronView struct {
 
 	cronSettings
 
-	Version   uint64     `json:"version" jsonschema:"rises with each change"`
-	Revision  uint64     `json:"revision" jsonschema:"rises with each change of what fires"`
-	Created   moment     `json:"created,omitzero"`
-	CreatedBy string     `json:"created_by,omitempty" jsonschema:"an identity"`
-	Updated   moment     `json:"updated,omitzero"`
-	UpdatedBy string     `json:"updated_by,omitempty" jsonschema:"an identity"`
-	Pause     *cronPause `json:"pause,omitempty" jsonschema:"while it is paused"`
-	Next      []moment   `json:"next,omitempty" jsonschema:"nominal times to come, at most 5, in a list 1; none while it is paused"`
+	Version   uint64 `json:"version" jsonschema:"rises with each change"`
+	Revision  uint64 `json:"revision" jsonschema:"rises with each change of what fires"`
+	Created   moment `json:"created,omitzero"`
+	CreatedBy string `json:"created_by,omitempty" jsonschema:"an identity"`
+	Updated   moment `json:"updated,omitzero"`
+	UpdatedBy string `json:"updated_by,omitempty" jsonschema:"an identity"`
+
+	Registered bool `json:"registered,omitempty" jsonschema:"the registration of the lambda made it (Terraform), and it alone changes it"`
+
+	Pause *cronPause `json:"pause,omitempty" jsonschema:"while it is paused"`
+	Next  []moment   `json:"next,omitempty" jsonschema:"nominal times to come, at most 5, in a list 1; none while it is paused"`
 }
 
 type cronPause struct {
@@ -137,7 +140,7 @@ func (s *cronSettings) wire(name string, version uint64) (*kinesinv1.SetCronRequ
 func cronViewOf(c *kinesinv1.Cron) *cronView {
 	v := &cronView{
 		Name: c.GetName(), Version: c.GetVersion(), Revision: c.GetRevision(), Created: moment(c.GetCreatedMicros()), CreatedBy: c.GetCreatedBy(),
-		Updated: moment(c.GetUpdatedMicros()), UpdatedBy: c.GetUpdatedBy(),
+		Updated: moment(c.GetUpdatedMicros()), UpdatedBy: c.GetUpdatedBy(), Registered: c.GetRegistered(),
 		cronSettings: cronSettings{
 			Lambda: c.GetLambda(), Schedule: c.GetSchedule(), Zone: c.GetZone(), Start: moment(c.GetStartMicros()), End: moment(c.GetEndMicros()),
 			Jitter: durationOf(c.GetJitterMicros()), Gap: c.GetGap(), Fold: c.GetFold(), Overlap: c.GetOverlap(), CatchUp: c.GetCatchUp(),

@@ -12,6 +12,7 @@ type objectiveRequest struct {
 	Within    duration `json:"within" jsonschema:"how late a task may start, 1ms to 24h"`
 	Objective float64  `json:"objective" jsonschema:"percentage of tasks that start in time, above 0 and below 100"`
 	Window    duration `json:"window,omitzero" jsonschema:"over which time that holds: whole hours, 1h to 90 days; 720h when not set"`
+	ManagedBy string   `json:"managed_by,omitempty" jsonschema:"the declared set that it is of; none takes it out, and it stays when not set"`
 }
 
 type objectiveView struct {
@@ -21,6 +22,9 @@ type objectiveView struct {
 	Window    duration `json:"window"`
 	Updated   moment   `json:"updated,omitzero"`
 	UpdatedBy string   `json:"updated_by,omitempty"`
+
+	ManagedBy  string `json:"managed_by,omitempty" jsonschema:"the declared set that it is of"`
+	Registered bool   `json:"registered,omitempty" jsonschema:"the registration of the lambda set it (Terraform), and it alone changes it"`
 }
 
 // objectiveStatus says how an objective is met.
@@ -58,7 +62,7 @@ func objectiveRoutes() []route {
 func objectiveViewOf(o *kinesinv1.Objective) objectiveView {
 	return objectiveView{
 		Lambda: o.GetLambda(), Within: durationOf(o.GetWithinMicros()), Objective: o.GetObjective(), Window: durationOf(o.GetWindowMicros()),
-		Updated: moment(o.GetUpdatedMicros()), UpdatedBy: o.GetUpdatedBy(),
+		Updated: moment(o.GetUpdatedMicros()), UpdatedBy: o.GetUpdatedBy(), ManagedBy: o.GetManagedBy(), Registered: o.GetRegistered(),
 	}
 }
 
@@ -103,7 +107,7 @@ func getObjective(c *call, _ *none) (int, *objectiveStatus, error) {
 
 func setObjective(c *call, r *objectiveRequest) (int, *objectiveView, error) {
 	response, err := c.Objectives.SetObjective(c.r.Context(), &kinesinv1.SetObjectiveRequest{
-		Lambda: c.vars["lambda"], WithinMicros: r.Within.micros(), Objective: r.Objective, WindowMicros: r.Window.micros(),
+		Lambda: c.vars["lambda"], WithinMicros: r.Within.micros(), Objective: r.Objective, WindowMicros: r.Window.micros(), ManagedBy: r.ManagedBy,
 	})
 	if err != nil {
 		return 0, nil, err

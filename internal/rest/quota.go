@@ -17,6 +17,8 @@ type quotaRequest struct {
 	Concurrency *uint32 `json:"concurrency,omitempty" jsonschema:"tasks that run at once, those that wait in a queue for a worker included; 0: no limit"`
 
 	Recovery *uint32 `json:"recovery,omitempty" jsonschema:"tasks per second of a resumed gate or a redrive without a pace of its own; 0: no limit"`
+
+	ManagedBy string `json:"managed_by,omitempty" jsonschema:"the declared set that it is of; none takes it out, and it stays when not set"`
 }
 
 type quotaView struct {
@@ -32,6 +34,9 @@ type quotaView struct {
 	Recovery  uint32 `json:"recovery,omitempty"`
 	Updated   moment `json:"updated,omitzero"`
 	UpdatedBy string `json:"updated_by,omitempty"`
+
+	ManagedBy  string `json:"managed_by,omitempty" jsonschema:"the declared set that it is of"`
+	Registered bool   `json:"registered,omitempty" jsonschema:"the registration of the lambda set it (Terraform)"`
 }
 
 type quotaList struct {
@@ -51,6 +56,7 @@ func quotaViewOf(q *kinesinv1.Quota) quotaView {
 		Lambda: q.GetLambda(), Priority: q.GetPriority(), Identity: q.GetIdentity(), Rate: q.GetRate(), Burst: q.GetBurst(), Admit: q.GetAdmit(),
 		Concurrency: q.GetConcurrency(), Recovery: q.GetRecovery(),
 		Updated: moment(q.GetUpdatedMicros()), UpdatedBy: q.GetUpdatedBy(),
+		ManagedBy: q.GetManagedBy(), Registered: q.GetRegistered(),
 	}
 }
 
@@ -69,7 +75,7 @@ func getQuotas(c *call, _ *none) (int, *quotaList, error) {
 func setQuota(c *call, r *quotaRequest) (int, *quotaView, error) {
 	response, err := c.Quotas.SetQuota(c.r.Context(), &kinesinv1.SetQuotaRequest{
 		Lambda: c.vars["lambda"], Priority: r.Priority, Identity: r.Identity, Rate: r.Rate, Burst: r.Burst, Admit: r.Admit,
-		Concurrency: r.Concurrency, Recovery: r.Recovery,
+		Concurrency: r.Concurrency, Recovery: r.Recovery, ManagedBy: r.ManagedBy,
 	})
 	if err != nil {
 		return 0, nil, err

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// The actions of apply on a lambda or a cron.
+// The actions of apply on something that a file declares.
 const (
 	applyCreate    = "create"
 	applyUpdate    = "update"
@@ -25,18 +24,22 @@ const (
 	applyKeep      = "keep" // it is of the set, not in the file, and nothing is pruned
 )
 
+// applyMarks are what a line of the diff begins with.
+var applyMarks = map[string]string{applyCreate: "+", applyUpdate: "~", applyDelete: "-", applyKeep: "keep"}
+
 func (a *app) applyCommand() *cobra.Command {
 	var file string
 	var dryRun, prune bool
 	c := &cobra.Command{
 		Use:   "apply -f FILE [--dry-run] [--prune]",
-		Short: "Make crons and lambdas as a file declares them",
-		Long: `Compares the crons and lambdas that a YAML file declares with those of the server, creates and updates what differs, and prints a line
-for each: create, update with what changes, or unchanged. All is checked before anything is changed. Applied again, it changes nothing.
+		Short: "Make lambdas, quotas, objectives and crons as a file declares them",
+		Long: `Compares the lambdas, quotas, objectives and crons that a YAML file declares with those of the server, and creates and updates what
+differs. It prints a line for each: + for what it creates, ~ for what it changes, with each setting, and - for what it deletes; "no
+changes" if there is nothing to do. All is checked before anything is changed. With -o json, an array, also of what is unchanged.
 
-A cron that apply made or updated is managed by the file's set: the name in the file, or else that of the file without its ending. With
---prune, crons of the set that the file has no more are deleted; crons of other sets and of none are left alone, and so are lambdas.
-A cron of another set is refused. docs/cron.md describes the file.
+What apply made or changed is managed by the file's set: the name in the file, or else that of the file without its ending. With --prune,
+what is of the set and not in the file any more is deleted; what is of other sets and of none is left alone, and so are lambdas. What is
+of another set, or registered by Terraform, is refused. docs/apply.md describes the file.
 
 Exit 2 for a file that cannot be read, with the line; 1 when something is refused.`,
 		Example: `  kinesin apply -f schedules.yaml --dry-run
@@ -46,7 +49,7 @@ Exit 2 for a file that cannot be read, with the line; 1 when something is refuse
 	f := c.Flags()
 	f.StringVarP(&file, "file", "f", "", "`FILE` with declarations, - for stdin")
 	f.BoolVar(&dryRun, "dry-run", false, "only print what would change")
-	f.BoolVar(&prune, "prune", false, "delete crons of the set that the file does not have")
+	f.BoolVar(&prune, "prune", false, "delete what is of the set and the file does not have; never lambdas")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		declared, err := a.readDeclarations(file)
 		if err != nil {
@@ -54,7 +57,7 @@ Exit 2 for a file that cannot be read, with the line; 1 when something is refuse
 		}
 		p := &applying{app: a, client: k, declared: declared}
 		if err := p.plan(ctx, prune); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", file, err)
 		}
 		if !dryRun {
 			p.execute(ctx)
@@ -88,6 +91,7 @@ func (a *app) readDeclarations(file string) (*declarations, error) {
 	if err != nil {
 		return nil, usagef("%s: %v", file, err)
 	}
+	d.file = file
 	return d, nil
 }
 
@@ -97,14 +101,16 @@ type applying struct {
 
 	client   *sdk.Client
 	declared *declarations
+	known    map[string]bool // lambdas that are there, or will be
 	changes  []*change
 }
 
-// change is what is done with a lambda or a cron.
+// change is what is done with one thing.
 type change struct {
 	Action  string          `json:"action"`
 	Kind    string          `json:"kind"`
 	Name    string          `json:"name"`
+	Line    int             `json:"line,omitempty"` // in the file
 	Changes []settingChange `json:"changes,omitempty"`
 	refusal
 
@@ -116,138 +122,6 @@ type settingChange struct {
 	Setting string `json:"setting"`
 	From    string `json:"from"` // empty of payloads
 	To      string `json:"to"`
-}
-
-// plan says what is to be done, and refuses it all if a part is refused.
-func (p *applying) plan(ctx context.Context, prune bool) error {
-	known := map[string]bool{}
-	for i := range p.declared.lambdas {
-		l := &p.declared.lambdas[i]
-		known[l.info.Name] = true
-		if err := p.planLambda(ctx, l); err != nil {
-			return err
-		}
-	}
-	all, err := p.client.Crons(ctx, "")
-	if err != nil {
-		return err
-	}
-	there := make(map[string]*sdk.Cron, len(all))
-	for i := range all {
-		there[all[i].Name] = &all[i]
-	}
-	for i := range p.declared.crons {
-		c := &p.declared.crons[i]
-		if !known[c.cron.Lambda] {
-			if _, err := p.client.GetLambda(ctx, c.cron.Lambda); err != nil {
-				return fmt.Errorf("line %d: cron %s: %w", c.line, c.cron.Name, err)
-			}
-			known[c.cron.Lambda] = true
-		}
-		if err := p.planCron(ctx, c, there[c.cron.Name]); err != nil {
-			return err
-		}
-		delete(there, c.cron.Name)
-	}
-	p.planRest(there, prune)
-	return nil
-}
-
-func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
-	one := &change{Action: applyUnchanged, Kind: kindLambda, Name: l.info.Name}
-	p.changes = append(p.changes, one)
-	now, err := p.client.GetLambda(ctx, l.info.Name)
-	if errors.Is(err, sdk.ErrUnknownLambda) || errors.Is(err, sdk.ErrNotFound) {
-		one.Action = applyCreate
-		one.do = func(ctx context.Context) error {
-			_, _, err := p.client.CreateLambda(ctx, *l.info)
-			return err
-		}
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	have := sdk.LambdaInfo{}
-	flags := lambdaSettings(&have)
-	have = now
-	one.Changes = slices.DeleteFunc(differing(l.flags, flags, l.flags.Changed), func(c settingChange) bool { return c.isUnset(&now) })
-	for _, c := range one.Changes {
-		if c.Setting == "mode" || c.Setting == "priorities" {
-			return lineError(l.line, "lambda %s has %s %s, and that cannot change: want another name", l.info.Name, c.Setting, c.From)
-		}
-	}
-	if len(one.Changes) > 0 {
-		one.Action = applyUpdate
-		wanted := *l.info
-		wanted.Mode, wanted.Priorities = "", nil
-		one.do = func(ctx context.Context) error {
-			_, err := p.client.UpdateLambda(ctx, wanted)
-			return err
-		}
-	}
-	return nil
-}
-
-// planCron compares a cron with the one of its name that is there; nil: there is none.
-func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cron) error {
-	one := &change{Action: applyCreate, Kind: kindCron, Name: c.cron.Name}
-	p.changes = append(p.changes, one)
-	if there == nil {
-		one.do = func(ctx context.Context) error {
-			_, _, err := p.client.CreateCron(ctx, *c.cron)
-			return err
-		}
-		return nil
-	}
-	switch {
-	case there.ManagedBy != "" && there.ManagedBy != p.declared.name:
-		return lineError(c.line, "cron %s is managed by set %s, and this one is %s: take it out of the other file, and then of its set with `kinesin cron update %s --managed-by none`",
-			c.cron.Name, there.ManagedBy, p.declared.name, c.cron.Name)
-	case there.Lambda != c.cron.Lambda:
-		return lineError(c.line, "cron %s is of lambda %s, and that cannot change to %s: want another name, or delete it before", c.cron.Name, there.Lambda, c.cron.Lambda)
-	}
-	now, err := p.client.Cron(ctx, c.cron.Name) // with its payload
-	if err != nil {
-		return err
-	}
-	have := sdk.Cron{}
-	flags := cronSettingsOf(&have)
-	have = now
-	have.Start, have.End = have.Start.UTC(), have.End.UTC()
-	one.Changes = differing(c.flags, flags, func(string) bool { return true })
-	if now.ManagedBy != p.declared.name {
-		one.Changes = append(one.Changes, settingChange{"managed_by", now.ManagedBy, p.declared.name})
-	}
-	if one.Action = applyUnchanged; len(one.Changes) > 0 {
-		one.Action = applyUpdate
-		wanted := *c.cron
-		wanted.Version = now.Version
-		one.do = func(ctx context.Context) error {
-			_, err := p.client.UpdateCron(ctx, wanted)
-			return err
-		}
-	}
-	return nil
-}
-
-// planRest deletes, or keeps, what is of the set and not in the file.
-func (p *applying) planRest(there map[string]*sdk.Cron, prune bool) {
-	var names []string
-	for name, c := range there {
-		if c.ManagedBy == p.declared.name {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		one := &change{Action: applyKeep, Kind: kindCron, Name: name}
-		if prune {
-			one.Action = applyDelete
-			one.do = func(ctx context.Context) error { return p.client.DeleteCron(ctx, name) }
-		}
-		p.changes = append(p.changes, one)
-	}
 }
 
 // differing returns the settings of which the wanted value is another one than that which there is.
@@ -275,7 +149,7 @@ func (p *applying) execute(ctx context.Context) {
 	}
 }
 
-// print prints a line for each lambda and cron. Its error is errReported if one was refused.
+// print prints a line for each thing that changes. Its error is errReported if one was refused.
 func (p *applying) print(dryRun bool) error {
 	failed, counts := 0, map[string]int{}
 	for _, c := range p.changes {
@@ -291,7 +165,7 @@ func (p *applying) print(dryRun bool) error {
 		return err
 	}
 	if counts[applyKeep] > 0 {
-		p.note("%d crons of set %s are not in the file; --prune deletes them", counts[applyKeep], p.declared.name)
+		p.note("%d of set %s are not in the file; --prune deletes them", counts[applyKeep], p.declared.name)
 	}
 	if dryRun && len(p.changes)-counts[applyUnchanged]-counts[applyKeep] > 0 {
 		p.note("nothing was changed: --dry-run only says what would be")
@@ -303,9 +177,15 @@ func (p *applying) print(dryRun bool) error {
 	return nil
 }
 
+// printLines prints the diff.
 func (p *applying) printLines() error {
+	changed := false
 	for _, c := range p.changes {
-		line := c.Action + " " + c.Kind + " " + c.Name
+		if c.Action == applyUnchanged {
+			continue
+		}
+		changed = changed || c.Action != applyKeep
+		line := applyMarks[c.Action] + " " + c.Kind + " " + c.Name
 		if len(c.Changes) > 0 {
 			texts := make([]string, len(c.Changes))
 			for i, s := range c.Changes {
@@ -314,11 +194,18 @@ func (p *applying) printLines() error {
 			line += ": " + strings.Join(texts, ", ")
 		}
 		if c.Error != "" {
-			line += ": refused: " + c.Error
+			line += ": refused"
+			if c.Line > 0 {
+				line += fmt.Sprintf(" (%s: line %d)", p.declared.file, c.Line)
+			}
+			line += ": " + c.Error
 		}
 		if err := p.printLine(line); err != nil {
 			return err
 		}
+	}
+	if !changed {
+		return p.printLine("no changes")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -19,6 +20,11 @@ lambdas:
     priority_weights: {high: 8, low: 1}
     start_within: never
     key_retention: retention
+quotas:
+  - {lambda: report, rate: 100, burst: 20, recovery: 5}
+  - {lambda: report, priority: low, concurrency: 3}
+objectives:
+  - {lambda: report, within: 5s, objective: 99.5}
 crons:
   - name: nightly
     lambda: report
@@ -49,7 +55,7 @@ func TestApply(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	file := s.write("a.yaml", declared)
-	const created = "create lambda report\ncreate cron nightly\ncreate cron sync"
+	const created = "+ lambda report\n+ quota report\n+ quota report priority low\n+ objective report\n+ cron nightly\n+ cron sync"
 	if got := s.must("apply", "-f", file, "--dry-run"); got != created {
 		t.Error(got)
 	}
@@ -59,19 +65,29 @@ func TestApply(t *testing.T) {
 	if got := s.must("apply", "-f", file); got != created {
 		t.Error(got)
 	}
-	if got := s.must("apply", "-f", file); got != "unchanged lambda report\nunchanged cron nightly\nunchanged cron sync" {
+	if got := s.must("apply", "-f", file); got != "no changes" {
 		t.Error(got)
 	}
 	if one := s.object("cron", "show", "nightly"); one["payload"] != `{"at":"{{nominal}}"}` || one["managed_by"] != "billing" || one["revision"] != 1.0 || one["start"] != "2026-01-01T00:00:00.000000Z" {
 		t.Errorf("%v", one)
 	}
 
-	changed := strings.NewReplacer("30 2", "0 3", "timeout: 30m", "timeout: 1h", "payload: plain", "payload: other", "zone: Europe/Berlin", "zone: UTC").Replace(declared)
+	changed := strings.NewReplacer("30 2", "0 3", "timeout: 30m", "timeout: 1h", "payload: plain", "payload: other", "zone: Europe/Berlin", "zone: UTC",
+		"burst: 20, recovery: 5", "burst: 20", "objective: 99.5", "objective: 99").Replace(declared)
 	lines := s.objects("apply", "-f", s.write("b.yaml", changed), "-o", "json")
-	if got := fmt.Sprint(lines); got != "[map[action:update changes:[map[from:30m setting:timeout to:1h]] kind:lambda name:report]"+
-		" map[action:update changes:[map[from:30 2 * * * setting:schedule to:0 3 * * *] map[from:Europe/Berlin setting:zone to:UTC]] kind:cron name:nightly]"+
-		" map[action:update changes:[map[from: setting:payload to:]] kind:cron name:sync]]" {
+	if got := fmt.Sprint(lines); got != "[map[action:update changes:[map[from:30m setting:timeout to:1h]] kind:lambda line:4 name:report]"+
+		" map[action:update changes:[map[from:5 setting:recovery to:]] kind:quota line:13 name:report]"+
+		" map[action:unchanged kind:quota line:14 name:report priority low]"+
+		" map[action:update changes:[map[from:99.5 setting:objective to:99]] kind:objective line:16 name:report]"+
+		" map[action:update changes:[map[from:30 2 * * * setting:schedule to:0 3 * * *] map[from:Europe/Berlin setting:zone to:UTC]] kind:cron line:18 name:nightly]"+
+		" map[action:update changes:[map[from: setting:payload to:]] kind:cron line:27 name:sync]]" {
 		t.Error(got)
+	}
+	if got := fmt.Sprint(s.objects("quota", "get")); strings.Contains(got, "recovery") || !strings.Contains(got, "burst:20") || strings.Count(got, "managed_by:billing") != 2 {
+		t.Error(got)
+	}
+	if one := s.objects("slo", "show")[0]; one["objective"] != 99.0 || one["managed_by"] != "billing" || one["window"] != "30d" {
+		t.Errorf("%v", one)
 	}
 	if one := s.object("lambda", "get", "report"); one["timeout_ms"] != 3_600_000.0 || one["max_attempts"] != 3.0 {
 		t.Errorf("%v", one)
@@ -95,11 +111,11 @@ func TestApplyPrunesItsOwn(t *testing.T) {
 	s.must("apply", "-f", write("a", "a1", "a2"))
 	s.must("apply", "-f", write("b", "b1"), "--prune")
 	o := s.do("apply", "-f", write("a", "a1"))
-	o.check(t, "without prune", 0, "1 crons of set a are not in the file")
-	if o.stdout != "unchanged cron a1\nkeep cron a2\n" {
+	o.check(t, "without prune", 0, "1 of set a are not in the file")
+	if o.stdout != "keep cron a2\nno changes\n" {
 		t.Error(o.stdout)
 	}
-	if got := s.must("apply", "-f", write("a", "a1"), "--prune", "--dry-run"); got != "unchanged cron a1\ndelete cron a2" {
+	if got := s.must("apply", "-f", write("a", "a1"), "--prune", "--dry-run"); got != "- cron a2" {
 		t.Error(got)
 	}
 	s.must("apply", "-f", write("a", "a1"), "--prune")
@@ -111,7 +127,7 @@ func TestApplyPrunesItsOwn(t *testing.T) {
 		t.Error(got)
 	}
 	// one that was made by hand becomes one of the set, and that of another set does not
-	if got := s.must("apply", "-f", write("a", "a1", "hand")); got != "unchanged cron a1\nupdate cron hand: managed_by none -> a" {
+	if got := s.must("apply", "-f", write("a", "a1", "hand")); got != "~ cron hand: managed_by none -> a" {
 		t.Error(got)
 	}
 	if one := s.object("cron", "show", "hand"); one["revision"] != 1.0 {
@@ -123,6 +139,94 @@ func TestApplyPrunesItsOwn(t *testing.T) {
 	}
 	s.must("cron", "update", "b1", "--managed-by", "none")
 	s.must("apply", "-f", write("a", "a1", "b1"))
+}
+
+// Quotas and objectives are pruned as crons are: only those that apply made, of this set, when asked.
+func TestApplyPrunesLimits(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.must("lambda", "create", "report")
+	s.must("lambda", "create", "other")
+	const some = `name: a
+quotas:
+  - {lambda: report, rate: 10}
+  - {lambda: report, admit: 5, identity: crm}
+objectives:
+  - {lambda: report, within: 5s, objective: 99}
+`
+	s.must("apply", "-f", s.write("a.yaml", some))
+	s.must("quota", "set", "--lambda", "other", "--rate", "1")
+	s.must("slo", "set", "--lambda", "other", "--within", "1s", "--objective", "90")
+	none := s.write("none.yaml", "name: a\ncrons: []\n")
+	const gone = "- quota report\n- quota report identity crm\n- objective report"
+	if got := s.must("apply", "-f", none); got != strings.ReplaceAll(gone, "- ", "keep ")+"\nno changes" {
+		t.Error(got)
+	}
+	if got := s.must("apply", "-f", none, "--prune", "--dry-run"); got != gone {
+		t.Error(got)
+	}
+	if got := s.objects("quota", "get"); len(got) != 3 {
+		t.Errorf("a dry run changed quotas: %v", got)
+	}
+	if got := s.must("apply", "-f", none, "--prune"); got != gone {
+		t.Error(got)
+	}
+	if got := s.must("apply", "-f", none, "--prune"); got != "no changes" {
+		t.Error(got)
+	}
+	if quotas, slos := s.objects("quota", "get"), s.objects("slo", "show"); len(quotas) != 1 || quotas[0]["lambda"] != "other" || len(slos) != 1 || slos[0]["lambda"] != "other" {
+		t.Errorf("%v %v", quotas, slos)
+	}
+	s.must("apply", "-f", s.write("a.yaml", some))
+	b := s.write("b.yaml", strings.Replace(some, "name: a", "name: b", 1))
+	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 3", "quota report is managed by set a", "kinesin quota set --lambda report --managed-by none")
+	s.must("quota", "set", "--lambda", "report", "--managed-by", "none")
+	s.must("quota", "set", "--lambda", "report", "--identity", "crm", "--admit", "5", "--managed-by", "none")
+	s.do("apply", "-f", b).check(t, "of another set", 1, "b.yaml: line 6", "objective of report is managed by set a", "kinesin slo delete --lambda report")
+	s.must("slo", "delete", "--lambda", "report")
+	if got := s.must("apply", "-f", b); got != "~ quota report: managed_by none -> b\n~ quota report identity crm: managed_by none -> b\n+ objective report" {
+		t.Error(got)
+	}
+}
+
+// The complete example of docs/apply.md is what it says, and applied again it changes nothing.
+func TestTheExampleOfApply(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/apply.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	example := regexp.MustCompile("(?s)```yaml\n# file: billing.yaml\n(.*?)```").FindSubmatch(page)
+	if example == nil {
+		t.Fatal("docs/apply.md has no example")
+	}
+	s := newSite(t)
+	file := s.write("billing.yaml", string(example[1]))
+	const diff = "+ lambda report\n+ lambda mail\n+ quota report\n+ quota report priority low\n+ quota mail\n+ quota mail identity crm\n" +
+		"+ objective report\n+ cron nightly\n+ cron reminders"
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		if got := s.must(append([]string{"apply", "-f", file}, args...)...); got != diff {
+			t.Errorf("%v: %s", args, got)
+		}
+	}
+	for _, args := range [][]string{nil, {"--prune"}, {"--dry-run"}} {
+		if got := s.must(append([]string{"apply", "-f", file}, args...)...); got != "no changes" {
+			t.Errorf("again, %v: %s", args, got)
+		}
+	}
+	// the diff that the page shows, of what somebody changed by hand
+	s.must("quota", "set", "--lambda", "report", "--priority", "low", "--rate", "2", "--burst", "1")
+	s.must("cron", "update", "nightly", "--schedule", "0 3 * * *")
+	s.must("cron", "create", "weekly", "--lambda", "mail", "--schedule", "@weekly", "--managed-by", "billing")
+	const changes = "~ quota report priority low: burst 1 -> 10, rate 2 -> 5\n~ cron nightly: schedule 0 3 * * * -> 30 2 * * *\n- cron weekly"
+	if got := s.must("apply", "-f", file, "--prune"); got != changes {
+		t.Error(got)
+	}
+	for line := range strings.Lines(changes) {
+		if !strings.Contains(string(page), strings.TrimSpace(line)) {
+			t.Errorf("docs/apply.md does not show %s", line)
+		}
+	}
 }
 
 func TestDeclarationsThatAreRefused(t *testing.T) {
@@ -138,7 +242,7 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		says []string
 	}{
 		"a field":       {head + "    zoen: UTC\n", 2, []string{"line 5", `unknown field "zoen"`, "zone"}},
-		"a section":     {"jobs: []\n", 2, []string{"line 1", `unknown field "jobs"`, "crons, lambdas, name"}},
+		"a section":     {"jobs: []\n", 2, []string{"f.yaml: line 1", `unknown field "jobs"`, "crons, lambdas, name, objectives, quotas"}},
 		"of a lambda":   {"lambdas:\n  - name: x\n    schedule: x\n", 2, []string{"line 3", `unknown field "schedule"`}},
 		"a flag":        {head + "    catch-up: all\n", 2, []string{"line 5", "catch_up"}},
 		"twice":         {head + "  - name: x\n    lambda: report\n    schedule: '@daily'\n", 2, []string{"line 5", "cron x is there twice"}},
@@ -156,7 +260,18 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"a lambda":      {strings.Replace(head, "report", "reprt", 1), 1, []string{"line 2", "reprt"}},
 		"bounds":        {head + "    catch_up_max: 5\n", 2, []string{"line 2", "catch_up: all"}},
 		"its lambda":    {strings.Replace(head, "name: x", "name: there", 1), 1, []string{"line 2", "is of lambda other"}},
-		"priorities":    {"lambdas:\n  - name: report\n    priorities: [a]\n", 1, []string{"line 2", "cannot change"}},
+		"priorities":    {"lambdas:\n  - name: report\n    priorities: [a]\n", 1, []string{"f.yaml: line 2", "cannot change"}},
+
+		"no limit":       {"quotas:\n  - lambda: report\n    rate: none\n", 2, []string{"line 2", "nothing to set: want rate"}},
+		"a rate":         {"quotas:\n  - lambda: report\n    rate: fast\n", 2, []string{"line 3", "fast", "such as 100"}},
+		"a burst":        {"quotas:\n  - {lambda: report, concurrency: 1, burst: 5}\n", 2, []string{"line 2", "burst goes with a rate"}},
+		"of an identity": {"quotas:\n  - {lambda: report, rate: 1, admit: 1, identity: crm}\n", 2, []string{"line 2", "identity does not go with rate"}},
+		"a quota twice":  {"quotas:\n  - {lambda: report, rate: 1}\n  - {lambda: report, rate: 2}\n", 2, []string{"line 3", "quota report is there twice"}},
+		"of nobody":      {"quotas:\n  - {lambda: nobody, rate: 1}\n", 1, []string{"line 2", "nobody"}},
+		"a quota field":  {"quotas:\n  - {lambda: report, limit: 1}\n", 2, []string{"line 2", `unknown field "limit"`, "identity, lambda, priority, admit, burst"}},
+		"100 %":          {"objectives:\n  - {lambda: report, within: 5s, objective: 100}\n", 2, []string{"line 2", "below 100"}},
+		"no within":      {"objectives:\n  - {lambda: report, objective: 99}\n", 2, []string{"line 2", "within is missing"}},
+		"a window":       {"objectives:\n  - {lambda: report, within: 5s, objective: 99, window: 90m}\n", 2, []string{"line 2", "whole hours"}},
 	} {
 		s.do("apply", "-f", s.write("f.yaml", c.text)).check(t, name, c.code, c.says...)
 	}
@@ -166,7 +281,7 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 	// the server's own refusals: the others are applied
 	o := s.do("apply", "-f", s.write("g.yaml", head+"    priority: urgent\n  - {name: y, lambda: report, schedule: '@daily'}\n"))
 	o.check(t, "a priority", 1, "1 of 2 were refused")
-	if !strings.Contains(o.stdout, "create cron x: refused: ") || !strings.Contains(o.stdout, "\ncreate cron y\n") {
+	if !strings.Contains(o.stdout, "+ cron x: refused (") || !strings.Contains(o.stdout, "g.yaml: line 2): ") || !strings.Contains(o.stdout, "\n+ cron y\n") {
 		t.Error(o.stdout)
 	}
 }

@@ -24,15 +24,21 @@ const (
 
 // Kinds of what a file declares.
 const (
-	kindLambda = "lambda"
-	kindCron   = "cron"
+	kindLambda    = "lambda"
+	kindCron      = "cron"
+	kindQuota     = "quota"
+	kindObjective = "objective"
 )
 
 // declarations is what a file for apply says.
 type declarations struct {
 	name    string // of the set
+	file    string // as it was named
 	lambdas []declaredLambda
 	crons   []declaredCron
+
+	quotas     []declaredQuota
+	objectives []declaredObjective
 }
 
 type declaredLambda struct {
@@ -76,7 +82,7 @@ func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 		return nil, lineError(line, "an alias (*name) is not allowed")
 	}
 	if len(document.Content) == 0 {
-		return nil, lineError(1, "the file is empty: want crons or lambdas")
+		return nil, lineError(1, "the file is empty: want crons, lambdas, quotas or objectives")
 	}
 	d := &declarations{name: nameDefault}
 	names := map[string]bool{}
@@ -87,6 +93,9 @@ func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 		},
 		"lambdas": func(n *yaml.Node) error { return eachNamed(n, kindLambda, names, d.addLambda) },
 		"crons":   func(n *yaml.Node) error { return eachNamed(n, kindCron, names, d.addCron) },
+
+		"quotas":     func(n *yaml.Node) error { return eachNamed(n, kindQuota, names, d.addQuota) },
+		"objectives": func(n *yaml.Node) error { return eachNamed(n, kindObjective, names, d.addObjective) },
 	}, nil)
 	if err != nil {
 		return nil, err
@@ -151,7 +160,7 @@ func eachNamed(n *yaml.Node, kind string, names map[string]bool, add func(*yaml.
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		return lineError(n.Line, "%ss: want a list, each item with a name", kind)
+		return lineError(n.Line, "%ss: want a list, each item with fields such as `lambda: report`", kind)
 	}
 	if len(n.Content) > declaredMax {
 		return lineError(n.Line, "%d %ss: want at most %d", len(n.Content), kind, declaredMax)
@@ -177,10 +186,13 @@ func scalar(n *yaml.Node) (string, error) {
 }
 
 // setField sets a flag by a field of the same name, with _ for -.
-func setField(f *pflag.FlagSet, key, value *yaml.Node) error {
+func setField(f *pflag.FlagSet, key, value *yaml.Node, others ...string) error {
 	flag := strings.ReplaceAll(key.Value, "_", "-")
 	if f.Lookup(flag) == nil || strings.Contains(key.Value, "-") {
-		return unknownField(key, append([]string{"name"}, flagFields(f)...))
+		if len(others) == 0 {
+			others = []string{"name"}
+		}
+		return unknownField(key, slices.Concat(others, flagFields(f)))
 	}
 	texts, err := textsOf(flag, value)
 	if err != nil {

@@ -79,6 +79,10 @@ func (a *app) printCron(c *sdk.Cron) error {
 	if o.FailuresMax > 0 {
 		failures = strconv.Itoa(o.FailuresMax)
 	}
+	registered := ""
+	if o.Registered {
+		registered = registeredSource
+	}
 	facts = append(facts, [][2]string{
 		{"next", firesText(c, previewShown)},
 		{"start", o.Start},
@@ -93,6 +97,7 @@ func (a *app) printCron(c *sdk.Cron) error {
 		{"collection", o.Collection},
 		{"tags", tagsText(o.Tags)},
 		{"managed by", o.ManagedBy},
+		{"registered", registered},
 	}...)
 	if n := len(c.Payload); n > 0 {
 		facts = append(facts, [2]string{"payload", strconv.Itoa(n) + " bytes"})
@@ -176,6 +181,7 @@ type cronObject struct {
 	Collection    string            `json:"collection,omitempty"`
 	Tags          map[string]string `json:"tags,omitempty"`
 	ManagedBy     string            `json:"managed_by,omitempty"`
+	Registered    bool              `json:"registered,omitempty"`
 	Payload       string            `json:"payload,omitempty"`
 	PayloadBase64 string            `json:"payload_base64,omitempty"`
 	Version       uint64            `json:"version"`
@@ -210,7 +216,7 @@ func cronObjectOf(c *sdk.Cron) cronObject {
 	o := cronObject{
 		Name: c.Name, Lambda: c.Lambda, Schedule: c.Schedule, Zone: c.Zone, Start: timeText(c.Start), End: timeText(c.End),
 		Gap: c.Gap, Fold: c.Fold, Overlap: c.Overlap, CatchUp: c.CatchUp, CatchUpMax: c.CatchUpMax, FailuresMax: c.FailuresMax,
-		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, ManagedBy: c.ManagedBy, Version: c.Version, Revision: c.Revision,
+		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, ManagedBy: c.ManagedBy, Registered: c.Registered, Version: c.Version, Revision: c.Revision,
 		Created: timeText(c.Created), CreatedBy: c.CreatedBy, Updated: timeText(c.Updated), UpdatedBy: c.UpdatedBy,
 	}
 	if c.Jitter > 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
 )
@@ -54,28 +55,15 @@ the SDK and schedule --batch do.`,
 	f := c.Flags()
 	f.StringVar(&q.Lambda, "lambda", "", "the lambda")
 	f.StringVar(&q.Priority, "priority", "", "bound the tasks of this priority; those of all together when not set")
-	f.Var(rateValue{&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"}, "rate", "starts per second, such as 100 or 0.5, or none")
-	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", "how many may start at once after a pause; what the rate gives in 100 ms when not set")
-	f.Var(concurrencyValue{&q.Concurrency, "concurrency"}, "concurrency", "tasks that run at once, or none")
-	f.Var(rateValue{&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"}, "admit", "tasks per second that may be scheduled, or none")
-	f.Var(recoveryValue{&q.Recovery}, "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")
+	quotaFlags(f, &q)
+	f.StringVar(&q.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
 	f.StringVar(&q.Identity, "identity", "", "bound what this identity schedules; all together when not set")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		switch {
-		case q.Lambda == "":
+		if q.Lambda == "" {
 			return usagef("--lambda is missing: whose quota?")
-		case q.Rate == 0 && q.Burst == 0 && q.Admit == 0 && q.Concurrency == 0 && q.Recovery == 0:
-			return usagef("nothing to set: want --rate, --burst, --concurrency, --admit or --recovery")
-		case q.Recovery != 0 && (q.Priority != "" || q.Identity != ""):
-			return usagef("--recovery is per lambda: it goes with neither --priority nor --identity")
-		case q.Identity != "" && q.Admit == 0:
-			return usagef("--identity is for --admit")
-		case q.Priority != "" && q.Admit != 0:
-			return usagef("--priority does not go with --admit, which is per lambda and identity")
-		case q.Concurrency != 0 && q.Identity != "":
-			return usagef("--identity does not go with --concurrency, which is per lambda and priority: set the two quotas in two commands")
-		case q.Rate != 0 && q.Identity != "":
-			return usagef("--identity does not go with --rate, which is per lambda and priority: set the two quotas in two commands")
+		}
+		if err := checkQuota(&q, "--"); err != nil {
+			return usagef("%v", err)
 		}
 		set, err := k.SetQuota(ctx, q)
 		if err != nil {
@@ -83,6 +71,38 @@ the SDK and schedule --batch do.`,
 		}
 		return a.print(quotaObjectOf(&set), "%s", quotaText(&set))
 	})
+}
+
+// quotaFlags are the limits of a quota.
+func quotaFlags(f *pflag.FlagSet, q *sdk.Quota) {
+	f.Var(rateValue{&q.Rate, "kinesin gate pause stops starts, and --rate none takes the limit away"}, "rate", "starts per second, such as 100 or 0.5, or none")
+	f.Var(intValue{&q.Burst, 1, quotaBurstMax}, "burst", "how many may start at once after a pause; what the rate gives in 100 ms when not set")
+	f.Var(concurrencyValue{&q.Concurrency, "concurrency"}, "concurrency", "tasks that run at once, or none")
+	f.Var(rateValue{&q.Admit, "kinesin gate pause keeps what is scheduled from starting, and --admit none takes the limit away"}, "admit", "tasks per second that may be scheduled, or none")
+	f.Var(recoveryValue{&q.Recovery}, "recovery", "tasks per second that gate resume and redrive jobs let go that have no --pace, or none")
+}
+
+// checkQuota refuses limits that do not go together; mark is what is before their names.
+func checkQuota(q *sdk.Quota, mark string) error {
+	refuse := func(text string) error { return errors.New(strings.ReplaceAll(text, "--", mark)) }
+	switch {
+	case q.Rate == 0 && q.Burst == 0 && q.Admit == 0 && q.Concurrency == 0 && q.Recovery == 0:
+		if q.ManagedBy != "" {
+			return nil
+		}
+		return refuse("nothing to set: want --rate, --burst, --concurrency, --admit or --recovery")
+	case q.Recovery != 0 && (q.Priority != "" || q.Identity != ""):
+		return refuse("--recovery is per lambda: it goes with neither --priority nor --identity")
+	case q.Identity != "" && q.Admit == 0:
+		return refuse("--identity is for --admit")
+	case q.Priority != "" && q.Admit != 0:
+		return refuse("--priority does not go with --admit, which is per lambda and identity")
+	case q.Concurrency != 0 && q.Identity != "":
+		return refuse("--identity does not go with --concurrency, which is per lambda and priority: set two quotas")
+	case q.Rate != 0 && q.Identity != "":
+		return refuse("--identity does not go with --rate, which is per lambda and priority: set two quotas")
+	}
+	return nil
 }
 
 func (a *app) quotaGetCommand() *cobra.Command {
@@ -131,10 +151,12 @@ type quotaObject struct {
 	Recovery    int     `json:"recovery,omitempty"`
 	Updated     string  `json:"updated,omitempty"`
 	UpdatedBy   string  `json:"updated_by,omitempty"`
+	ManagedBy   string  `json:"managed_by,omitempty"`
+	Registered  bool    `json:"registered,omitempty"`
 }
 
 func quotaObjectOf(q *sdk.Quota) quotaObject {
-	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, q.Concurrency, q.Recovery, timeText(q.Updated), q.UpdatedBy}
+	return quotaObject{q.Lambda, q.Priority, q.Identity, q.Rate, q.Burst, q.Admit, q.Concurrency, q.Recovery, timeText(q.Updated), q.UpdatedBy, q.ManagedBy, q.Registered}
 }
 
 // quotaText says for people what a quota is about, and what it allows.

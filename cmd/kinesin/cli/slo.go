@@ -2,21 +2,17 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/sdk"
-	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/sdk/slo"
 )
 
 // sloWindowDefault is the window of an objective that names none; the server has the same.
@@ -32,9 +28,7 @@ is the budget: what may be late. Each server counts starts by the hour in the st
 }
 
 func (a *app) sloSetCommand() *cobra.Command {
-	r := &kinesinv1.SetObjectiveRequest{}
-	var within time.Duration
-	window := sloWindowDefault
+	o := slo.Objective{Window: sloWindowDefault}
 	c := &cobra.Command{
 		Use:   "set --lambda L --within D --objective PERCENT [--window D]",
 		Short: "Set the objective of a lambda",
@@ -45,29 +39,42 @@ by the time that held then.`,
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.StringVar(&r.Lambda, "lambda", "", "the lambda")
-	f.Var(durationValue{d: &within, min: time.Millisecond, max: 24 * time.Hour}, "within", "how late a task may start")
-	f.Float64Var(&r.Objective, "objective", 0, "`PERCENT` of tasks that start in time, above 0 and below 100")
-	f.Var(durationValue{d: &window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", "over which time that holds, in whole hours")
-	return a.callingObjectives(c, func(ctx context.Context, o kinesinv1connect.ObjectiveServiceClient) error {
-		switch {
-		case r.Lambda == "":
+	f.StringVar(&o.Lambda, "lambda", "", "the lambda")
+	objectiveFlags(f, &o)
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		if o.Lambda == "" {
 			return usagef("--lambda is missing: whose objective?")
-		case within == 0:
-			return usagef("--within is missing: how late may a task start, such as 5s?")
-		case !(r.Objective > 0 && r.Objective < 100):
-			return usagef("--objective %v: want a percentage above 0 and below 100, such as 99", r.Objective)
-		case window%time.Hour != 0:
-			return usagef("--window %v: want whole hours", window)
 		}
-		r.WithinMicros, r.WindowMicros = within.Microseconds(), window.Microseconds()
-		response, err := o.SetObjective(ctx, r)
+		if err := checkObjective(&o, "--"); err != nil {
+			return usagef("%v", err)
+		}
+		set, err := k.SetObjective(ctx, o)
 		if err != nil {
 			return err
 		}
-		set := objectiveObjectOf(response.GetObjective())
-		return a.print(set, "%s", set)
+		shown := objectiveObjectOf(&set)
+		return a.print(shown, "%s", shown)
 	})
+}
+
+// objectiveFlags are the settings of an objective.
+func objectiveFlags(f *pflag.FlagSet, o *slo.Objective) {
+	f.Var(durationValue{d: &o.Within, min: time.Millisecond, max: 24 * time.Hour}, "within", "how late a task may start")
+	f.Float64Var(&o.Percent, "objective", o.Percent, "`PERCENT` of tasks that start in time, above 0 and below 100")
+	f.Var(durationValue{d: &o.Window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", "over which time that holds, in whole hours")
+}
+
+// checkObjective refuses settings that are missing or not allowed; mark is what is before their names.
+func checkObjective(o *slo.Objective, mark string) error {
+	switch {
+	case o.Within == 0:
+		return fmt.Errorf("%swithin is missing: how late may a task start, such as 5s?", mark)
+	case !(o.Percent > 0 && o.Percent < 100):
+		return fmt.Errorf("%sobjective %v: want a percentage above 0 and below 100, such as 99", mark, o.Percent)
+	case o.Window%time.Hour != 0:
+		return fmt.Errorf("%swindow %v: want whole hours", mark, o.Window)
+	}
+	return nil
 }
 
 func (a *app) sloShowCommand() *cobra.Command {
@@ -81,14 +88,14 @@ in 50 hours. A task that expired counts as late; one that still waits is not cou
 		Args: cobra.NoArgs,
 	}
 	c.Flags().StringVar(&lambda, "lambda", "", "only of this lambda")
-	return a.callingObjectives(c, func(ctx context.Context, o kinesinv1connect.ObjectiveServiceClient) error {
-		response, err := o.GetObjectives(ctx, &kinesinv1.GetObjectivesRequest{Lambda: lambda})
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
+		statuses, err := k.Objectives(ctx, lambda)
 		if err != nil {
 			return err
 		}
-		all := make([]sloObject, len(response.GetObjectives()))
-		for i, s := range response.GetObjectives() {
-			all[i] = sloObjectOf(s)
+		all := make([]sloObject, len(statuses))
+		for i := range statuses {
+			all[i] = sloObjectOf(&statuses[i])
 		}
 		if a.json() {
 			return printJSON(a.Stdout, all)
@@ -98,14 +105,14 @@ in 50 hours. A task that expired counts as late; one that still waits is not cou
 			return nil
 		}
 		t := newTable(a.Stdout)
-		t.row("LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "IN TIME", "BUDGET LEFT", "BURN")
+		t.row("LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "IN TIME", "BUDGET LEFT", "BURN", "FROM")
 		for _, s := range all {
 			burns := make([]string, len(s.Burn))
 			for i, b := range s.Burn {
 				burns[i] = b.Over + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
 			}
 			t.row(s.Lambda, percentText(s.Objective)+" within "+s.Within, s.Window, strconv.FormatInt(s.Started, 10),
-				percentText(s.Attained), percentText(100*s.BudgetLeft), strings.Join(burns, ", "))
+				percentText(s.Attained), percentText(100*s.BudgetLeft), strings.Join(burns, ", "), sourceText(s.Registered, s.ManagedBy))
 		}
 		return t.Flush()
 	})
@@ -119,30 +126,14 @@ func (a *app) sloDeleteCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	c.Flags().StringVar(&lambda, "lambda", "", "the lambda")
-	return a.callingObjectives(c, func(ctx context.Context, o kinesinv1connect.ObjectiveServiceClient) error {
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		if lambda == "" {
 			return usagef("--lambda is missing: whose objective?")
 		}
-		if _, err := o.DeleteObjective(ctx, &kinesinv1.DeleteObjectiveRequest{Lambda: lambda}); err != nil {
+		if err := k.DeleteObjective(ctx, lambda); err != nil {
 			return err
 		}
 		return a.print(map[string]string{"lambda": lambda, "outcome": "deleted"}, "%s has no objective", lambda)
-	})
-}
-
-// callingObjectives completes a command that calls the ObjectiveService.
-func (a *app) callingObjectives(c *cobra.Command, act func(ctx context.Context, o kinesinv1connect.ObjectiveServiceClient) error) *cobra.Command {
-	return a.calling(c, func(ctx context.Context, _ *sdk.Client, _ []string) error {
-		clients, err := a.connections()
-		if err != nil {
-			return err
-		}
-		defer clients.CloseIdle()
-		err = act(ctx, kinesinv1connect.NewObjectiveServiceClient(clients.Calls, clients.Base, api.ClientOptions()...))
-		if _, called := errors.AsType[*connect.Error](err); called {
-			return api.FromWire(err)
-		}
-		return err
 	})
 }
 
@@ -154,6 +145,9 @@ type objectiveObject struct {
 	Window    string  `json:"window"`
 	Updated   string  `json:"updated,omitempty"`
 	UpdatedBy string  `json:"updated_by,omitempty"`
+
+	ManagedBy  string `json:"managed_by,omitempty"`
+	Registered bool   `json:"registered,omitempty"`
 }
 
 func (o objectiveObject) String() string {
@@ -177,17 +171,16 @@ type burnObject struct {
 	Started int64   `json:"started"`
 }
 
-func objectiveObjectOf(o *kinesinv1.Objective) objectiveObject {
+func objectiveObjectOf(o *slo.Objective) objectiveObject {
 	return objectiveObject{
-		o.GetLambda(), formatDuration(task.Micros(o.GetWithinMicros())), o.GetObjective(), formatDuration(task.Micros(o.GetWindowMicros())),
-		timeText(task.Instant(o.GetUpdatedMicros()).Time()), o.GetUpdatedBy(),
+		o.Lambda, formatDuration(o.Within), o.Percent, formatDuration(o.Window), timeText(o.Updated), o.UpdatedBy, o.ManagedBy, o.Registered,
 	}
 }
 
-func sloObjectOf(s *kinesinv1.ObjectiveStatus) sloObject {
-	o := sloObject{objectiveObjectOf(s.GetObjective()), s.GetStarted(), s.GetGood(), s.GetAttained(), s.GetBudgetLeft(), []burnObject{}}
-	for _, b := range s.GetBurns() {
-		o.Burn = append(o.Burn, burnObject{formatDuration(task.Micros(b.GetOverMicros())), b.GetRate(), b.GetStarted()})
+func sloObjectOf(s *slo.Status) sloObject {
+	o := sloObject{objectiveObjectOf(&s.Objective), s.Started, s.Good, s.Attained, s.BudgetLeft, []burnObject{}}
+	for _, b := range s.Burns {
+		o.Burn = append(o.Burn, burnObject{formatDuration(b.Over), b.Rate, b.Started})
 	}
 	return o
 }
@@ -196,3 +189,17 @@ func sloObjectOf(s *kinesinv1.ObjectiveStatus) sloObject {
 func percentText(p float64) string {
 	return strconv.FormatFloat(math.Round(p*10_000)/10_000, 'f', -1, 64) + " %"
 }
+
+// sourceText says what keeps something as code; "-": nothing does.
+func sourceText(registered bool, managedBy string) string {
+	switch {
+	case registered:
+		return registeredSource
+	case managedBy != "":
+		return "set " + managedBy
+	}
+	return "-"
+}
+
+// registeredSource is the source of what the registration of a lambda made.
+const registeredSource = "by Terraform"

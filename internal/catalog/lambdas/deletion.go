@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -96,6 +97,11 @@ func (d *deletion) run(ctx context.Context) error {
 	if err := d.checkNotRegistered(ctx, d.entry); err != nil {
 		return err
 	}
+	entry, err := d.removeDeclared(ctx, d.entry)
+	if err != nil {
+		return err
+	}
+	d.entry = entry
 	if !d.drop && !d.entry.Deleting { // a lambda whose deletion is refused at once is not marked
 		if err := d.checkNoBacklog(); err != nil {
 			return err
@@ -107,7 +113,7 @@ func (d *deletion) run(ctx context.Context) error {
 	if err := d.mark(ctx); err != nil { // so that nothing new comes in between
 		return err
 	}
-	err := d.empty(ctx)
+	err = d.empty(ctx)
 	if err == nil {
 		err = d.remove(ctx)
 	}
@@ -301,10 +307,29 @@ func (d *deletion) checkEmpty(ctx context.Context) error {
 		}
 		if live {
 			return api.Errorf(kinesinv1.Reason_REASON_IN_USE,
-				"lambda %s has live tasks; wait for them, or delete it with its tasks dropped", d.entry.Name)
+				"lambda %s has live tasks%s; wait for them, or delete it with its tasks dropped", d.entry.Name, d.fromCrons(ctx))
 		}
 	}
 	return nil
+}
+
+// cronsNamedMax bounds the crons that a refusal names.
+const cronsNamedMax = 5
+
+// fromCrons says which crons a lambda has, whose next occurrences are tasks that live until it has no crons.
+func (d *deletion) fromCrons(ctx context.Context) string {
+	if d.CronsOf == nil {
+		return ""
+	}
+	names, err := d.CronsOf(ctx, d.entry)
+	if err != nil || len(names) == 0 { // the refusal is true without them
+		return ""
+	}
+	more := ""
+	if n := len(names); n > cronsNamedMax {
+		names, more = names[:cronsNamedMax], fmt.Sprintf(" and %d more", n-cronsNamedMax)
+	}
+	return fmt.Sprintf(", which its crons %s%s go on scheduling: delete these (kinesin cron delete NAME)", strings.Join(names, ", "), more)
 }
 
 // dropTasks ends all live tasks of a lambda, and waits a bounded time for those that run.

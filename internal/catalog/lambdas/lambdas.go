@@ -57,6 +57,18 @@ type Quotas interface {
 	Refresh(ctx context.Context) error
 }
 
+// Declared makes a part of what registrations declare beside their lambdas.
+type Declared interface {
+	// Check refuses what a registration declares, before anything is made of it. l is the lambda; nil: it is
+	// not there yet.
+	Check(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error
+	// Make makes what the registration of a lambda declares, and takes away what an earlier one did. It
+	// writes all of it, also what is so already: see catalog.CheckCurrent.
+	Make(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error
+	// Remove takes away what the registration of a lambda declared.
+	Remove(ctx context.Context, l *catalog.Entry) error
+}
+
 // Config is what a Service is made of.
 type Config struct {
 	Store   catalog.Registered
@@ -66,6 +78,10 @@ type Config struct {
 	Backlog Backlog
 	Quotas  Quotas // nil: registrations set none
 	Clock   clock.Clock
+	// Declared make what registrations declare beside lambdas.
+	Declared []Declared
+	// CronsOf names the crons of a lambda, for the refusal to delete one with live tasks. nil: it names none.
+	CronsOf func(ctx context.Context, l *catalog.Entry) ([]string, error)
 	Hooks   Hooks
 
 	// Unregister returns how to delete the registration of a lambda by hand, for the refusal to delete that

@@ -135,13 +135,13 @@ func (r *registrar) round(ctx context.Context) {
 		r.unread(ctx, err)
 		return
 	}
-	all := r.compareAll(registrations)
+	all := r.compareAll(ctx, registrations)
 	if slices.ContainsFunc(all, func(c candidate) bool { return !c.isApplied && c.err == nil }) {
 		if err := r.refreshAll(ctx); err != nil {
 			r.unread(ctx, err)
 			return
 		}
-		all = r.compareAll(registrations)
+		all = r.compareAll(ctx, registrations)
 	}
 	r.recovered(ctx, "")
 	r.states = map[string]int{}
@@ -184,19 +184,23 @@ func (r *registrar) report() {
 }
 
 // compareAll compares registrations with their lambdas.
-func (r *registrar) compareAll(registrations []catalog.Registration) []candidate {
+func (r *registrar) compareAll(ctx context.Context, registrations []catalog.Registration) []candidate {
 	all := make([]candidate, len(registrations))
 	for i, want := range registrations {
 		c := candidate{Registration: want, err: want.Err}
-		if entry, err := r.Catalog.Lambda(want.Name); err == nil && c.err == nil {
+		entry, err := r.Catalog.Lambda(want.Name)
+		if err == nil && c.err == nil {
 			c.exists = true
 			isSame := entry.Registration == want.Sum && !entry.Deleting
-			if c.isApplied = isSame && r.hasQuotas(entry, &want); !c.isApplied {
+			if c.isApplied = isSame && r.hasQuotas(entry, &want) && entry.IsMade(&want); !c.isApplied {
 				c.err = want.Fits(entry) // before SQS is asked, round after round
 			}
 		}
 		if c.err == nil && !c.isApplied {
 			c.err = r.Catalog.CheckBounds(want.Lambda)
+		}
+		if c.err == nil && !c.isApplied {
+			c.err = r.checkDeclared(ctx, entry, &c.Registration)
 		}
 		all[i] = c
 	}
@@ -292,6 +296,9 @@ func (r *registrar) apply(ctx context.Context, c *candidate) (outcome string, er
 	entry, created, err := r.Catalog.Register(ctx, c.Registration)
 	if err == nil && r.Quotas != nil {
 		err = r.Quotas.Register(ctx, entry, c.Sum, c.Quotas)
+	}
+	if err == nil {
+		err = r.makeDeclared(ctx, entry, &c.Registration)
 	}
 	switch {
 	case err != nil:

@@ -39,15 +39,19 @@ func (svc *Service) statusOf(ctx context.Context, entry *catalog.Entry) (status,
 	if err != nil || !registered {
 		return status{}, err
 	}
-	return svc.compare(entry, want), nil
+	return svc.compare(ctx, entry, want), nil
 }
 
-func (svc *Service) compare(entry *catalog.Entry, want catalog.Registration) status {
+func (svc *Service) compare(ctx context.Context, entry *catalog.Entry, want catalog.Registration) status {
 	s := status{registered: true, want: want, refused: want.Err}
-	if want.Err == nil && want.Sum != entry.Registration {
+	isSame := want.Sum == entry.Registration
+	if want.Err == nil && !isSame {
 		if s.refused = want.Fits(entry); s.refused == nil {
 			s.refused = svc.Queue.CheckLambda(want.Lambda)
 		}
+	}
+	if s.refused == nil && (!isSame || !entry.IsMade(&want)) {
+		s.refused = svc.checkDeclared(ctx, entry, &want)
 	}
 	return s
 }
@@ -61,7 +65,7 @@ func (svc *Service) statuses(ctx context.Context) (map[string]status, error) {
 	found := map[string]status{}
 	for _, want := range registrations {
 		if entry, err := svc.Catalog.Lambda(want.Name); err == nil {
-			found[want.Name] = svc.compare(entry, want)
+			found[want.Name] = svc.compare(ctx, entry, want)
 		}
 	}
 	return found, nil

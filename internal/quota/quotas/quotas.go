@@ -41,7 +41,7 @@ type Service struct {
 // SetQuota changes what the request has. A quota holds on all servers two seconds later.
 func (s *Service) SetQuota(ctx context.Context, r *kinesinv1.SetQuotaRequest) (_ *kinesinv1.SetQuotaResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
-	if r.Rate == nil && r.Burst == nil && r.Admit == nil && r.Concurrency == nil && r.Recovery == nil {
+	if r.Rate == nil && r.Burst == nil && r.Admit == nil && r.Concurrency == nil && r.Recovery == nil && r.GetManagedBy() == "" {
 		return nil, refusal.Invalid("nothing to set: want a rate, a burst, concurrency, admit or recovery, of which 0 takes the limit away")
 	}
 	l, err := s.Catalog.Find(ctx, r.GetLambda())
@@ -78,6 +78,9 @@ func (s *Service) change(ctx context.Context, l *catalog.Entry, r *kinesinv1.Set
 	}
 	return limit, s.write(ctx, next)
 }
+
+// nobody is the ManagedBy of a request that takes a quota out of its set.
+const nobody = "none"
 
 // registeredBy is who set the limits of a registration.
 const registeredBy = "(registration)"
@@ -191,6 +194,16 @@ func merge(q *quota.Quota, l *catalog.Entry, r *kinesinv1.SetQuotaRequest) (limi
 	if r.Recovery != nil {
 		limit.Recovery = r.GetRecovery()
 	}
+	switch r.GetManagedBy() {
+	case "":
+	case nobody:
+		limit.ManagedBy = ""
+	default:
+		if err := task.CheckName("managed by", r.GetManagedBy()); err != nil {
+			return limit, err
+		}
+		limit.ManagedBy = r.GetManagedBy()
+	}
 	if limit.Concurrency > 0 && l.Mode == task.Deliver {
 		return limit, refusal.Invalid("lambda %s is a deliver lambda: Kinesin does not know how long its messages are worked on, so it cannot bound how many are at once; want a rate, or a managed lambda", l.Name)
 	}
@@ -241,5 +254,6 @@ func view(lambda string, l *quota.Limit) *kinesinv1.Quota {
 	return &kinesinv1.Quota{
 		Lambda: lambda, Priority: l.Priority, Identity: l.Identity, Rate: l.Rate, Burst: l.Burst, Admit: l.Admit, Concurrency: l.Concurrency, Recovery: l.Recovery,
 		UpdatedMicros: int64(l.Updated), UpdatedBy: l.UpdatedBy,
+		ManagedBy: l.ManagedBy, Registered: l.UpdatedBy == registeredBy,
 	}
 }

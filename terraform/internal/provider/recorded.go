@@ -7,7 +7,7 @@ import (
 // kinds are all resource types that are served.
 func kinds() []kind {
 	return append([]kind{table(), tableItem(), queue()}, append(queueDocuments(),
-		iamPolicy(), iamRole(), iamAttachment(), metricAlarm(), scalingTarget(), scalingPolicy(), snsTopic(),
+		iamPolicy(), iamRole(), iamAttachment(), metricAlarm(), scalingTarget(), scalingPolicy(), snsTopic(), dashboard(),
 	)...)
 }
 
@@ -72,6 +72,19 @@ func metricAlarm() kind {
 		},
 		identify: func(s *session, v values) {
 			v["id"], v["arn"] = v["alarm_name"], s.arn("cloudwatch", "alarm:"+v.text("alarm_name"))
+		},
+	}
+}
+
+func dashboard() kind {
+	return kind{
+		name:   "aws_cloudwatch_dashboard",
+		adopts: true,
+		schema: schema.Schema{Attributes: with(attributes{
+			"dashboard_name": namingText, "dashboard_body": requiredText, "dashboard_arn": computedText,
+		}, regional)},
+		identify: func(s *session, v values) {
+			v["id"], v["dashboard_arn"] = v["dashboard_name"], s.arn("cloudwatch", "dashboard/"+v.text("dashboard_name"))
 		},
 	}
 }

@@ -87,3 +87,8 @@ output "alarm_arns" {
   value = { for alarm in concat(aws_cloudwatch_metric_alarm.inbound_age, aws_cloudwatch_metric_alarm.inbound_dlq, values(aws_cloudwatch_metric_alarm.throttles)) :
   alarm.alarm_name => alarm.arn }
 }
+
+output "dashboard_name" {
+  description = "Name of the CloudWatch dashboard; null without `dashboard`."
+  value       = one(aws_cloudwatch_dashboard.installation[*].dashboard_name)
+}

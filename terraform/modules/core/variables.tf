@@ -211,6 +211,13 @@ variable "alarm_actions" {
   }
 }
 
+variable "dashboard" {
+  description = "Make the CloudWatch dashboard `PREFIX-kinesin`: queues, tables and dead-letter queues of the installation, and its alarms. AWS bills 3 USD a month for each beyond the account's first three."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "inbound_age_alarm_seconds" {
   description = "The alarm goes off when a task has been in the inbound queue that long, for three minutes on end."
   type        = number

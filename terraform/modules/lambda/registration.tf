@@ -31,6 +31,9 @@ locals {
       breaker_window_us = var.breaker == null ? null : floor(var.breaker.window_seconds * 1000000)
 
       quotas = local.quotas
+
+      crons     = local.crons
+      objective = local.objective
     } : name => value if value != null
   }
 
@@ -47,6 +50,40 @@ locals {
       by_priority       = length(var.quotas.by_priority) == 0 ? null : { for priority, q in var.quotas.by_priority : priority => { for name, value in q : name => value if value != null } }
       admit_by_identity = length(var.quotas.admit_by_identity) == 0 ? null : var.quotas.admit_by_identity
     } : name => value if value != null
+  }
+
+  # Both without what nobody gave, too.
+  crons = length(var.crons) == 0 ? null : {
+    for name, c in var.crons : name => {
+      for setting, value in {
+        schedule = c.schedule
+        zone     = c.zone
+        start    = c.start
+        end      = c.end
+        gap      = c.gap
+        fold     = c.fold
+        overlap  = c.overlap
+        catch_up = c.catch_up
+
+        catch_up_max       = c.catch_up_max
+        catch_up_within_ms = c.catch_up_within_seconds == null ? null : floor(c.catch_up_within_seconds * 1000)
+        jitter_ms          = c.jitter_seconds == null ? null : floor(c.jitter_seconds * 1000)
+        failures_max       = c.failures_max
+
+        priority   = c.priority
+        collection = c.collection
+        tags       = c.tags
+        payload    = c.payload
+      } : setting => value if value != null
+    }
+  }
+
+  objective = var.objective == null ? null : {
+    for setting, value in {
+      within_us = floor(var.objective.within_seconds * 1000000)
+      objective = var.objective.objective
+      window_us = var.objective.window_hours == null ? null : var.objective.window_hours * 3600000000
+    } : setting => value if value != null
   }
 
   # Control rows begin with their format, 1, and their version, which is always 1 here: nine bytes, twelve characters.
@@ -77,6 +114,12 @@ resource "aws_dynamodb_table_item" "registration" {
     precondition {
       condition     = data.aws_region.current.region == local.core_region
       error_message = "The installation ${var.core.prefix} is in the region ${local.core_region}, and the provider of this module call in ${data.aws_region.current.region}: configure a provider for ${local.core_region}, and give the call that one."
+    }
+
+    # An item of DynamoDB has at most 400 KB.
+    precondition {
+      condition     = length(base64encode(jsonencode(local.registration))) <= 466000
+      error_message = "The registration of ${var.name} has more than 350000 bytes: want fewer crons, or smaller payloads."
     }
 
     precondition {

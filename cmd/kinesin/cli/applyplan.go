@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// plan says what is to be done, and refuses it all if a part is refused.
+func (p *applying) plan(ctx context.Context, prune bool) error {
+	p.known = map[string]bool{}
+	for i := range p.declared.lambdas {
+		l := &p.declared.lambdas[i]
+		p.known[l.info.Name] = true
+		if err := p.planLambda(ctx, l); err != nil {
+			return err
+		}
+	}
+	var rest []*change
+	for _, plan := range []func(ctx context.Context) ([]*change, error){p.planQuotas, p.planObjectives, p.planCrons} {
+		left, err := plan(ctx)
+		if err != nil {
+			return err
+		}
+		rest = append(rest, left...)
+	}
+	for _, one := range rest {
+		if one.Action = applyDelete; !prune {
+			one.Action, one.do = applyKeep, nil
+		}
+	}
+	p.changes = append(p.changes, rest...)
+	return nil
+}
+
+// needs refuses what is declared for a lambda that is neither there nor in the file.
+func (p *applying) needs(ctx context.Context, line int, what, lambda string) error {
+	if p.known[lambda] {
+		return nil
+	}
+	if _, err := p.client.GetLambda(ctx, lambda); err != nil {
+		return fmt.Errorf("line %d: %s: %w", line, what, err)
+	}
+	p.known[lambda] = true
+	return nil
+}
+
+// mayManage refuses to change what somebody else keeps as code. release is how its set lets it go.
+func (p *applying) mayManage(line int, what string, registered bool, managedBy, release string) error {
+	switch {
+	case registered:
+		return lineError(line, "%s is registered with its lambda: take it out of the module call in Terraform, or out of this file", what)
+	case managedBy != "" && managedBy != p.declared.name:
+		return lineError(line, "%s is managed by set %s, and this one is %s: take it out of the other file, and then of its set with `%s`",
+			what, managedBy, p.declared.name, release)
+	}
+	return nil
+}
+
+// planCrons returns, as the others do, how to delete those of the set that the file does not have.
+func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
+	all, err := p.client.Crons(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	there := make(map[string]*sdk.Cron, len(all))
+	for i := range all {
+		there[all[i].Name] = &all[i]
+	}
+	for i := range p.declared.crons {
+		c := &p.declared.crons[i]
+		if err := p.needs(ctx, c.line, "cron "+c.cron.Name, c.cron.Lambda); err != nil {
+			return nil, err
+		}
+		if err := p.planCron(ctx, c, there[c.cron.Name]); err != nil {
+			return nil, err
+		}
+		delete(there, c.cron.Name)
+	}
+	var rest []*change
+	for _, name := range slices.Sorted(maps.Keys(there)) {
+		if there[name].ManagedBy == p.declared.name {
+			rest = append(rest, &change{Kind: kindCron, Name: name, do: func(ctx context.Context) error { return p.client.DeleteCron(ctx, name) }})
+		}
+	}
+	return rest, nil
+}
+
+func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
+	one := &change{Action: applyUnchanged, Kind: kindLambda, Name: l.info.Name, Line: l.line}
+	p.changes = append(p.changes, one)
+	now, err := p.client.GetLambda(ctx, l.info.Name)
+	if errors.Is(err, sdk.ErrUnknownLambda) || errors.Is(err, sdk.ErrNotFound) {
+		one.Action = applyCreate
+		one.do = func(ctx context.Context) error {
+			_, _, err := p.client.CreateLambda(ctx, *l.info)
+			return err
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if weights := l.info.PriorityWeights; len(weights) > 0 { // the server shows that of each priority
+		for _, name := range now.Priorities {
+			if _, named := weights[name]; !named {
+				weights[name] = 1
+			}
+		}
+	}
+	have := sdk.LambdaInfo{}
+	flags := lambdaSettings(&have)
+	have = now
+	one.Changes = slices.DeleteFunc(differing(l.flags, flags, l.flags.Changed), func(c settingChange) bool { return c.isUnset(&now) })
+	for _, c := range one.Changes {
+		if c.Setting == "mode" || c.Setting == "priorities" {
+			return lineError(l.line, "lambda %s has %s %s, and that cannot change: want another name", l.info.Name, c.Setting, c.From)
+		}
+	}
+	if len(one.Changes) > 0 {
+		one.Action = applyUpdate
+		wanted := *l.info
+		wanted.Mode, wanted.Priorities = "", nil
+		one.do = func(ctx context.Context) error {
+			_, err := p.client.UpdateLambda(ctx, wanted)
+			return err
+		}
+	}
+	return nil
+}
+
+// planCron compares a cron with the one of its name that is there; nil: there is none.
+func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cron) error {
+	one := &change{Action: applyCreate, Kind: kindCron, Name: c.cron.Name, Line: c.line}
+	p.changes = append(p.changes, one)
+	if there == nil {
+		one.do = func(ctx context.Context) error {
+			_, _, err := p.client.CreateCron(ctx, *c.cron)
+			return err
+		}
+		return nil
+	}
+	if err := p.mayManage(c.line, "cron "+c.cron.Name, there.Registered, there.ManagedBy, "kinesin cron update "+c.cron.Name+" --managed-by none"); err != nil {
+		return err
+	}
+	if there.Lambda != c.cron.Lambda {
+		return lineError(c.line, "cron %s is of lambda %s, and that cannot change to %s: want another name, or delete it before", c.cron.Name, there.Lambda, c.cron.Lambda)
+	}
+	now, err := p.client.Cron(ctx, c.cron.Name) // with its payload
+	if err != nil {
+		return err
+	}
+	have := sdk.Cron{}
+	flags := cronSettingsOf(&have)
+	have = now
+	have.Start, have.End = have.Start.UTC(), have.End.UTC()
+	if one.compare(c.flags, flags, now.ManagedBy, p.declared.name); one.Action == applyUpdate {
+		wanted := *c.cron
+		wanted.Version = now.Version
+		one.do = func(ctx context.Context) error {
+			_, err := p.client.UpdateCron(ctx, wanted)
+			return err
+		}
+	}
+	return nil
+}
+
+// compare says what changes of something that is there and of a set, or of none, to be as wanted and of this
+// set.
+func (c *change) compare(wanted, have *pflag.FlagSet, managedBy, set string) {
+	c.Changes = differing(wanted, have, func(string) bool { return true })
+	if managedBy != set {
+		c.Changes = append(c.Changes, settingChange{"managed_by", managedBy, set})
+	}
+	if c.Action = applyUnchanged; len(c.Changes) > 0 {
+		c.Action = applyUpdate
+	}
+}

@@ -1,0 +1,220 @@
+package periodic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// registeredBy is who made and changed the crons of registrations.
+const registeredBy = "(registration)"
+
+// isRegistered reports whether a cron is there because the registration of its lambda declares it.
+func (s *Service) isRegistered(c *crons.Cron) bool {
+	if !c.Registered {
+		return false
+	}
+	l := s.Lambdas.ByRef(c.Ref)
+	return l != nil && l.HasMade(c.Name)
+}
+
+// registered refuses a call that changes what the next round of registrations would change back.
+func registered(c *crons.Cron) error {
+	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
+		"cron %s is registered with lambda %s: change or remove it there (crons of its module call in Terraform); a pause needs no change of it", c.Name, c.Lambda)
+}
+
+func delivers(lambda string) error {
+	return api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "lambda %s delivers to SQS, and crons of such lambdas are not supported yet: want a managed lambda", lambda)
+}
+
+// specOfRegistered returns what a registration says about a cron, checked.
+func (s *Service) specOfRegistered(name string, asked *catalog.RegisteredCron, l *task.Lambda) (*crons.Spec, *cron.Schedule, error) {
+	spec := &crons.Spec{
+		Schedule: asked.Schedule, Zone: asked.Zone, Start: task.InstantOf(asked.Start), End: task.InstantOf(asked.End), JitterMS: asked.JitterMS,
+		Gap: cron.Gap(asked.Gap), Fold: cron.Fold(asked.Fold), Overlap: crons.Overlap(asked.Overlap), CatchUp: crons.CatchUp(asked.CatchUp),
+		CatchUpMax: int(asked.CatchUpMax), CatchUpWithinMS: asked.CatchUpWithinMS, FailuresMax: int(asked.FailuresMax),
+		Priority: asked.Priority, Collection: asked.Collection, Tags: asked.Tags, Payload: []byte(asked.Payload),
+	}
+	if asked.JitterMS < 0 || spec.Start < 0 || spec.End < 0 {
+		return nil, nil, refusal.Invalid("jitter, start or end is below 0: want a jitter of up to 24 h, and the years 1970 to 2199")
+	}
+	if err := spec.Validate(name); err != nil {
+		return nil, nil, err
+	}
+	withoutDefaults(spec)
+	var err error
+	if l.Mode == task.Deliver {
+		return nil, nil, delivers(l.Name)
+	}
+	if spec.Class, err = l.Priority(spec.Priority); err != nil {
+		return nil, nil, err
+	}
+	schedule, err := spec.Parse(name)
+	return spec, schedule, cmp.Or(err, s.checkPayload(spec))
+}
+
+// Check refuses crons that cannot become those of a registration: with settings that are not allowed, or with
+// the name of a cron that is there and of something else.
+func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(r.Crons)) {
+		asked := r.Crons[name]
+		_, _, err := s.specOfRegistered(name, &asked, &r.Lambda)
+		if err == nil {
+			c, findErr := crons.Find(ctx, s.Store, name)
+			if err = findErr; errors.Is(findErr, store.ErrNotFound) {
+				err = nil
+			} else if findErr == nil {
+				err = mayTake(c, l)
+			}
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cron %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mayTake refuses a cron that is there and not one that a registration of the lambda may make its own: those
+// are its own, and those that calls made for the lambda.
+func mayTake(c *crons.Cron, l *catalog.Entry) error {
+	switch {
+	case l == nil || c.Ref != l.Ref:
+		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "it exists, of lambda %s or of an earlier one of that name: choose another name, or delete it (kinesin cron delete %s)", c.Lambda, c.Name)
+	case c.ManagedBy != "":
+		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "it is managed by set %s: take it out of that file, and then of its set with kinesin cron update %s --managed-by none", c.ManagedBy, c.Name)
+	}
+	return nil
+}
+
+// Make makes the crons of a registration, and deletes those that an earlier one declared and this one does
+// not. Other settings are a new revision; a pause is none of them.
+func (s *Service) Make(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(r.Crons)) {
+		asked := r.Crons[name]
+		if err := s.makeRegistered(ctx, l, name, &asked); err != nil {
+			errs = append(errs, fmt.Errorf("cron %s: %w", name, err))
+		}
+	}
+	for _, name := range l.Crons {
+		if _, stays := r.Crons[name]; !stays {
+			errs = append(errs, s.removeRegistered(ctx, l, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Remove deletes the crons that a registration of the lambda declared.
+func (s *Service) Remove(ctx context.Context, l *catalog.Entry) error {
+	var errs []error
+	for _, name := range l.Crons {
+		errs = append(errs, s.removeRegistered(ctx, l, name))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Service) makeRegistered(ctx context.Context, l *catalog.Entry, name string, asked *catalog.RegisteredCron) error {
+	spec, schedule, err := s.specOfRegistered(name, asked, &l.Lambda)
+	if err != nil {
+		return err
+	}
+	for range casTriesMax {
+		err := s.tryMake(ctx, l, name, spec, schedule)
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return errBusy
+}
+
+func (s *Service) tryMake(ctx context.Context, l *catalog.Entry, name string, spec *crons.Spec, schedule *cron.Schedule) error {
+	c, err := crons.Find(ctx, s.Store, name)
+	save := s.Keeper.Save
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if err := s.checkFires(spec, schedule); err != nil {
+			return err
+		}
+		c = s.newCron(name, spec, l, registeredBy)
+	case err != nil:
+		return err
+	default:
+		if err := mayTake(c, l); err != nil {
+			return err
+		}
+		if isSame(c, spec, l) { // nothing else fires; it is written all the same: see catalog.CheckCurrent
+			save = func(ctx context.Context, c *crons.Cron) error { return crons.Put(ctx, s.Store, c) }
+			break
+		}
+		if err := s.checkFires(spec, schedule); err != nil {
+			return err
+		}
+		now := s.Clock.Now()
+		if err := c.Change(*spec, now); err != nil {
+			return err
+		}
+		c.Updated, c.UpdatedBy = now, registeredBy
+	}
+	if err := s.Lambdas.CheckCurrent(ctx, l); err != nil {
+		return err
+	}
+	c.Registered = true
+	if err := save(ctx, c); err != nil {
+		return err
+	}
+	s.cancelOccurrences(ctx, c, replacedOf(c))
+	return nil
+}
+
+// removeRegistered deletes a cron unless it is none of the lambda's registration any more.
+func (s *Service) removeRegistered(ctx context.Context, l *catalog.Entry, name string) error {
+	for range casTriesMax {
+		c, err := crons.Find(ctx, s.Store, name)
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil
+		case err != nil:
+			return err
+		case !c.Registered || c.Ref != l.Ref:
+			return nil
+		}
+		if err := s.Lambdas.CheckCurrent(ctx, l); err != nil {
+			return err
+		}
+		err = crons.Delete(ctx, s.Store, c)
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			s.cancelNext(ctx, c)
+		}
+		return err
+	}
+	return errBusy
+}
+
+// CronsOf names the crons of a lambda.
+func (s *Service) CronsOf(ctx context.Context, l *catalog.Entry) ([]string, error) {
+	all, err := crons.All(ctx, s.Store)
+	var names []string
+	for _, c := range all {
+		if c.Ref == l.Ref {
+			names = append(names, c.Name)
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,105 @@
+package objective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// registeredBy is who set the objectives of registrations.
+const registeredBy = "(registration)"
+
+// isRegisteredOf reports whether an objective is there because the registration of the lambda declares it.
+func (o *Objective) isRegisteredOf(l *catalog.Entry) bool {
+	return o.Registered && l.Made != ""
+}
+
+// registered refuses a call that changes what is the registration's.
+func registered(lambda string) error {
+	return api.Errorf(kinesinv1.Reason_REASON_REGISTERED,
+		"the objective of lambda %s is registered with it: change or remove it there (objective of its module call in Terraform)", lambda)
+}
+
+// wanted returns the objective of a registration; nil if it declares none.
+func (s *Service) wanted(l *catalog.Entry, r *catalog.Registration) *Objective {
+	if r.Objective == nil {
+		return nil
+	}
+	o := &Objective{
+		Within: task.Micros(r.Objective.WithinUS), Percent: r.Objective.Percent, Window: task.Micros(r.Objective.WindowUS),
+		Updated: s.Keeper.clock.Now(), UpdatedBy: registeredBy, Registered: true,
+	}
+	if o.Window == 0 {
+		o.Window = WindowDefault
+	}
+	if l != nil {
+		o.Lambda, o.Ref = l.Name, l.Ref
+	}
+	return o
+}
+
+// Check refuses an objective that cannot become that of a registration.
+func (s *Service) Check(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error {
+	o := s.wanted(l, r)
+	if o == nil {
+		return nil
+	}
+	if err := o.Validate(); err != nil {
+		return refusal.Invalid("objective: %v", err)
+	}
+	if l == nil {
+		return nil
+	}
+	have, err := s.read(ctx, l)
+	if err != nil || have.ManagedBy == "" {
+		return err
+	}
+	return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "objective: there is one, managed by set %s: take it out of that file, and delete it with kinesin slo delete --lambda %s", have.ManagedBy, l.Name)
+}
+
+// Make sets the objective of a registration, or deletes that of an earlier one.
+func (s *Service) Make(ctx context.Context, l *catalog.Entry, r *catalog.Registration) error {
+	return s.register(ctx, l, s.wanted(l, r))
+}
+
+// Remove deletes the objective that a registration declared.
+func (s *Service) Remove(ctx context.Context, l *catalog.Entry) error {
+	return s.register(ctx, l, nil)
+}
+
+func (s *Service) register(ctx context.Context, l *catalog.Entry, want *Objective) error {
+	for range casTriesMax {
+		err := s.tryRegister(ctx, l, want)
+		if err == nil {
+			_ = s.Keeper.Refresh(ctx) // else it is known a moment later
+			return nil
+		}
+		if !errors.Is(err, store.ErrConflict) {
+			return err
+		}
+	}
+	return fmt.Errorf("the objective of lambda %s is being changed by others", l.Name)
+}
+
+func (s *Service) tryRegister(ctx context.Context, l *catalog.Entry, want *Objective) error {
+	have, err := s.read(ctx, l)
+	if err != nil || want == nil && !have.Registered {
+		return err
+	}
+	if err := s.Catalog.CheckCurrent(ctx, l); err != nil {
+		return err
+	}
+	if want == nil {
+		return s.delete(ctx, have)
+	}
+	next := *want
+	next.Version = have.Version
+	return s.put(ctx, &next)
+}
