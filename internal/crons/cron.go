@@ -112,6 +112,8 @@ type Cron struct {
 	// ManagedBy names the declared set that it is of; empty: none. It changes nothing about what fires.
 	ManagedBy string     `json:"managed_by,omitempty"`
 	Revisions []Revision `json:"revisions"` // the newest last; never empty
+	// Traceparent is the span of the call that made it, if that was traced.
+	Traceparent string `json:"traceparent,omitempty"`
 
 	Version uint64 `json:"-"`
 }

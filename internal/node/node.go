@@ -139,6 +139,11 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	})
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
 	n.queue.Answered = n.queueOutage.note
+	if n.tracer != nil {
+		n.queue.Sent = func(ctx context.Context, _ int, took time.Duration, err error) {
+			n.tracer.Op(ctx, "kinesin.queue", "send", took, err)
+		}
+	}
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
@@ -240,6 +245,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
 		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf,
+		Traced: n.tracer.Current, Step: n.tracer.Step,
 		Fill: func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
 			return n.periodic.Fill(ctx, b, after, limit)
 		},
@@ -253,7 +259,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	})
 	n.periodic = periodic.New(periodic.Config{
 		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
-		PayloadBytesMax: n.store.PayloadBytesMax(),
+		PayloadBytesMax: n.store.PayloadBytesMax(), Traced: n.tracer.Current,
 	})
 	n.composeGroups(c, seal)
 	n.lambdas = lambdas.New(lambdas.Config{

@@ -224,11 +224,11 @@ func TestAlertsFireAndClearOverRealServers(t *testing.T) {
 	p.awaitFiring("KinesinDeadLetters work")
 	p.awaitClear("KinesinDeadLetters work")
 
-	for range 4 {
-		w := s.CommandWorker("--lambda", "mail", "--", "sleep", "60")
-		harness.Eventually(t, alertMax, "the worker is connected", func() bool { return strings.Contains(w.Stderr(), "mail") })
-		time.Sleep(time.Second)
+	for lost := range 4 {
+		w := s.CommandWorker("--lambda", "mail", "--", "true")
+		awaitSeries(t, s, "kinesin_workers 3")
 		w.Kill()
+		awaitSeries(t, s, fmt.Sprintf("kinesin_workers_lost_total %d", lost+1))
 	}
 	p.awaitFiring("KinesinWorkersLost")
 	p.awaitClear("KinesinWorkersLost")
@@ -260,6 +260,14 @@ func TestAlertsOfAStoreThatIsAway(t *testing.T) {
 	store.isOff.Store(false)
 	p.awaitClear("KinesinOutage store")
 	p.awaitClear("KinesinScheduleLag")
+}
+
+func awaitSeries(t *testing.T, s *harness.Server, line string) {
+	t.Helper()
+	harness.Eventually(t, alertMax, line, func() bool {
+		_, body := s.Fetch("/metrics")
+		return strings.Contains(body, "\n"+line+"\n")
+	})
 }
 
 func only(t *testing.T, p prometheus, want string) {
