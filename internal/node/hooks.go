@@ -100,7 +100,12 @@ func (n *Node) hscHooks() hsc.Hooks {
 				n.late(l, t, stageClaimed, max(0, t.ClaimedAt.Sub(t.Due)))
 			}
 		},
-		Matched: func(l *catalog.Entry, t *task.Task) { n.metrics.of(l, t.Partition.Priority).matched.Inc() },
+		Matched: func(l *catalog.Entry, t *task.Task) {
+			n.metrics.of(l, t.Partition.Priority).matched.Inc()
+			if n.tracer.Traces(t) {
+				n.tracer.Dispatched(t, nameOf(l), n.clock.Now())
+			}
+		},
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) {
 			n.late(l, t, stageStarted, late)
 			n.countStart(l, t, late)

@@ -134,7 +134,9 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		Observer: store.Observer{OpDone: func(ctx context.Context, kind string, ops int, took time.Duration, err error) {
 			n.tracer.Op(ctx, "kinesin.store", kind, took, err)
 			n.metrics.storeOp(kind, ops, took, err)
-			n.storeOutage.note(err)
+			if ops > 0 || err != nil { // else the driver was not called, which shows nothing
+				n.storeOutage.note(err)
+			}
 		}},
 	})
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer

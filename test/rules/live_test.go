@@ -252,6 +252,12 @@ func TestAlertsOfAStoreThatIsAway(t *testing.T) {
 		t.Fatalf("without a fault: %q", got)
 	}
 	store.isOff.Store(true)
+	t.Cleanup(func() {
+		if t.Failed() && s.Alive() {
+			_, body := s.Fetch("/metrics")
+			t.Logf("the server says: %q", regexp.MustCompile(`(?m)^kinesin_(outage|schedule_lag|store_errors).*$`).FindAllString(body, -1))
+		}
+	})
 	p.awaitFiring("KinesinScheduleLag")
 	p.awaitFiring("KinesinOutage store")
 	if got := p.firing(); slices.Contains(got, "KinesinOutage queue") {
