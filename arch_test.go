@@ -168,7 +168,7 @@ var table = []row{
 
 	{
 		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
-		tests: []string{"sdk", "internal/sdkconfig", "store/dynamo", "queue/sqs"},
+		tests: []string{"sdk", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{
@@ -199,7 +199,7 @@ var planned []string
 // reserved modules may be imported directly only by these packages, tests included.
 var reserved = map[string][]string{
 	"github.com/cockroachdb":          {"store/pebble", "test/sim"},
-	"go.opentelemetry.io":             {"internal/otlp", "internal/tracing", "server"},
+	"go.opentelemetry.io":             {"internal/otlp", "internal/tracing", "internal/node", "sdk", "sdk/sqsinbound", "server"},
 	"github.com/netresearch/go-cron":  {"internal/cron"},
 	"github.com/teambition/rrule-go":  {"internal/cron"},
 	"github.com/spf13":                {"cmd/kinesin/cli"},

@@ -6,6 +6,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,8 @@ type Queue struct {
 	d Driver
 	// Answered, if not nil, is told how each message was sent, and how each receive ended.
 	Answered func(err error)
+	// Sent, if not nil, is told how long a send of that many messages took, and its first error.
+	Sent func(ctx context.Context, n int, took time.Duration, err error)
 }
 
 // New wraps a driver.
@@ -58,7 +61,7 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 	results := make([]error, 0, len(messages))
 	for len(messages) > 0 {
 		n := min(len(messages), SendMax)
-		part := q.d.Send(ctx, messages[:n])
+		part := q.send(ctx, messages[:n])
 		if len(part) != n {
 			panic(fmt.Sprintf("queue driver answered %d of %d sends", len(part), n))
 		}
@@ -66,6 +69,17 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 		results = append(results, part...)
 		messages = messages[n:]
 	}
+	return results
+}
+
+// send makes one call of the driver, and tells Sent of it.
+func (q *Queue) send(ctx context.Context, messages []Message) []error {
+	if q.Sent == nil {
+		return q.d.Send(ctx, messages)
+	}
+	began := time.Now()
+	results := q.d.Send(ctx, messages)
+	q.Sent(ctx, len(messages), time.Since(began), cmp.Or(results...))
 	return results
 }
 

@@ -105,6 +105,7 @@ func NewClient(server string, opts ...ClientOption) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w client: %w", ErrInvalid, err)
 	}
+	h.Calls = withTraces(h.Calls)
 	if cfg.TokenFile != "" && livefile.IsLoose(cfg.TokenFile) {
 		cfg.Log.WarnContext(context.Background(), "every user of this machine may use the token file; chmod 600 it", slog.String("file", cfg.TokenFile))
 	}

@@ -32,7 +32,7 @@ type Task[T any] struct {
 	Due         time.Time
 	Created     time.Time
 	Timeout     time.Duration // of this attempt; zero for none
-	Traceparent string        // W3C trace context of the caller that scheduled the task; empty for none
+	Traceparent string        // W3C trace context of the attempt, which the context of the handler has too; empty for none
 	Tags        map[string]string
 	Occurrence  *Occurrence  // nil: no cron has scheduled the task
 	Member      *GroupMember // nil: it is no member of a group
@@ -141,7 +141,7 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 	if err := w.client.decodeParent(ctx, work, t.Parent); err != nil {
 		return outcomeOf(err)
 	}
-	if err := h(ctx, t); err != nil {
+	if err := h(below(ctx, work.Traceparent), t); err != nil {
 		return outcomeOf(err)
 	}
 	o := w.succeeded(ctx, work, *t.result)

@@ -71,6 +71,9 @@ func (in *Ingest) results(b *intake.Batch, arrivals []arrival) []result {
 		if all[i].outcome == stored {
 			n++
 			age = max(age, b.Now.Sub(task.Instant(arrivals[i].AcceptedMicros)))
+			if c := &b.Tasks[i]; in.Hooks.Stored != nil && c.Task != nil && !c.Exists {
+				in.Hooks.Stored(c.Task, c.Lambda)
+			}
 		}
 	}
 	if n > 0 && in.Hooks.Consumed != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -65,6 +66,8 @@ type Hooks struct {
 	// Consumed: n tasks of the buffer are in the store, or were there already; the oldest was accepted that
 	// long ago.
 	Consumed func(n int, age time.Duration)
+	// Stored: one of them is in the store, with its lambda; it was in the buffer since it was created.
+	Stored func(t *task.Task, l *catalog.Entry)
 	// Left: n messages stay in the buffer for now, for one of Lefts.
 	Left func(why string, n int)
 	// Paused: the buffer or the store failed, and consuming pauses that long.

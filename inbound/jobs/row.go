@@ -46,6 +46,9 @@ type job struct {
 	Due    task.Instant `json:"due,omitempty"`
 	Force  bool         `json:"force,omitempty"`
 
+	// Traceparent is the span of the call that made it, if that was traced.
+	Traceparent string `json:"traceparent,omitempty"`
+
 	Backfill *crons.Backfill `json:"backfill,omitempty"`
 
 	Matched  int64            `json:"matched"`

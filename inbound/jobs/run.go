@@ -142,7 +142,7 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 	failures := 0
 	for j.State == stateRunning && j.Owner == s.process {
 		began := clock.Mono(s.Clock)
-		done, err := s.step(ctx, j)
+		done, err := s.tracedStep(ctx, j)
 		switch {
 		case ctx.Err() != nil:
 			s.leave(ctx, j)
@@ -167,6 +167,17 @@ func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
 	if ctx.Err() != nil {
 		s.leave(ctx, j)
 	}
+}
+
+// tracedStep is step with the span of it.
+func (s *Service) tracedStep(ctx context.Context, j *job) (done step, err error) {
+	if s.Step == nil {
+		return s.step(ctx, j)
+	}
+	ctx, end := s.Step(ctx, j.ID, j.Action, j.Traceparent)
+	done, err = s.step(ctx, j)
+	end(len(done.changed), err)
+	return done, err
 }
 
 // step changes the next tasks of a job. Grants that its maker lost since the last step are lost for this one.

@@ -73,6 +73,9 @@ func (s *Service) begin(ctx context.Context, j *job) (*kinesinv1.CreateJobRespon
 	if len(active) >= ActiveMax {
 		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d jobs have not ended, and there may be %d: stop one (kinesin job stop), or wait", len(active), ActiveMax)
 	}
+	if s.Traced != nil {
+		j.Traceparent = s.Traced(ctx)
+	}
 	err = s.put(ctx, kindActive, j)
 	if errors.Is(err, store.ErrConflict) { // an earlier try of the same call
 		known, err := s.find(ctx, j.ID)

@@ -81,6 +81,8 @@ type Config struct {
 	// PayloadBytesMax is the largest payload that the store takes; 0: it takes that of any cron.
 	PayloadBytesMax int
 	Clock           clock.Clock
+	// Traced returns the span of a call, for a cron that it makes; empty: it has none. It may be nil.
+	Traced func(ctx context.Context) string
 }
 
 // Service serves crons. It is safe for concurrent use.
@@ -118,6 +120,9 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 		case isNew:
 			c = s.newCron(asked.Name, spec, l, access.From(ctx).Name)
 			c.ManagedBy = managedBy(c, asked)
+			if s.Traced != nil {
+				c.Traceparent = s.Traced(ctx)
+			}
 		case err != nil:
 			return nil, err
 		case isSame(c, spec, l) && c.ManagedBy == managedBy(c, asked): // also a call that is made again

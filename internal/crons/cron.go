@@ -114,6 +114,8 @@ type Cron struct {
 	// Registered says that the registration of the lambda made it: see catalog.Entry.Crons.
 	Registered bool       `json:"registered,omitempty"`
 	Revisions  []Revision `json:"revisions"` // the newest last; never empty
+	// Traceparent is the span of the call that made it, if that was traced.
+	Traceparent string `json:"traceparent,omitempty"`
 
 	Version uint64 `json:"-"`
 }

@@ -39,6 +39,9 @@ type Config struct {
 	Cancel func(ctx context.Context, t *task.Task)
 	Clock  clock.Clock
 	Log    *slog.Logger
+	// Fired returns the traceparent of an occurrence that is put; made is that of the call that set the cron. It
+	// may be nil.
+	Fired func(t *task.Task, made string) string
 }
 
 // Firing decides about occurrences when their time comes, and puts the next ones. It is safe for concurrent
@@ -292,6 +295,9 @@ func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence, s *cron.Schedul
 	}
 	if l.StartWithin > 0 {
 		t.StartBefore = t.Due.Add(l.StartWithin)
+	}
+	if f.Fired != nil {
+		t.Traceparent = f.Fired(t, c.Traceparent)
 	}
 	return t, payload, nil
 }

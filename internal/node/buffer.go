@@ -11,7 +11,9 @@ import (
 
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // bufferMetrics holds the series of the inbound buffer.
@@ -55,6 +57,11 @@ func (n *Node) ingestHooks() ingest.Hooks {
 		Consumed: func(count int, age time.Duration) {
 			m.consumed.Add(float64(count))
 			m.age.Observe(age.Seconds())
+		},
+		Stored: func(t *task.Task, l *catalog.Entry) {
+			if n.tracer.Traces(t) {
+				n.tracer.Buffered(t, nameOf(l), n.clock.Now())
+			}
 		},
 		Left: func(why string, count int) { m.left.WithLabelValues(why).Add(float64(count)) },
 		Paused: func(ctx context.Context, err error, pause time.Duration) {

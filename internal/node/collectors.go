@@ -174,6 +174,7 @@ func (c *classCollector) Collect(metrics chan<- prometheus.Metric) {
 		label := c.n.metrics.labels.lambda(l)
 		for priority := range l.Priorities {
 			_, name := c.n.metrics.labels.of(l, uint8(priority))
+			c.n.metrics.made(l, uint8(priority))
 			var sum store.Depth
 			var oldest time.Duration
 			var acquired int64
@@ -232,6 +233,11 @@ func (c *classCollector) collectDue(out *gauges) {
 // collectObjectives tells how objectives are met. All processes tell the same.
 func (c *classCollector) collectObjectives(out *gauges) {
 	for _, s := range c.n.objectives.Statuses() {
+		if l, err := c.n.catalog.Lambda(s.Lambda); err == nil { // from zero on, as the series of a class
+			for _, inTime := range []string{"false", "true"} {
+				c.n.metrics.objective.WithLabelValues(c.n.metrics.labels.lambda(l), inTime)
+			}
+		}
 		out.add(c.objective, s.Percent/100, s.Lambda)
 		out.add(c.budget, s.BudgetLeft(), s.Lambda)
 		for _, b := range s.Burns {

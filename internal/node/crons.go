@@ -14,6 +14,9 @@ import (
 func (n *Node) newFiring(c *Config, added func(*task.Task)) *crons.Firing {
 	return crons.NewFiring(crons.Config{
 		Store: n.store, InlineMax: n.store.PayloadInlineMax(), Added: added, Cancel: n.cancelOccurrence, Clock: c.Clock, Log: c.Log,
+		Fired: func(t *task.Task, made string) string {
+			return n.tracer.Fired(t, nameOf(n.catalog.ByRef(t.Partition.Lambda)), made)
+		},
 		Lambda: func(ref uint32) *task.Lambda {
 			if l := n.catalog.ByRef(ref); l != nil {
 				return &l.Lambda

@@ -75,7 +75,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 		Ended: func(t *task.Task) {
 			n.ended([]task.ID{t.ID})
 			n.memberEnded(t)
-			n.countExpired(n.catalog.ByRef(t.Partition.Lambda), t)
+			n.countEnd(n.catalog.ByRef(t.Partition.Lambda), t)
 			n.history.ended(t.State)
 		},
 		Lost:   func(string) { n.metrics.lost.Inc() },
@@ -100,7 +100,12 @@ func (n *Node) hscHooks() hsc.Hooks {
 				n.late(l, t, stageClaimed, max(0, t.ClaimedAt.Sub(t.Due)))
 			}
 		},
-		Matched: func(l *catalog.Entry, t *task.Task) { n.metrics.of(l, t.Partition.Priority).matched.Inc() },
+		Matched: func(l *catalog.Entry, t *task.Task) {
+			n.metrics.of(l, t.Partition.Priority).matched.Inc()
+			if n.tracer.Traces(t) {
+				n.tracer.Dispatched(t, nameOf(l), n.clock.Now())
+			}
+		},
 		Started: func(l *catalog.Entry, t *task.Task, late time.Duration) {
 			n.late(l, t, stageStarted, late)
 			n.countStart(l, t, late)
@@ -111,7 +116,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 			if l != nil {
 				n.metrics.of(l, t.Partition.Priority).finished[o].Inc()
 			}
-			n.countExpired(l, t)
+			n.countEnd(l, t)
 			n.noteOutcome(t, o)
 			if n.tracer.Traces(t) {
 				n.tracer.Attempted(t, nameOf(l), o.String(), o == task.OutcomeRetriable || o == task.OutcomeFatal, n.clock.Now())
@@ -133,17 +138,25 @@ func (n *Node) hscHooks() hsc.Hooks {
 		Lost: func(t *task.Task) {
 			n.breakers.Ended(t.Partition.Lambda, t.ClaimedAt, true)
 			n.traceLost(t)
+			n.countEnd(n.catalog.ByRef(t.Partition.Lambda), t)
 		},
 		Refused: func(reason string, count int) { n.metrics.claims.WithLabelValues(reason).Add(float64(count)) },
 		Failed:  n.hscFailed,
 	}
 }
 
-// countExpired counts a task that has ended, if that was because it never started.
-func (n *Node) countExpired(l *catalog.Entry, t *task.Task) {
-	if l != nil && t.State == task.Expired {
+// countEnd counts a task that has ended, if that was because it never started, or as a dead letter.
+func (n *Node) countEnd(l *catalog.Entry, t *task.Task) {
+	if l == nil {
+		return
+	}
+	switch t.State {
+	case task.Expired:
 		n.metrics.of(l, t.Partition.Priority).expired.Inc()
 		n.countStart(l, t, neverStarted)
+	case task.Dead, task.FatalFailure:
+		n.metrics.of(l, t.Partition.Priority).dead.Inc()
+	default: // an end that was wanted, or none
 	}
 }
 

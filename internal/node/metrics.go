@@ -52,6 +52,7 @@ type Metrics struct {
 	refused  *prometheus.CounterVec   // reason
 	finished *prometheus.CounterVec   // lambda, priority, outcome
 	expired  *prometheus.CounterVec   // lambda, priority
+	dead     *prometheus.CounterVec   // lambda, priority
 	wakeups  *prometheus.CounterVec   // event
 	claims   *prometheus.CounterVec   // reason of the refusal
 	lost     prometheus.Counter
@@ -100,14 +101,22 @@ type classSeries struct {
 	accepted prometheus.Counter
 	matched  prometheus.Counter
 	expired  prometheus.Counter
+	dead     prometheus.Counter
 	lateness [stageEnd]prometheus.Observer
 	finished [task.OutcomeUnstarted + 1]prometheus.Counter
 }
 
-// of returns the series of a class.
+// of returns the series of a class, to count one use of it.
 func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
+	s := m.made(l, priority)
+	s.use.events.Add(1)
+	return s
+}
+
+// made returns the series of a class. A scrape makes those of every class before their first use: Prometheus
+// sees no increase in a series that begins at 1, so an alert would miss the first dead letter.
+func (m *Metrics) made(l *catalog.Entry, priority uint8) *classSeries {
 	if s := (*m.classes.Load())[class{l.Ref, priority}]; s != nil {
-		s.use.events.Add(1)
 		return s
 	}
 	m.growing.Lock()
@@ -117,7 +126,6 @@ func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
 		all[class{l.Ref, priority}] = m.newClass(l, priority)
 	}
 	m.classes.Store(&all)
-	all[class{l.Ref, priority}].use.events.Add(1)
 	return all[class{l.Ref, priority}]
 }
 
@@ -145,7 +153,7 @@ func (m *Metrics) deleteSeries(lambda string) {
 		return
 	}
 	for _, series := range []interface{ DeletePartialMatch(prometheus.Labels) int }{
-		m.accepted, m.matched, m.lateness, m.finished, m.expired, m.undelivered, m.grown, m.objective,
+		m.accepted, m.matched, m.lateness, m.finished, m.expired, m.dead, m.undelivered, m.grown, m.objective,
 	} {
 		series.DeletePartialMatch(prometheus.Labels{"lambda": lambda})
 	}
@@ -172,6 +180,7 @@ func (m *Metrics) newClass(l *catalog.Entry, priority uint8) *classSeries {
 	lambda, name := m.labels.of(l, priority)
 	s := &classSeries{name: lambda, use: m.labels.use(l.Ref), accepted: m.accepted.WithLabelValues(lambda, name)}
 	s.matched, s.expired = m.matched.WithLabelValues(lambda, name), m.expired.WithLabelValues(lambda, name)
+	s.dead = m.dead.WithLabelValues(lambda, name)
 	for i, text := range stageTexts {
 		s.lateness[i] = m.lateness.WithLabelValues(lambda, name, text)
 	}

@@ -134,11 +134,18 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		Observer: store.Observer{OpDone: func(ctx context.Context, kind string, ops int, took time.Duration, err error) {
 			n.tracer.Op(ctx, "kinesin.store", kind, took, err)
 			n.metrics.storeOp(kind, ops, took, err)
-			n.storeOutage.note(err)
+			if ops > 0 || err != nil { // else the driver was not called, which shows nothing
+				n.storeOutage.note(err)
+			}
 		}},
 	})
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
 	n.queue.Answered = n.queueOutage.note
+	if n.tracer != nil {
+		n.queue.Sent = func(ctx context.Context, _ int, took time.Duration, err error) {
+			n.tracer.Op(ctx, "kinesin.queue", "send", took, err)
+		}
+	}
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
@@ -240,6 +247,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
 		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf,
+		Traced: n.tracer.Current, Step: n.tracer.Step,
 		Fill: func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
 			return n.periodic.Fill(ctx, b, after, limit)
 		},
@@ -253,7 +261,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 	})
 	n.periodic = periodic.New(periodic.Config{
 		Store: n.store, Keeper: n.firing, Jobs: n.jobs, Lambdas: n.catalog, Tasks: n.inbound, FirstRow: cronFirstRow, PublicID: seal.SealTask, Clock: c.Clock,
-		PayloadBytesMax: n.store.PayloadBytesMax(),
+		PayloadBytesMax: n.store.PayloadBytesMax(), Traced: n.tracer.Current,
 	})
 	n.composeGroups(c, seal)
 	n.lambdas = lambdas.New(lambdas.Config{

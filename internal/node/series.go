@@ -20,6 +20,7 @@ func (m *Metrics) addSeries(f promauto.Factory) {
 		"lambda", "priority")
 	m.refused = counters(f, "kinesin_tasks_refused_total", "Refused tasks.", "reason")
 	m.finished = counters(f, "kinesin_attempts_total", "Ended attempts.", "lambda", "priority", "outcome")
+	m.dead = counters(f, "kinesin_tasks_dead_total", "Tasks that ended for good without success: a handler said so, their attempts were used up, or they killed their workers.", "lambda", "priority")
 	m.expired = counters(f, "kinesin_tasks_expired_total", "Tasks that ended because they did not start in time.", "lambda", "priority")
 	m.wakeups = counters(f, "kinesin_wakeups_total", "Wake-ups by the event they led to.", "event")
 	m.claims = counters(f, "kinesin_claims_refused_total", "Messages whose claim was refused.", "reason")

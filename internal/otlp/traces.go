@@ -39,14 +39,22 @@ func NewTraces(ctx context.Context, endpoint string, share float64, failed func(
 	if err != nil {
 		return nil, err
 	}
+	return newTraces(ctx, share, sdktrace.WithBatcher(observedSpans{exporter, failed}, sdktrace.WithMaxQueueSize(queueSpansMax), sdktrace.WithMaxExportBatchSize(batchSpansMax),
+		sdktrace.WithBatchTimeout(sendEvery), sdktrace.WithExportTimeout(sendMax)))
+}
+
+// NewTracesTo returns what hands spans to an exporter as soon as they end, for tests.
+func NewTracesTo(ctx context.Context, exporter sdktrace.SpanExporter, share float64) (*Traces, error) {
+	return newTraces(ctx, share, sdktrace.WithSyncer(exporter))
+}
+
+func newTraces(ctx context.Context, share float64, to sdktrace.TracerProviderOption) (*Traces, error) {
 	of, err := resource.New(ctx, resource.WithAttributes(service()...), resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
 		return nil, err
 	}
 	provide := []sdktrace.TracerProviderOption{
-		sdktrace.WithResource(of), sdktrace.WithIDGenerator(ids{}),
-		sdktrace.WithBatcher(observedSpans{exporter, failed}, sdktrace.WithMaxQueueSize(queueSpansMax), sdktrace.WithMaxExportBatchSize(batchSpansMax),
-			sdktrace.WithBatchTimeout(sendEvery), sdktrace.WithExportTimeout(sendMax)),
+		sdktrace.WithResource(of), sdktrace.WithIDGenerator(ids{}), to,
 	}
 	if share >= 0 {
 		provide = append(provide, sdktrace.WithSampler(forced{sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))}))
@@ -80,18 +88,19 @@ type forced struct{ sdktrace.Sampler }
 
 // ShouldSample implements sdktrace.Sampler.
 func (f forced) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	if _, is := tracing.Forced(p.ParentContext); is {
+	if tracing.Forced(p.ParentContext) {
 		return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
 	}
 	return f.Sampler.ShouldSample(p)
 }
 
-// ids gives spans of attempts the ids that their handlers know, and others random ones.
+// ids gives spans the ids that others know already, as the handler of an attempt does, and others random
+// ones.
 type ids struct{}
 
 // NewIDs implements sdktrace.IDGenerator.
 func (i ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if c, is := tracing.Forced(ctx); is {
+	if c, is := tracing.Given(ctx); is {
 		return c.TraceID(), c.SpanID()
 	}
 	var id trace.TraceID
@@ -105,7 +114,7 @@ func (i ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 
 // NewSpanID implements sdktrace.IDGenerator.
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
-	if c, is := tracing.Forced(ctx); is {
+	if c, is := tracing.Given(ctx); is {
 		return c.SpanID()
 	}
 	var id trace.SpanID

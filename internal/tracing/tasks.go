@@ -11,6 +11,14 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// Buffered makes the span of a task's time in the inbound buffer, below that of Schedule.
+func (t *Tracer) Buffered(k *task.Task, lambda string, now task.Instant) {
+	ctx := trace.ContextWithRemoteSpanContext(context.Background(), scheduledBy(k))
+	_, span := t.tracer.Start(ctx, "kinesin.buffer", trace.WithTimestamp(k.Created.Time()), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(attributesOf(k, 0, lambda)...))
+	span.End(trace.WithTimestamp(max(k.Created, now).Time()))
+}
+
 // Dispatched makes the span of a task's first dispatch, from its due time on.
 func (t *Tracer) Dispatched(k *task.Task, lambda string, now task.Instant) {
 	if t.Traces(k) {

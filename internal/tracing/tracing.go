@@ -36,7 +36,7 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// New returns a tracer of a provider that takes its ids from IDs and samples by Forced.
+// New returns a tracer of a provider that takes ids from Given and samples by Forced.
 func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{provider: p, tracer: p.Tracer("github.com/kinesin-io/kinesin")}
 }
@@ -153,8 +153,10 @@ func textOf(c trace.SpanContext) string {
 }
 
 // scheduledBy returns the span context that a task was scheduled with.
-func scheduledBy(k *task.Task) trace.SpanContext {
-	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": k.Traceparent})
+func scheduledBy(k *task.Task) trace.SpanContext { return contextOf(k.Traceparent) }
+
+func contextOf(traceparent string) trace.SpanContext {
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
 	return trace.SpanContextFromContext(ctx)
 }
 
@@ -179,11 +181,18 @@ func attemptOf(k *task.Task, attempt uint32) trace.SpanContext {
 	return trace.NewSpanContext(c)
 }
 
-// idsKey is the key of a context's span context, whose ids a span gets.
+// idsKey is the key of a context's span context, whose ids a span gets if it has some, and which is sampled if
+// that is.
 type idsKey struct{}
 
-// Forced returns the span context whose ids the span gets that begins in a context; such a span is sampled.
-func Forced(ctx context.Context) (trace.SpanContext, bool) {
-	c, forced := ctx.Value(idsKey{}).(trace.SpanContext)
-	return c, forced
+// Given returns the span context whose ids the span gets that begins in a context.
+func Given(ctx context.Context) (trace.SpanContext, bool) {
+	c, _ := ctx.Value(idsKey{}).(trace.SpanContext)
+	return c, c.IsValid()
+}
+
+// Forced reports whether the span that begins in a context is sampled, whatever the share.
+func Forced(ctx context.Context) bool {
+	c, _ := ctx.Value(idsKey{}).(trace.SpanContext)
+	return c.IsSampled()
 }

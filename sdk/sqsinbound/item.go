@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -50,6 +52,10 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 	if err != nil {
 		return nil, 0, invalid("%v", err)
 	}
+	traceparent := item.Traceparent
+	if from := trace.SpanContextFromContext(ctx); traceparent == "" && from.IsValid() {
+		traceparent = fmt.Sprintf("00-%s-%s-%s", from.TraceID(), from.SpanID(), from.TraceFlags())
+	}
 	payload := item.Payload
 	if c.codec != nil {
 		payload, err = c.codec.Encode(ctx, sdk.PayloadContext{Lambda: item.Lambda, Task: made}, payload)
@@ -61,7 +67,7 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 		Lambda: item.Lambda, Priority: item.Priority, Collection: item.Collection, Payload: payload,
 		MaxAttempts: uint32(item.MaxAttempts), TimeoutMicros: item.Timeout.Microseconds(),
 		BackoffMinMicros: item.BackoffMin.Microseconds(), BackoffMaxMicros: item.BackoffMax.Microseconds(),
-		Traceparent: item.Traceparent, Tags: item.Tags, StartBeforeMicros: startBefore(item),
+		Traceparent: traceparent, Tags: item.Tags, StartBeforeMicros: startBefore(item),
 	}}
 	if !envelope.Fits(c.sealer, t, c.messageBytesMax) {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE,

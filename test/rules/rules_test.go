@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"sigs.k8s.io/yaml"
 )
 
@@ -139,6 +140,44 @@ func TestRules(t *testing.T) {
 		out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput()
 		if err != nil {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
+
+// Each alert is seen to fire in a case of promtool, and in the same case to be clear again later.
+func TestEachAlertHasACase(t *testing.T) {
+	var f struct {
+		Tests []struct {
+			AlertRuleTest []struct {
+				EvalTime  string `json:"eval_time"`
+				Alertname string
+				ExpAlerts []any `json:"exp_alerts"`
+			} `json:"alert_rule_test"`
+		}
+	}
+	if err := yaml.Unmarshal(read(t, root+"/deploy/prometheus/tests/kinesin.yaml"), &f); err != nil {
+		t.Fatal(err)
+	}
+	clears := map[string]bool{}
+	for _, c := range f.Tests {
+		fired := map[string]model.Duration{}
+		for _, e := range c.AlertRuleTest {
+			at, err := model.ParseDuration(e.EvalTime)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(e.ExpAlerts) > 0 {
+				fired[e.Alertname] = at
+			} else if since, did := fired[e.Alertname]; did && at > since {
+				clears[e.Alertname] = true
+			}
+		}
+	}
+	for _, g := range alerts(t).Groups {
+		for _, r := range g.Rules {
+			if !clears[r.Alert] {
+				t.Errorf("no case has %s fire and then clear", r.Alert)
+			}
 		}
 	}
 }
