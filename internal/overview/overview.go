@@ -26,6 +26,7 @@ type Minute struct {
 type Worker struct {
 	ID      string
 	Name    string // as it calls itself
+	Version string // of its program; empty: not said
 	Owner   string // identity; empty: unknown
 	Lambdas []string
 	Lease   time.Duration
@@ -43,6 +44,13 @@ type Server struct {
 	Alive      bool
 	Self       bool // it is the one that answers
 	Partitions int
+	Owns       []Owned // of those
+}
+
+// Owned is partitions of one priority of a lambda.
+type Owned struct {
+	Lambda, Priority string
+	Shards           []int // in order
 }
 
 // Store is the state of the store.
@@ -60,7 +68,16 @@ type Fleet struct {
 	Unowned    int // partitions whose owner does not handle them
 	Partitions int
 	Store      Store
+	OwnedMax   bool // not all partitions are listed with their owners
+	Moved      Moved
 	NotReady   string // why new work should go elsewhere; empty: it need not
+}
+
+// Moved is the newest change of which partitions the process that answers owns.
+type Moved struct {
+	At           time.Time     // zero: this process has not the role scheduler
+	Gained, Lost int           // partitions
+	Warm         time.Duration // how long it took until all were read ahead; 0: not yet
 }
 
 // Forecast is how many tasks will be due, by lambda.
