@@ -92,24 +92,37 @@ type Forecast struct {
 type DueOf struct {
 	Lambda string
 	Due    []int64 // by bucket
-	// Until is how far the counts are exact; later buckets have at least so many. Zero: all are.
+	// Until is how far the counts are exact. Zero: all are. Those of later buckets are estimates if there is a
+	// Variance, or else there are at least so many.
+	Until    time.Time
+	Variance []float64 // of the estimates, by bucket; nil: none is one
+}
+
+// Due is a forecast of several lambdas together.
+type Due struct {
+	Due      []int64   // by bucket
+	Variance []float64 // by bucket; 0: it is no estimate
+	// Until is how far nothing is left out. Of later buckets there are at least so many. Zero: of all.
 	Until time.Time
 }
 
-// Sum adds up the lambdas that may be seen: by bucket, and how far the sums are exact.
-func (f *Forecast) Sum(may func(lambda string) bool) (due []int64, until time.Time) {
-	due = make([]int64, len(f.Edges))
+// Sum adds up the lambdas that may be seen.
+func (f *Forecast) Sum(may func(lambda string) bool) Due {
+	s := Due{Due: make([]int64, len(f.Edges)), Variance: make([]float64, len(f.Edges))}
 	for i := range f.Lambdas {
 		of := &f.Lambdas[i]
 		if !may(of.Lambda) {
 			continue
 		}
 		for bucket, n := range of.Due {
-			due[bucket] += n
+			s.Due[bucket] += n
 		}
-		if !of.Until.IsZero() && (until.IsZero() || of.Until.Before(until)) {
-			until = of.Until
+		for bucket, variance := range of.Variance {
+			s.Variance[bucket] += variance
+		}
+		if of.Variance == nil && !of.Until.IsZero() && (s.Until.IsZero() || of.Until.Before(s.Until)) {
+			s.Until = of.Until
 		}
 	}
-	return due, until
+	return s
 }
