@@ -25,9 +25,9 @@ type forecastPart struct {
 }
 
 // Forecast counts the tasks that may start until each of some instants, which are in order, by lambda. It
-// reads wake-up rows and at most about rowsMax of them: with half of that the next ones of all partitions,
-// which is exact as far as it reaches, and with the other half all rows of partitions that are chosen at
-// random, from which it estimates the others. It asks for no grants: who shows it leaves out what may not be
+// reads wake-up rows and at most about rowsMax of them: the next ones of all partitions, which is exact as
+// far as it reaches, and with half of that, where lambdas have several shards, all rows of shards that are
+// chosen at random, from which it estimates the others. It asks for no grants: who shows it leaves out what may not be
 // seen.
 func (in *Inbound) Forecast(ctx context.Context, edges []time.Time, rowsMax int) (f overview.Forecast, err error) {
 	leave, err := in.enterWholeSet()
@@ -37,31 +37,42 @@ func (in *Inbound) Forecast(ctx context.Context, edges []time.Time, rowsMax int)
 	defer leave()
 	all := in.Catalog.All()
 	f = overview.Forecast{At: in.Clock.Now().Time(), Edges: edges, Lambdas: make([]overview.DueOf, len(all))}
-	parts, byLambda := []*forecastPart{}, make([][]*forecastPart, len(all))
+	// Only shards of one lambda and priority are alike.
+	var parts []*forecastPart
+	alike, of := [][]*forecastPart{}, []int{}
+	budget := rowsMax
 	for i, l := range all {
+		f.Lambdas[i] = overview.DueOf{Lambda: l.Name, Due: make([]int64, len(edges)), Variance: make([]float64, len(edges))}
+		group := map[uint8]int{} // places in alike, by priority
 		for _, p := range l.Partitions() {
-			byLambda[i] = append(byLambda[i], &forecastPart{partition: p, due: make([]int64, len(edges)), more: true})
+			part := &forecastPart{partition: p, due: make([]int64, len(edges)), more: true}
+			at, known := group[p.Priority]
+			if known {
+				budget = rowsMax / 2 // the other half is for samples
+			} else {
+				at = len(alike)
+				group[p.Priority], alike, of = at, append(alike, nil), append(of, i)
+			}
+			alike[at], parts = append(alike[at], part), append(parts, part)
 		}
-		parts = append(parts, byLambda[i]...)
 	}
-	if err := in.forecastNext(ctx, &f, parts, rowsMax); err != nil {
+	if err := in.forecastNext(ctx, &f, parts, budget); err != nil {
 		return f, err
 	}
-	for _, i := range in.shuffled(len(all)) {
-		if err := in.forecastSample(ctx, &f, byLambda[i], rowsMax); err != nil {
+	for _, i := range in.shuffled(len(alike)) {
+		if err := in.forecastSample(ctx, &f, alike[i], rowsMax); err != nil {
 			return f, err
 		}
 	}
-	for i, l := range all {
-		f.Lambdas[i] = forecastSum(l.Name, byLambda[i], edges)
+	for i, shards := range alike {
+		forecastSum(&f.Lambdas[of[i]], shards, edges)
 	}
 	return f, nil
 }
 
-// forecastNext reads the next rows of all partitions: all there are if rowsMax suffices, or else half of it.
+// forecastNext reads the next rows of all partitions: as many as the budget has.
 // What partitions with few rows leave of their shares goes to the others.
-func (in *Inbound) forecastNext(ctx context.Context, f *overview.Forecast, parts []*forecastPart, rowsMax int) error {
-	budget := rowsMax / 2
+func (in *Inbound) forecastNext(ctx context.Context, f *overview.Forecast, parts []*forecastPart, budget int) error {
 	for len(parts) > 0 {
 		share := max((budget-f.Rows)/len(parts), forecastRowsMin)
 		if f.Rows > 0 && share*len(parts) > budget-f.Rows {
@@ -81,7 +92,7 @@ func (in *Inbound) forecastNext(ctx context.Context, f *overview.Forecast, parts
 	return nil
 }
 
-// forecastSample reads partitions of a lambda to their ends, in random order, as long as the budget lasts. One
+// forecastSample reads shards to their ends, in random order, as long as the budget lasts. One
 // that has more rows than that is no part of the sample.
 func (in *Inbound) forecastSample(ctx context.Context, f *overview.Forecast, parts []*forecastPart, rowsMax int) error {
 	for _, i := range in.shuffled(len(parts)) {
@@ -89,13 +100,10 @@ func (in *Inbound) forecastSample(ctx context.Context, f *overview.Forecast, par
 		if !p.more {
 			continue
 		}
-		exact := *p
-		exact.due = slices.Clone(p.due)
 		if err := in.forecastPart(ctx, f, p, rowsMax-f.Rows); err != nil {
 			return err
 		}
 		if p.more {
-			*p = exact
 			return nil
 		}
 		p.sampled = true
@@ -108,13 +116,12 @@ func (in *Inbound) shuffled(n int) []int {
 	return rand.New(rand.NewPCG(in.Clock.Uint64(), in.Clock.Uint64())).Perm(n) //nolint:gosec // no secret
 }
 
-// forecastSum adds up the partitions of a lambda. If some were not read to their ends, those of the sample
-// stand for them in the buckets that not all were read of.
-func forecastSum(lambda string, parts []*forecastPart, edges []time.Time) overview.DueOf {
-	of := overview.DueOf{Lambda: lambda, Due: make([]int64, len(edges))}
-	var sample []*forecastPart
-	unread := 0.0
-	for _, p := range parts {
+// forecastSum adds up shards that are alike. If some were not read to their ends, those of the sample stand for
+// them in the buckets that not all were read of.
+func forecastSum(of *overview.DueOf, shards []*forecastPart, edges []time.Time) {
+	var sample, unread []*forecastPart
+	var until time.Time
+	for _, p := range shards {
 		for bucket, n := range p.due {
 			of.Due[bucket] += n
 		}
@@ -122,33 +129,35 @@ func forecastSum(lambda string, parts []*forecastPart, edges []time.Time) overvi
 			sample = append(sample, p)
 		}
 		if p.more {
-			unread++
-			if until := p.after.Wake.Time(); of.Until.IsZero() || until.Before(of.Until) {
-				of.Until = until
+			unread = append(unread, p)
+			if at := p.after.Wake.Time(); until.IsZero() || at.Before(until) {
+				until = at
 			}
 		}
 	}
-	if unread == 0 || len(sample) == 0 {
-		return of
+	switch {
+	case len(unread) == 0:
+		return
+	case len(sample) == 0:
+		if of.Until.IsZero() || until.Before(of.Until) {
+			of.Until = until
+		}
+		return
 	}
-	of.Variance = make([]float64, len(edges))
 	for bucket := range edges {
-		if !edges[bucket].After(of.Until) {
+		if !edges[bucket].After(until) {
 			continue // counted
 		}
 		counted, mean := int64(0), 0.0
-		for _, p := range parts {
-			if p.more {
-				counted += p.due[bucket]
-			}
+		for _, p := range unread {
+			counted += p.due[bucket]
 		}
 		for _, p := range sample {
 			mean += float64(p.due[bucket]) / float64(len(sample))
 		}
-		of.Due[bucket] += max(0, int64(math.Round(mean*unread))-counted)
-		of.Variance[bucket] = forecastVariance(sample, bucket, mean, unread)
+		of.Due[bucket] += max(0, int64(math.Round(mean*float64(len(unread))))-counted)
+		of.Variance[bucket] += forecastVariance(sample, bucket, mean, float64(len(unread)))
 	}
-	return of
 }
 
 // forecastVariance returns the variance of the estimate for partitions that were not read: of their own counts,
@@ -185,9 +194,25 @@ func (in *Inbound) forecastPart(ctx context.Context, f *overview.Forecast, p *fo
 	return nil
 }
 
-// forecastRows puts the tasks of wake-up rows into their buckets.
+// forecastRows puts the tasks of wake-up rows into their buckets. Rows that are tasks which nobody has
+// dispatched, and that come up later than any call can take, are taken as they are: to read what is behind them
+// takes most of the time, and finds that they wait, since what ends such a task deletes the row with it.
 func (in *Inbound) forecastRows(ctx context.Context, wakeups []task.Task, edges []time.Time, due []int64) error {
-	tasks, err := in.tasksBehind(ctx, wakeups)
+	count := func(t *task.Task) {
+		start, waits := startOf(t)
+		if at, _ := slices.BinarySearchFunc(edges, start.Time(), time.Time.Compare); waits && at < len(edges) {
+			due[at]++
+		}
+	}
+	soon, unsure := in.Clock.Now().Add(store.CallMax), wakeups[:0:0]
+	for i := range wakeups {
+		if w := &wakeups[i]; w.IsBare() || w.Wake <= soon {
+			unsure = append(unsure, *w)
+		} else {
+			count(w)
+		}
+	}
+	tasks, err := in.tasksBehind(ctx, unsure)
 	if err != nil {
 		return err
 	}
@@ -195,14 +220,7 @@ func (in *Inbound) forecastRows(ctx context.Context, wakeups []task.Task, edges 
 		if tasks[i].ID.IsZero() {
 			continue
 		}
-		start, waits := startOf(&tasks[i].Task)
-		if !waits {
-			continue
-		}
-		at, _ := slices.BinarySearchFunc(edges, start.Time(), time.Time.Compare)
-		if at < len(edges) {
-			due[at]++
-		}
+		count(&tasks[i].Task)
 	}
 	return nil
 }

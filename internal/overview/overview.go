@@ -92,10 +92,9 @@ type Forecast struct {
 type DueOf struct {
 	Lambda string
 	Due    []int64 // by bucket
-	// Until is how far the counts are exact. Zero: all are. Those of later buckets are estimates if there is a
-	// Variance, or else there are at least so many.
+	// Until is how far nothing is left out. Of later buckets there are at least so many. Zero: of all.
 	Until    time.Time
-	Variance []float64 // of the estimates, by bucket; nil: none is one
+	Variance []float64 // by bucket; 0: it is no estimate
 }
 
 // Due is a forecast of several lambdas together.
@@ -120,7 +119,7 @@ func (f *Forecast) Sum(may func(lambda string) bool) Due {
 		for bucket, variance := range of.Variance {
 			s.Variance[bucket] += variance
 		}
-		if of.Variance == nil && !of.Until.IsZero() && (s.Until.IsZero() || of.Until.Before(s.Until)) {
+		if !of.Until.IsZero() && (s.Until.IsZero() || of.Until.Before(s.Until)) {
 			s.Until = of.Until
 		}
 	}
