@@ -27,8 +27,8 @@ type forecastPart struct {
 // Forecast counts the tasks that may start until each of some instants, which are in order, by lambda. It
 // reads wake-up rows and at most about rowsMax of them: the next ones of all partitions, which is exact as
 // far as it reaches, and with half of that, where lambdas have several shards, all rows of shards that are
-// chosen at random, from which it estimates the others. It asks for no grants: who shows it leaves out what may not be
-// seen.
+// chosen at random, from which it estimates the others. It asks for no grants: who shows it leaves out what
+// may not be seen.
 func (in *Inbound) Forecast(ctx context.Context, edges []time.Time, rowsMax int) (f overview.Forecast, err error) {
 	leave, err := in.enterWholeSet()
 	if err != nil {
@@ -116,8 +116,8 @@ func (in *Inbound) shuffled(n int) []int {
 	return rand.New(rand.NewPCG(in.Clock.Uint64(), in.Clock.Uint64())).Perm(n) //nolint:gosec // no secret
 }
 
-// forecastSum adds up shards that are alike. If some were not read to their ends, those of the sample stand for
-// them in the buckets that not all were read of.
+// forecastSum adds up shards that are alike. If some were not read to their ends, those of the sample stand
+// for them in the buckets that not all were read of.
 func forecastSum(of *overview.DueOf, shards []*forecastPart, edges []time.Time) {
 	var sample, unread []*forecastPart
 	var until time.Time
@@ -160,9 +160,9 @@ func forecastSum(of *overview.DueOf, shards []*forecastPart, edges []time.Time) 
 	}
 }
 
-// forecastVariance returns the variance of the estimate for partitions that were not read: of their own counts,
-// which are about those of a Poisson distribution or as unlike each other as those of the sample, and of the
-// mean of the sample.
+// forecastVariance returns the variance of the estimate for partitions that were not read: of their own
+// counts, which are about those of a Poisson distribution or as unlike each other as those of the sample, and
+// of the mean of the sample.
 func forecastVariance(sample []*forecastPart, bucket int, mean, unread float64) float64 {
 	size := float64(len(sample))
 	between := 0.0
@@ -195,8 +195,8 @@ func (in *Inbound) forecastPart(ctx context.Context, f *overview.Forecast, p *fo
 }
 
 // forecastRows puts the tasks of wake-up rows into their buckets. Rows that are tasks which nobody has
-// dispatched, and that come up later than any call can take, are taken as they are: to read what is behind them
-// takes most of the time, and finds that they wait, since what ends such a task deletes the row with it.
+// dispatched, and that come up later than any call can take, are taken as they are: to read what is behind
+// them takes most of the time, and finds that they wait, since what ends such a task deletes the row with it.
 func (in *Inbound) forecastRows(ctx context.Context, wakeups []task.Task, edges []time.Time, due []int64) error {
 	count := func(t *task.Task) {
 		start, waits := startOf(t)

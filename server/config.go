@@ -74,8 +74,8 @@ type Config struct {
 	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 200,000, of a store on
 	// AWS 2,000.
 	ConsoleRowsMax int
-	// TraceURL is where the console links to for the trace of a task, with {trace_id} in place of its id; empty:
-	// it does not.
+	// TraceURL is where the console links to for the trace of a task, with {trace_id} in place of its id;
+	// empty: it does not.
 	TraceURL string
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble

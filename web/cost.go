@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/kinesin-io/kinesin/internal/where"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // scanCost is what a page would read of a store that bills reads, before it does.
@@ -40,5 +39,5 @@ func (c *call) scans(q, order string) bool {
 	if err != nil {
 		return false // the list says so
 	}
-	return (q != "" || order == "-ended") && f.CanBe(noLambda, noLambda, task.States()...)
+	return (q != "" || order == "-ended") && f.CanBeOf(noLambda)
 }

@@ -61,8 +61,8 @@ func NewLastingBook(rows Rows, c clock.Clock) *Book {
 }
 
 // Open begins a lease under a new id made of name, version and random characters, for a worker of an identity
-// and for some lambdas; none, or more than LambdasMax, mean any. Length zero means the default; a length outside the
-// limits is task.ErrInvalid.
+// and for some lambdas; none, or more than LambdasMax, mean any. Length zero means the default; a length
+// outside the limits is task.ErrInvalid.
 func (b *Book) Open(ctx context.Context, name, version string, length time.Duration, owner string, lambdas []string) (Lease, error) {
 	covered := strings.Join(lambdas, ",")
 	if len(lambdas) > LambdasMax {
