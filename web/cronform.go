@@ -68,7 +68,7 @@ func (c *call) preview(k *kinesinv1.Cron, count int) *previewBody {
 		return b
 	}
 	b.Times = nominals(s.After(c.now(), count), s.Zone())
-	_, change := c.now().In(s.Zone()).ZoneBounds()
+	change := clockChange(c.now().In(s.Zone()))
 	if change.IsZero() {
 		return b
 	}
@@ -77,6 +77,23 @@ func (c *call) preview(k *kinesinv1.Cron, count int) *previewBody {
 		b.Change, b.Around = change.UnixMicro(), nominals(slices.Concat(before, after), s.Zone())
 	}
 	return b
+}
+
+// clockChange returns when the clocks of the zone of a time change next, within a year or two; zero: they do not.
+func clockChange(t time.Time) time.Time {
+	const boundsMax = 5 // a zone also has some at which no clock changes
+	_, before := t.Zone()
+	for range boundsMax {
+		_, end := t.ZoneBounds()
+		if end.IsZero() {
+			break
+		}
+		if _, after := end.Zone(); after != before {
+			return end
+		}
+		t = end
+	}
+	return time.Time{}
 }
 
 func nominals(times []time.Time, zone *time.Location) (all []nominal) {
