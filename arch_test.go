@@ -107,7 +107,7 @@ var table = []row{
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/overview", stdOnly: true},
 	{
-		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/clock", "internal/cron", "internal/overview"}),
+		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/clock", "internal/cron", "internal/overview", "internal/where"}),
 		tests: []string{"task"}, never: []string{"inbound", "scheduler", "hsc", "internal/node", "server", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},

@@ -30,7 +30,8 @@ func TestSDKFitsTwoScreens(t *testing.T) {
 	// end.
 	// Chains took eight: Chain, its steps and a step, a parent, a link, a chain, a task of it, and what a
 	// change did.
-	const linesMax = 161
+	// Version took one, which is what workers say of their programs.
+	const linesMax = 162
 	out, err := exec.CommandContext(t.Context(), "go", "doc", "./sdk").Output()
 	if err != nil {
 		t.Fatal(err)

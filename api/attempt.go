@@ -9,6 +9,6 @@ import (
 func WireAttempt(a *task.Attempt) *kinesinv1.Attempt {
 	return &kinesinv1.Attempt{
 		Number: a.Number, Worker: a.Worker, StartMicros: int64(a.Start), EndMicros: int64(a.End),
-		Outcome: a.Outcome.String(), Error: a.Error,
+		Outcome: a.Outcome.String(), Error: a.Error, Version: task.WorkerVersion(a.Worker),
 	}
 }

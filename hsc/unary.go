@@ -51,7 +51,7 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.Leases.Open(ctx, r.GetName(), length, s.caller(ctx), lambdasOf(groups))
+	l, err := s.Leases.Open(ctx, r.GetName(), r.GetVersion(), length, s.caller(ctx), lambdasOf(groups))
 	if err != nil {
 		return nil, s.leaseProblem(ctx, l.Worker, err)
 	}

@@ -2,6 +2,7 @@ package inbound_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -27,21 +28,43 @@ func TestForecast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		due, until := whole.Sum(all)
-		if want := []int64{0, 0, 51 + 1, 1200 - 61}; !until.IsZero() || !slices.Equal(due, want) {
-			t.Errorf("%v until %v, want %v", due, until, want)
+		sum := whole.Sum(all)
+		if want := []int64{0, 0, 51 + 1, 1200 - 61}; !sum.Until.IsZero() || !slices.Equal(sum.Due, want) || slices.Max(sum.Variance) != 0 {
+			t.Errorf("%+v, want %v", sum, want)
 		}
-		if due, _ = whole.Sum(func(lambda string) bool { return lambda == "pay" }); !slices.Equal(due, []int64{0, 0, 1, 0}) {
+		if due := whole.Sum(func(lambda string) bool { return lambda == "pay" }).Due; !slices.Equal(due, []int64{0, 0, 1, 0}) {
 			t.Errorf("of one lambda: %v", due)
 		}
 
-		part, err := f.Forecast(f.ctx, edges, 700)
+		// What it has no budget for it estimates, if a shard at least was read whole.
+		missed, estimated := 0, 0
+		for range 20 {
+			part, err := f.Forecast(f.ctx, edges, 900)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum := part.Sum(all)
+			off := 1.96 * math.Sqrt(sum.Variance[3])
+			if part.Rows > 1100 || sum.Due[2] != 52 || sum.Variance[2] != 0 {
+				t.Errorf("within a budget: %d rows, %+v", part.Rows, sum)
+			}
+			if off == 0 {
+				continue
+			}
+			if estimated++; math.Abs(float64(sum.Due[3]-1139)) > off {
+				missed++
+			}
+		}
+		if estimated == 0 || missed > 5 {
+			t.Errorf("%d estimates, of which %d are off by more than they say", estimated, missed)
+		}
+
+		few, err := f.Forecast(f.ctx, edges, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
-		due, until = part.Sum(all)
-		if part.Rows > 800 || until.Before(edges[2]) || until.After(edges[3]) || due[2] != 52 || due[3] >= 1139 || due[3] < 500 {
-			t.Errorf("within a budget: %d rows, %v until %v", part.Rows, due, until)
+		if sum := few.Sum(all); sum.Until.IsZero() || sum.Due[3] >= 1139 || slices.Max(sum.Variance) != 0 {
+			t.Errorf("with a budget for no shard: %+v", sum)
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v.Chain = in.chainOf(t)
 	if t.State.IsRunning() {
 		v.Attempts = append(v.Attempts, &kinesinv1.Attempt{
-			Number: t.Attempt, Worker: t.Worker, StartMicros: int64(t.Started),
+			Number: t.Attempt, Worker: t.Worker, StartMicros: int64(t.Started), Version: task.WorkerVersion(t.Worker),
 		})
 	}
 	return v

@@ -271,7 +271,7 @@ func TestARetryFiresAtItsBackoff(t *testing.T) {
 
 func (w *world) openLease(length time.Duration) lease.Lease {
 	w.t.Helper()
-	l, err := w.leases.Open(w.ctx, "w", length, "", nil)
+	l, err := w.leases.Open(w.ctx, "w", "", length, "", nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

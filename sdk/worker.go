@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/process"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Worker runs tasks in this process. Register handlers, then call Run once.
@@ -31,6 +33,7 @@ type workerConfig struct {
 	grace     time.Duration
 	killAfter time.Duration
 	name      string
+	version   *string // nil: programVersion
 	exit      func(code int)
 	hooks     Hooks
 	use       []Middleware
@@ -68,6 +71,12 @@ func orNone(d time.Duration) time.Duration {
 
 // Name sets the name of the worker in attempts and logs. The default is made of host name and process id.
 func Name(name string) WorkerOption { return func(c *workerConfig) { c.name = name } }
+
+// Version sets the version of the worker's program in attempts, by which the console groups what died;
+// empty: none. The default is that of the program's module, or else its revision, where the build noted it.
+func Version(version string) WorkerOption {
+	return func(c *workerConfig) { c.version = &version }
+}
 
 // Use wraps every handler, the first middleware outermost.
 func Use(m ...Middleware) WorkerOption {
@@ -140,7 +149,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		groups = append(slices.Clip(groups), controller.Group{Lambdas: w.shared, Slots: cmp.Or(w.cfg.slots, SlotsDefault)})
 	}
 	cfg := controller.Config{
-		Backend: w.client.backend.workers, Execute: w.execute, Groups: groups, Name: cmp.Or(w.cfg.name, processName()),
+		Backend: w.client.backend.workers, Execute: w.execute, Groups: groups, Name: cmp.Or(w.cfg.name, processName()), Version: w.version(),
 		Process: thisProcess(), Lease: w.cfg.lease, Grace: w.cfg.grace, KillAfter: w.cfg.killAfter, Exit: w.cfg.exit,
 		Clock: w.client.cfg.Clock, Logger: w.client.cfg.Log, Hooks: w.cfg.hooks.forController(),
 	}
@@ -163,6 +172,33 @@ func thisProcess() *kinesinv1.Process {
 	}
 	return &kinesinv1.Process{Place: id.Place[:], Pid: int32(id.PID), StartedTicks: id.StartedTicks}
 }
+
+func (w *Worker) version() string {
+	if v := w.cfg.version; v != nil {
+		return *v
+	}
+	return programVersion()
+}
+
+// programVersion returns the version of the program as its build noted it; empty: it did not.
+func programVersion() string {
+	info, known := debug.ReadBuildInfo()
+	if !known {
+		return ""
+	}
+	if v := info.Main.Version; v != "(devel)" && len(v) <= task.WorkerVersionBytesMax {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value[:min(len(s.Value), revisionChars)]
+		}
+	}
+	return ""
+}
+
+// revisionChars is how much of a revision names it.
+const revisionChars = 12
 
 func processName() string {
 	host, err := os.Hostname()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/otlp"
 	"github.com/kinesin-io/kinesin/store/dynamo"
+	"github.com/kinesin-io/kinesin/web"
 )
 
 // Roles lists the roles that a process can have, in the order in which work flows through them.
@@ -69,9 +71,12 @@ type Config struct {
 
 	// NoConsole serves no pages for browsers. ConsoleReadOnly serves pages that change nothing.
 	NoConsole, ConsoleReadOnly bool
-	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 50,000, of a store on
+	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 200,000, of a store on
 	// AWS 2,000.
 	ConsoleRowsMax int
+	// TraceURL is where the console links to for the trace of a task, with {trace_id} in place of its id;
+	// empty: it does not.
+	TraceURL string
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
@@ -217,6 +222,9 @@ func (c Config) Validate() error {
 	if c.MetricLambdas < 0 {
 		errs = append(errs, fmt.Errorf("series of their own for %d lambdas: want 1 or more", c.MetricLambdas))
 	}
+	if !isTraceURL(c.TraceURL) {
+		errs = append(errs, fmt.Errorf("trace URL %q: want an http or https URL with {trace_id} in it, such as https://traces.example/trace/{trace_id}", c.TraceURL))
+	}
 	if c.ConsoleRowsMax < 0 {
 		errs = append(errs, fmt.Errorf("%d rows for the forecast of the console: want 1 or more", c.ConsoleRowsMax))
 	}
@@ -307,4 +315,13 @@ func beyondLoopback(listen string) error {
 	return fmt.Errorf("listen address %q is beyond loopback: whoever reaches it could run and cancel everything, "+
 		"so it is refused without authentication; set --auth-token-file to a file of tokens, one of which each call then needs, "+
 		"or --policy to a file of identities, or use 127.0.0.1, ::1 or localhost", listen)
+}
+
+// isTraceURL reports whether a text leads to a trace once it has its id, or is empty.
+func isTraceURL(text string) bool {
+	if text == "" {
+		return true
+	}
+	u, err := url.Parse(strings.ReplaceAll(text, web.TraceID, "0"))
+	return err == nil && strings.Contains(text, web.TraceID) && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }

@@ -25,10 +25,10 @@ func (s *Server) openConsole() *web.Console {
 	return web.New(web.Config{
 		Services: web.Services{
 			Tasks: of.Tasks, Jobs: of.Jobs, Gates: of.Gates, Crons: of.Crons, Lambdas: of.Lambdas, DeadLetters: of.DeadLetters,
-			Quotas: of.Quotas, Inbound: of.Inbound, Access: of.Access,
+			Quotas: of.Quotas, Inbound: of.Inbound, Access: of.Access, Chains: of.Chains, Groups: of.Groups, Objectives: of.Objectives,
 		},
 		Source: s.node, Clock: clock.Real(), Log: s.config.Log, Version: s.config.Version, ReadOnly: s.config.ConsoleReadOnly,
-		ForecastRowsMax: s.config.ConsoleRowsMax,
+		ForecastRowsMax: s.config.ConsoleRowsMax, TraceURL: s.config.TraceURL,
 	})
 }
 

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/cron"
 )
 
 const (
@@ -20,9 +20,13 @@ const (
 )
 
 type cronsBody struct {
-	Crons []*kinesinv1.Cron
-	Next  []fire
-	Now   time.Time
+	Crons   []*kinesinv1.Cron
+	Next    []fire
+	Now     time.Time
+	Lambdas []string // for which the viewer may create one
+	New     *kinesinv1.Cron
+	Preview *previewBody
+	Problem string // of the one that was to be created
 }
 
 // fire is a nominal time of a cron.
@@ -34,16 +38,23 @@ type fire struct {
 
 // showCrons lists crons, and when they fire next.
 func showCrons(c *call) error {
+	return c.cronsPage(http.StatusOK, &kinesinv1.Cron{Lambda: c.field("lambda"), Schedule: "0 2 * * *"}, "")
+}
+
+func (c *call) cronsPage(status int, typed *kinesinv1.Cron, problem string) error {
 	response, err := c.Crons.ListCrons(c.r.Context(), &kinesinv1.ListCronsRequest{})
 	if err != nil {
 		return err
 	}
-	b := &cronsBody{Crons: response.GetCrons(), Now: c.now()}
+	b := &cronsBody{Crons: response.GetCrons(), Now: c.now(), New: typed, Preview: c.preview(typed, previewShown), Problem: problem}
+	if b.Lambdas, err = c.lambdasForCrons(); err != nil {
+		return err
+	}
 	for _, k := range b.Crons {
 		if k.GetPause() != nil {
 			continue
 		}
-		for _, micros := range c.preview(k, calendarOfEach).Times {
+		for _, micros := range c.nominal(k, calendarOfEach) {
 			b.Next = append(b.Next, fire{Micros: micros, Cron: k.GetName(), Lambda: k.GetLambda()})
 		}
 	}
@@ -55,7 +66,7 @@ func showCrons(c *call) error {
 			b.Next[i].Day, day = of, of
 		}
 	}
-	return c.show("crons", "Crons", Prefix+"crons", b)
+	return c.showStatus(status, "crons", "Crons", Prefix+"crons", b)
 }
 
 type cronBody struct {
@@ -66,10 +77,13 @@ type cronBody struct {
 	Operate bool
 	Run     bool
 	Preview *previewBody
+	Plan    *backfillPlan
 }
 
 // showCron shows a cron and what became of its nominal times.
-func showCron(c *call) error {
+func showCron(c *call) error { return c.cronPage(nil) }
+
+func (c *call) cronPage(plan *backfillPlan) error {
 	ctx, name := c.r.Context(), c.r.PathValue("name")
 	response, err := c.Crons.GetCron(ctx, &kinesinv1.GetCronRequest{Name: name})
 	if err != nil {
@@ -80,46 +94,16 @@ func showCron(c *call) error {
 	if err != nil {
 		return err
 	}
-	b := &cronBody{Cron: k, Now: c.now(), History: history.GetOccurrences(), Operate: c.mayOperate(k.GetLambda())}
+	b := &cronBody{Cron: k, Now: c.now(), History: history.GetOccurrences(), Operate: c.mayOperate(k.GetLambda()), Plan: plan}
 	b.Run = b.Operate && c.mayIn(access.Schedule, k.GetLambda(), k.GetCollection())
 	b.Preview = c.preview(k, previewShown)
 	return c.show("cron", k.GetName(), Prefix+"crons", b)
 }
 
-type previewBody struct {
-	Times   []int64
-	Zone    string
-	Problem string
-}
-
-// preview tells when a schedule would fire.
-func (c *call) preview(k *kinesinv1.Cron, count int) *previewBody {
-	b := &previewBody{Zone: k.GetZone()}
-	config := cron.Config{
-		Name: k.GetName(), Expression: k.GetSchedule(), Zone: k.GetZone(), Gap: cron.Gap(k.GetGap()), Fold: cron.Fold(k.GetFold()),
-		Jitter: time.Duration(k.GetJitterMicros()) * time.Microsecond,
-	}
-	if k.GetStartMicros() != 0 {
-		config.Start = time.UnixMicro(k.GetStartMicros())
-	}
-	if k.GetEndMicros() != 0 {
-		config.End = time.UnixMicro(k.GetEndMicros())
-	}
-	s, err := cron.Parse(config)
-	if err != nil {
-		b.Problem = err.Error()
-		return b
-	}
-	for _, t := range s.After(c.now(), count) {
-		b.Times = append(b.Times, t.UnixMicro())
-	}
-	return b
-}
-
 // previewCron shows when a schedule would fire, while somebody types it.
 func previewCron(c *call) error {
-	k := &kinesinv1.Cron{Name: c.field("name"), Schedule: c.field("schedule"), Zone: c.field("zone")}
-	if name := c.field("name"); name != "" {
+	k := c.typedCron()
+	if name := c.field("name"); name != "" && c.field("action") == "change" {
 		response, err := c.Crons.GetCron(c.r.Context(), &kinesinv1.GetCronRequest{Name: name})
 		if err != nil {
 			return err
@@ -158,6 +142,8 @@ func actOnCron(c *call) error {
 			return err
 		}
 		return c.goTo(path, "cron-ran")
+	case "backfill":
+		return c.backfill(name)
 	case "change":
 		response, err := c.Crons.GetCron(ctx, &kinesinv1.GetCronRequest{Name: name})
 		if err != nil {
@@ -171,5 +157,5 @@ func actOnCron(c *call) error {
 		}
 		return c.goTo(path, "cron-changed")
 	}
-	return invalid("action %q: want pause, resume, run or change", c.field("action"))
+	return invalid("action %q: want pause, resume, run, backfill or change", c.field("action"))
 }

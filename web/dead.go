@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -26,7 +27,10 @@ type deadBody struct {
 	Q        string
 	Problem  string
 	Groups   []*deadGroup
-	Others   int // groups that are not shown
+	Versions []*deadVersion
+	By       string    // "version", or else by error
+	Cost     *scanCost // it was not read, as it costs so much
+	Others   int       // groups that are not shown
 	Read     int
 	More     bool // there are more dead tasks than were read
 	Redrive  bool
@@ -36,12 +40,23 @@ type deadBody struct {
 	Queues   []deadQueue
 }
 
+// deadVersion is the dead tasks of which a worker of one version had an attempt.
+type deadVersion struct {
+	Version string // empty: not said
+	Where   string
+	Count   int
+	Lambdas []string
+	Last    int64
+	Redrive bool // on all of Lambdas
+}
+
 // deadGroup is the dead tasks of a lambda with one error.
 type deadGroup struct {
 	Lambda, Error, Where string
 	Count                int
 	First, Last          int64 // ends
 	Redrive              bool
+	Versions             []string
 	Sample               string // id
 }
 
@@ -54,8 +69,10 @@ type deadQueue struct {
 
 // showDead groups dead tasks by their error.
 func showDead(c *call) error {
-	b := &deadBody{Q: c.field("q"), Operates: c.caller.Grants.AllowAll(access.Operate), Redrive: c.mayAny(access.Operate)}
-	if err := c.groupDead(b); err != nil {
+	b := &deadBody{Q: c.field("q"), By: c.field("by"), Operates: c.caller.Grants.AllowAll(access.Operate), Redrive: c.mayAny(access.Operate)}
+	if b.Cost = c.costOf("dead"); b.Cost != nil {
+		b.Cost.Go = Prefix + "dead?scan=yes&q=" + url.QueryEscape(b.Q) + "&by=" + url.QueryEscape(b.By)
+	} else if err := c.groupDead(b); err != nil {
 		if p := problemOf(err); p.Status != 400 {
 			return err
 		}
@@ -83,7 +100,7 @@ func (c *call) groupDead(b *deadBody) error {
 		}
 		where += " and (" + b.Q + ")"
 	}
-	groups := map[[2]string]*deadGroup{}
+	groups, versions := map[[2]string]*deadGroup{}, map[string]*deadVersion{}
 	var cursor []byte
 	for b.Read < deadReadMax {
 		response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: where, Limit: deadPage, Cursor: cursor})
@@ -100,6 +117,12 @@ func (c *call) groupDead(b *deadBody) error {
 				groups[key] = g
 			}
 			g.Count++
+			for _, version := range versionsOf(t) {
+				if !slices.Contains(g.Versions, version) {
+					g.Versions = append(g.Versions, version)
+				}
+				c.addVersion(versions, version, where, t)
+			}
 			g.First, g.Last = min(g.First, t.GetEndedMicros()), max(g.Last, t.GetEndedMicros())
 			b.Read++
 		}
@@ -111,6 +134,10 @@ func (c *call) groupDead(b *deadBody) error {
 	for _, g := range groups {
 		b.Groups = append(b.Groups, g)
 	}
+	b.Versions = slices.SortedFunc(maps.Values(versions), func(x, y *deadVersion) int {
+		return cmp.Or(cmp.Compare(y.Count, x.Count), strings.Compare(x.Version, y.Version))
+	})
+	b.Versions = b.Versions[:min(len(b.Versions), groupsMax)]
 	slices.SortFunc(b.Groups, func(x, y *deadGroup) int {
 		return cmp.Or(cmp.Compare(y.Count, x.Count), strings.Compare(x.Lambda, y.Lambda), strings.Compare(x.Error, y.Error))
 	})
@@ -118,6 +145,34 @@ func (c *call) groupDead(b *deadBody) error {
 		b.Groups, b.Others = b.Groups[:groupsMax], n-groupsMax
 	}
 	return nil
+}
+
+// versionsOf returns the versions of the workers that had attempts of a task, each once, the newest last; one
+// that did not say its version is empty.
+func versionsOf(t *kinesinv1.Task) (all []string) {
+	for _, a := range t.GetAttempts() {
+		if !slices.Contains(all, a.GetVersion()) {
+			all = append(all, a.GetVersion())
+		}
+	}
+	return all
+}
+
+func (c *call) addVersion(versions map[string]*deadVersion, version, where string, t *kinesinv1.Task) {
+	v := versions[version]
+	if v == nil {
+		v = &deadVersion{Version: version, Where: where + ` and worker~` + quote("@"+version+"-"), Redrive: true}
+		if version == "" {
+			v.Where = where + ` and not worker~"@"`
+		}
+		versions[version] = v
+	}
+	v.Count++
+	v.Last = max(v.Last, t.GetEndedMicros())
+	if !slices.Contains(v.Lambdas, t.GetLambda()) {
+		v.Lambdas = append(v.Lambdas, t.GetLambda())
+		v.Redrive = v.Redrive && c.mayOperate(t.GetLambda())
+	}
 }
 
 // lastError returns the text of the last attempt that failed.

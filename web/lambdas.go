@@ -12,15 +12,17 @@ import (
 )
 
 type lambdasBody struct {
-	Rows []lambdaRow
-	Q    string
-	Now  time.Time
+	Rows  []lambdaRow
+	Q     string
+	Now   time.Time
+	Order string // "budget", or else by name
 }
 
 type lambdaRow struct {
 	*kinesinv1.Lambda
 
-	Stats *kinesinv1.LambdaStats // nil: may not be read whole
+	Stats     *kinesinv1.LambdaStats // nil: may not be read whole
+	Objective *objective             // nil: none
 }
 
 // showLambdas lists the lambdas.
@@ -36,11 +38,18 @@ func showLambdas(c *call) error {
 			stats[s.GetLambda()] = s
 		}
 	}
-	b := &lambdasBody{Q: c.field("q"), Now: c.now()}
+	b := &lambdasBody{Q: c.field("q"), Now: c.now(), Order: c.field("order")}
+	objectives, err := c.objectives("")
+	if err != nil {
+		return err
+	}
 	for _, l := range response.GetLambdas() {
 		if strings.Contains(l.GetName(), b.Q) {
-			b.Rows = append(b.Rows, lambdaRow{l, stats[l.GetName()]})
+			b.Rows = append(b.Rows, lambdaRow{l, stats[l.GetName()], objectives[l.GetName()]})
 		}
+	}
+	if b.Order == "budget" {
+		byBudget(b.Rows)
 	}
 	return c.show("lambdas", "Lambdas", Prefix+"lambdas", b)
 }
@@ -59,6 +68,10 @@ type lambdaBody struct {
 	Operate bool
 	Plan    *gatePlan
 	Fleet   bool
+
+	Objective *objective // nil: none
+	HeldKeys  []*heldKey
+	KeysMore  bool
 }
 
 // gatePlan is a gate that is about to be set, with what it would hold.
@@ -85,6 +98,16 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 	b := &lambdaBody{Lambda: l, Now: c.now(), Live: l.GetLive(), Operate: c.mayOperate(name), Plan: plan, From: "command line, SDK or API", Fleet: c.seesFleet()}
 	if l.GetRegistered() {
 		b.From = "a registration (Terraform)"
+	}
+	if c.sees(name) {
+		objectives, err := c.objectives(name)
+		if err != nil {
+			return err
+		}
+		b.Objective = objectives[name]
+		if b.HeldKeys, b.KeysMore, err = c.heldKeys(l); err != nil {
+			return err
+		}
 	}
 	gates, err := c.Gates.ListGates(ctx, &kinesinv1.ListGatesRequest{Lambda: name, Ended: true})
 	if err != nil {
@@ -126,6 +149,8 @@ func actOnLambda(c *call) error {
 	switch c.field("action") {
 	case "pause", "drop":
 		return c.setGate(name, path)
+	case "objective", "objective-delete":
+		return c.setObjective(name, path)
 	case "resume":
 		pace, err := parsePace(c.field("pace"))
 		if err != nil {
@@ -157,7 +182,7 @@ func actOnLambda(c *call) error {
 		}
 		return c.goTo(path, "quota")
 	}
-	return invalid("action %q: want pause, drop, resume or quota", c.field("action"))
+	return invalid("action %q: want pause, drop, resume, quota, objective or objective-delete", c.field("action"))
 }
 
 func (c *call) setGate(name, path string) error {

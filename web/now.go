@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -54,9 +55,10 @@ type rate struct {
 }
 
 type soonRow struct {
-	Name string
-	Due  int64
-	Most bool // at least so many
+	Name  string
+	Due   int64
+	Most  bool  // at least so many
+	Error int64 // of an estimate: 19 times of 20 it is off by no more; 0: counted
 }
 
 type heldRow struct {
@@ -207,18 +209,28 @@ func (c *call) addSoon(b *nowBody) {
 		b.NoSoon = true
 		return
 	}
-	due, until := f.Sum(c.sees)
+	sum := f.Sum(c.sees)
+	due, until := sum.Due, sum.Until
 	b.SoonUntil = until
 	for _, s := range []struct {
 		name  string
 		ahead time.Duration
 	}{{"5 minutes", 5 * time.Minute}, {"15 minutes", 15 * time.Minute}, {"an hour", time.Hour}, {"24 hours", forecastAhead}} {
 		row := soonRow{Name: s.name, Most: !until.IsZero() && until.Before(f.At.Add(s.ahead))}
+		variance := 0.0
 		for i := 1; i < len(due) && !f.Edges[i].After(f.At.Add(s.ahead)); i++ {
 			row.Due += due[i]
+			variance += sum.Variance[i]
 		}
+		row.Error = errorOf(variance)
 		b.Soon = append(b.Soon, row)
 	}
+}
+
+// errorOf returns by how much an estimate is off at most, 19 times of 20.
+func errorOf(variance float64) int64 {
+	const deviations = 1.96
+	return int64(math.Ceil(deviations * math.Sqrt(variance)))
 }
 
 // plot is what the script of the page draws: the times of the points in seconds since 1970, and for each
@@ -272,16 +284,19 @@ func (c *call) fleetDenied() error {
 
 // plotForecast sends how many tasks are due in each half hour of a day.
 func plotForecast(c *call) error {
-	p := plot{Names: []string{"due"}, Values: [][]float64{{}}}
+	p := plot{Names: []string{"due", "± (of an estimate)"}, Values: [][]float64{{}, {}}}
 	if f := c.live.due(true); f != nil {
-		due, _ := f.Sum(c.sees)
-		sum := 0.0
+		all := f.Sum(c.sees)
+		due := all.Due
+		sum, variance := 0.0, 0.0
 		for i := 1; i < len(due); i++ { // without what is overdue
 			sum += float64(due[i])
+			variance += all.Variance[i]
 			if !f.Edges[i].Before(f.At.Add(forecastStep)) {
 				p.Times = append(p.Times, f.Edges[i].Add(-forecastStep).Unix())
 				p.Values[0] = append(p.Values[0], sum)
-				sum = 0
+				p.Values[1] = append(p.Values[1], float64(errorOf(variance)))
+				sum, variance = 0, 0
 			}
 		}
 	}

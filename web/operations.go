@@ -90,12 +90,13 @@ type auditBody struct {
 	Records []*kinesinv1.AuditRecord
 	Since   string
 	Next    string
+	First   bool // this is the first page
 	Times   []string
 }
 
-// showAudit lists who did what, oldest first from the time that is asked for.
+// showAudit lists who did what since the time that is asked for, newest first.
 func showAudit(c *call) error {
-	b := &auditBody{Since: c.field("since"), Times: []string{"1h", "24h", "7d", "30d"}}
+	b := &auditBody{Since: c.field("since"), First: c.field("after") == "", Times: []string{"1h", "24h", "7d", "30d"}}
 	if b.Since == "" {
 		b.Since = "24h"
 	}
@@ -106,7 +107,7 @@ func showAudit(c *call) error {
 	if !c.caller.Grants.AllowAll(access.Admin) {
 		return problemError{problem{403, "Permission denied", c.caller.Denied(access.Admin, "").Error() + ".", "The audit log is for administrators of the whole installation."}}
 	}
-	response, err := c.Access.ListAudit(c.r.Context(), &kinesinv1.ListAuditRequest{SinceMicros: c.now().Add(-d).UnixMicro(), Limit: auditShown, After: c.field("after")})
+	response, err := c.Access.ListAudit(c.r.Context(), &kinesinv1.ListAuditRequest{SinceMicros: c.now().Add(-d).UnixMicro(), Limit: auditShown, After: c.field("after"), NewestFirst: true})
 	if err != nil {
 		return err
 	}

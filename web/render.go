@@ -47,7 +47,24 @@ var functions = template.FuncMap{ //nolint:gochecknoglobals // a table
 	"v": api.Visible, "tone": tone, "bytes": bytesText, "count": func(n any, one, many string) string { return numberOf(whole(n), one, many) }, "ago": ago, "quote": quote, "request": newRequest, "list": func(all ...string) []string { return all },
 	"lateness": lateness, "join": func(all []string) string { return api.Visible(strings.Join(all, ", ")) }, "sumTasks": liveOf, "short": short,
 	"running": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, runningStates) }, "waiting": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, waitingStates) },
-	"dict": dict, "lastError": lastError,
+	"dict": dict, "ranges": ranges, "lastError": lastError,
+}
+
+// ranges shows whole numbers that are in order, such as 0–3, 7.
+func ranges(all []int) string {
+	var parts []string
+	for i := 0; i < len(all); {
+		last := i
+		for last+1 < len(all) && all[last+1] == all[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(all[i])
+		if last > i {
+			part += "–" + strconv.Itoa(all[last])
+		}
+		parts, i = append(parts, part), last+1
+	}
+	return strings.Join(parts, ", ")
 }
 
 // dict makes a map of names and values, for a part that needs several.

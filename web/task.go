@@ -32,6 +32,9 @@ type taskBody struct {
 	Replace  bool
 	Text     string // the payload, where a form can hold it
 	Editable bool
+	Wait     *kinesinv1.WaitsFor
+	Trace    string // where its trace is shown
+	Related  *related
 }
 
 // step is a moment in the life of a task.
@@ -77,6 +80,7 @@ func showTask(c *call) error {
 	}
 	b := &taskBody{Task: t, Now: c.now(), Asked: asked, Sees: c.caller.Grants.AllowIn(access.ReadPayload, t.GetLambda(), t.GetCollection())}
 	b.Ended, b.Running = slices.Contains(endStates, t.GetState()), slices.Contains(runningStates, t.GetState())
+	b.Wait, b.Trace, b.Related = c.waitOf(t, b.Running, b.Ended), c.traceURL(t), c.relatedOf(t)
 	b.Steps, b.Tries = stepsOf(t, b.Now), triesOf(t, b.Now)
 	switch {
 	case t.GetStartedMicros() != 0:
@@ -191,10 +195,12 @@ func actOnTask(c *call) error {
 		err, done = first(c.Tasks.Reschedule(ctx, request)), "rescheduled"
 	case "redrive":
 		err, done = first(c.Tasks.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: ids, Force: c.field("force") != "", RequestId: requestID(c.field("request"))})), "redriven"
+	case "redrive-with":
+		err, done = first(c.Tasks.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: ids, IfSeq: c.seq(), Payload: c.payload(), Force: c.field("force") != "", RequestId: requestID(c.field("request"))})), "redriven-with"
 	case "replace":
-		err, done = first(c.Tasks.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: id, IfSeq: c.seq(), Payload: []byte(strings.ReplaceAll(c.r.FormValue("payload"), "\r\n", "\n"))}}})), "replaced"
+		err, done = first(c.Tasks.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: id, IfSeq: c.seq(), Payload: c.payload()}}})), "replaced"
 	default:
-		return invalid("action %q: want cancel, run-now, reschedule, redrive or replace", c.field("action"))
+		return invalid("action %q: want cancel, run-now, reschedule, redrive, redrive-with or replace", c.field("action"))
 	}
 	if err == nil {
 		err = api.ErrorOf(problem)
@@ -203,6 +209,11 @@ func actOnTask(c *call) error {
 		return err
 	}
 	return c.goTo(Prefix+"tasks/"+url.PathEscape(id), done)
+}
+
+// payload returns what was typed as one. Browsers send line ends as CR LF.
+func (c *call) payload() []byte {
+	return []byte(strings.ReplaceAll(c.r.FormValue("payload"), "\r\n", "\n"))
 }
 
 // readTime reads when a task is to be due: a time in UTC, or a duration from now.

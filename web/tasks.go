@@ -24,6 +24,7 @@ type tasksBody struct {
 	Quick    []quick
 	Actions  []setAction
 	Metered  bool
+	Cost     *scanCost // it was not read, as it costs so much
 }
 
 // quick is a filter that one click sets.
@@ -93,6 +94,12 @@ func showTasks(c *call) error {
 	cursor, err := base64.RawURLEncoding.DecodeString(c.field("cursor"))
 	if err != nil {
 		return invalid("the cursor in this URL is damaged: go to the first page")
+	}
+	if c.scans(b.Q, b.Order) {
+		if b.Cost = c.costOf("tasks"); b.Cost != nil {
+			b.Cost.Go = tasksPath(b.Q, b.Order, c.field("cursor")) + "&scan=yes"
+			return c.show("tasks", "Tasks", Prefix+"tasks", b)
+		}
 	}
 	response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: b.Q, Order: b.Order, Limit: tasksShown, Cursor: cursor})
 	if err != nil {

@@ -32,6 +32,9 @@ type Services struct {
 	Quotas      kinesinv1connect.QuotaServiceHandler
 	Inbound     kinesinv1connect.InboundServiceHandler
 	Access      kinesinv1connect.AccessServiceHandler
+	Chains      kinesinv1connect.ChainServiceHandler
+	Groups      kinesinv1connect.GroupServiceHandler
+	Objectives  kinesinv1connect.ObjectiveServiceHandler
 }
 
 // Config configures a Console.
@@ -45,6 +48,8 @@ type Config struct {
 	ReadOnly bool // offers and takes no changes
 	// ForecastRowsMax bounds the rows that one count of what will be due reads; 0: the default.
 	ForecastRowsMax int
+	// TraceURL is where a trace is shown, with {trace_id} in place of its id; empty: nowhere.
+	TraceURL string
 	// SignIn checks a token that somebody enters. nil: nobody has to sign in.
 	SignIn func(ctx context.Context, r *http.Request, token string) (access.Identity, error)
 }
@@ -79,6 +84,7 @@ func New(c Config) *Console {
 	page("POST /ui/dead", actOnDead)
 	page("GET /ui/dead/rejected/{name}", showRejected)
 	page("GET /ui/crons", showCrons)
+	page("POST /ui/crons", createCron)
 	page("GET /ui/crons/preview", previewCron)
 	page("GET /ui/crons/{name}", showCron)
 	page("POST /ui/crons/{name}", actOnCron)

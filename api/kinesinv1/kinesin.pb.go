@@ -896,6 +896,7 @@ type Attempt struct {
 	EndMicros     int64                  `protobuf:"varint,4,opt,name=end_micros,json=endMicros,proto3" json:"end_micros,omitempty"`
 	Outcome       string                 `protobuf:"bytes,5,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Error         string                 `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, as it said when it registered; empty: it did not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -968,6 +969,13 @@ func (x *Attempt) GetOutcome() string {
 func (x *Attempt) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *Attempt) GetVersion() string {
+	if x != nil {
+		return x.Version
 	}
 	return ""
 }
@@ -7188,6 +7196,7 @@ type RegisterRequest struct {
 	LeaseMicros   int64                  `protobuf:"varint,2,opt,name=lease_micros,json=leaseMicros,proto3" json:"lease_micros,omitempty"` // 0: 15 s; 3 s to 1 h
 	Groups        []*SlotGroup           `protobuf:"bytes,3,rep,name=groups,proto3" json:"groups,omitempty"`
 	Previous      *PreviousLease         `protobuf:"bytes,4,opt,name=previous,proto3" json:"previous,omitempty"` // the lease that this process lost; absent: it had none, or does not know the outcomes of its attempts
+	Version       string                 `protobuf:"bytes,260,opt,name=version,proto3" json:"version,omitempty"` // of the worker's program, for people; it becomes part of the lease's id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7248,6 +7257,13 @@ func (x *RegisterRequest) GetPrevious() *PreviousLease {
 		return x.Previous
 	}
 	return nil
+}
+
+func (x *RegisterRequest) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
 }
 
 // PreviousLease is a lease that its process gives up: nothing runs under it any more.
@@ -10091,9 +10107,10 @@ func (x *AuditRecord) GetHash() []byte {
 type ListAuditRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SinceMicros   int64                  `protobuf:"varint,1,opt,name=since_micros,json=sinceMicros,proto3" json:"since_micros,omitempty"`
-	UntilMicros   int64                  `protobuf:"varint,2,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"` // 0: now
-	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                // 0: 100; at most 1000
-	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                 // cursor of the page before
+	UntilMicros   int64                  `protobuf:"varint,2,opt,name=until_micros,json=untilMicros,proto3" json:"until_micros,omitempty"`   // 0: now
+	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                                  // 0: 100; at most 1000
+	After         string                 `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`                                   // cursor of the page before
+	NewestFirst   bool                   `protobuf:"varint,260,opt,name=newest_first,json=newestFirst,proto3" json:"newest_first,omitempty"` // with the cursor of a page that was listed so, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -10154,6 +10171,13 @@ func (x *ListAuditRequest) GetAfter() string {
 		return x.After
 	}
 	return ""
+}
+
+func (x *ListAuditRequest) GetNewestFirst() bool {
+	if x != nil {
+		return x.NewestFirst
+	}
+	return false
 }
 
 type ListAuditResponse struct {
@@ -13184,7 +13208,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1a\n" +
 	"\breplaced\x18\x06 \x01(\bR\breplaced\"H\n" +
 	"\x10ScheduleResponse\x124\n" +
-	"\aresults\x18\x01 \x03(\v2\x1a.kinesin.v1.ScheduleResultR\aresults\"\xab\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x1a.kinesin.v1.ScheduleResultR\aresults\"\xc6\x01\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12!\n" +
@@ -13192,7 +13216,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\n" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x06 \x01(\tR\x05error\"\xee\t\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\x12\x19\n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xee\t\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -13751,12 +13776,13 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04more\x18\x02 \x01(\bR\x04more\";\n" +
 	"\tSlotGroup\x12\x18\n" +
 	"\alambdas\x18\x01 \x03(\tR\alambdas\x12\x14\n" +
-	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xae\x01\n" +
+	"\x05slots\x18\x02 \x01(\rR\x05slots\"\xc9\x01\n" +
 	"\x0fRegisterRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
 	"\flease_micros\x18\x02 \x01(\x03R\vleaseMicros\x12-\n" +
 	"\x06groups\x18\x03 \x03(\v2\x15.kinesin.v1.SlotGroupR\x06groups\x125\n" +
-	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\"k\n" +
+	"\bprevious\x18\x04 \x01(\v2\x19.kinesin.v1.PreviousLeaseR\bprevious\x12\x19\n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\"k\n" +
 	"\rPreviousLease\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05proof\x18\x02 \x01(\fR\x05proof\x12,\n" +
@@ -13968,12 +13994,13 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05count\x18\t \x01(\rR\x05count\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x04R\x03seq\x12\x12\n" +
-	"\x04hash\x18\v \x01(\fR\x04hash\"\x84\x01\n" +
+	"\x04hash\x18\v \x01(\fR\x04hash\"\xa8\x01\n" +
 	"\x10ListAuditRequest\x12!\n" +
 	"\fsince_micros\x18\x01 \x01(\x03R\vsinceMicros\x12!\n" +
 	"\funtil_micros\x18\x02 \x01(\x03R\vuntilMicros\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x14\n" +
-	"\x05after\x18\x04 \x01(\tR\x05after\"Z\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\x12\"\n" +
+	"\fnewest_first\x18\x84\x02 \x01(\bR\vnewestFirst\"Z\n" +
 	"\x11ListAuditResponse\x121\n" +
 	"\arecords\x18\x01 \x03(\v2\x17.kinesin.v1.AuditRecordR\arecords\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\tR\x04next\"\x14\n" +

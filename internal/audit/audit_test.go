@@ -84,6 +84,23 @@ func TestRecordsAreListedInOrderOverDays(t *testing.T) {
 		if n := len(f.all(l)); n != 8 {
 			t.Errorf("%d records, want 8", n)
 		}
+		var newest []string
+		for after, more := "", true; more; more = after != "" {
+			page, next, err := l.ListNewest(t.Context(), 0, f.clock.Now(), after, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range page {
+				newest = append(newest, r.Target)
+			}
+			if after == "" { // what comes later is on no later page
+				l.Note(t.Context(), Record{Identity: "ops", Action: "lambda.update", Target: "later", Outcome: OK})
+			}
+			after = next
+		}
+		if got := strings.Join(newest, " "); got != "7 6 5 4 3 2 1 0" {
+			t.Errorf("newest first: %s", got)
+		}
 		since, _, err := l.List(t.Context(), f.clock.Now().Add(-12*time.Second), f.clock.Now(), "", 10)
 		if err != nil || len(since) != 2 {
 			t.Errorf("of 12 s: %d records, %v, want 2", len(since), err)

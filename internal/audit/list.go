@@ -36,9 +36,23 @@ func parseCursor(text string) (cursor, error) {
 // List returns up to limit records from since until before until, oldest first, that come after a cursor; an
 // empty one means from the beginning. next is the cursor for the records that follow; empty: there are none.
 func (l *Log) List(ctx context.Context, since, until task.Instant, after string, limit int) (records []Record, next string, err error) {
+	return l.list(ctx, since, until, after, limit, false)
+}
+
+// ListNewest is List with the newest records first. What is noted meanwhile comes before the first page, so
+// pages hold still.
+func (l *Log) ListNewest(ctx context.Context, since, until task.Instant, after string, limit int) (records []Record, next string, err error) {
+	return l.list(ctx, since, until, after, limit, true)
+}
+
+func (l *Log) list(ctx context.Context, since, until task.Instant, after string, limit int, newest bool) (records []Record, next string, err error) {
 	until = min(until, l.Clock.Now().Add(24*time.Hour)) // those of a clock that was set back included
 	since = min(max(since, l.oldest()), until)
 	from := cursor{kind: kindOf(since)}
+	begin, end, walk := since, until, forwards
+	if newest {
+		from, walk = cursor{kind: kindOf(until)}, backwards
+	}
 	if after != "" {
 		if from, err = parseCursor(after); err != nil {
 			return nil, "", err
@@ -46,9 +60,14 @@ func (l *Log) List(ctx context.Context, since, until task.Instant, after string,
 	} else {
 		l.Flush(ctx)
 	}
+	if day, known := time.Parse(kindForm, from.kind); known == nil && newest {
+		end = min(until, task.InstantOf(day))
+	} else if known == nil {
+		begin = min(max(task.InstantOf(day), l.oldest()), until)
+	}
 	var last cursor
-	for place, r := range l.places(ctx, from, until, &err) {
-		if r.At < since || r.At >= until || after != "" && !place.isAfter(from) {
+	for place, r := range l.places(ctx, daysBetween(min(begin, end), end), walk, &err) {
+		if r.At < since || r.At >= until || after != "" && (place == from || place.isAfter(from) == newest) {
 			continue
 		}
 		if len(records) == limit {
@@ -97,33 +116,49 @@ func (l *Log) between(ctx context.Context, begin, end task.Instant) iter.Seq2[Re
 	}
 }
 
-// places yields the records from the row of a cursor on. An error ends it.
-func (l *Log) places(ctx context.Context, from cursor, until task.Instant, failed *error) iter.Seq2[cursor, Record] {
+// direction is the order in which records are read.
+type direction bool
+
+const (
+	forwards  direction = false
+	backwards direction = true
+)
+
+// places yields the records of some days, which are in the order of time. An error ends it.
+func (l *Log) places(ctx context.Context, kinds []string, walk direction, failed *error) iter.Seq2[cursor, Record] {
+	if walk == backwards {
+		slices.Reverse(kinds)
+	}
 	return func(yield func(cursor, Record) bool) {
-		day, _ := time.Parse(kindForm, from.kind)
-		for _, kind := range daysBetween(min(max(task.InstantOf(day), l.oldest()), until), until) {
+		for _, kind := range kinds {
 			rows, err := l.Rows.Controls(ctx, kind)
 			if err != nil {
 				*failed = fmt.Errorf("read audit records: %w", err)
 				return
 			}
 			for i := range rows {
-				if kind == from.kind && rows[i].Name < from.name {
-					continue
-				}
-				records, err := decode(&rows[i])
+				row := &rows[walk.index(i, len(rows))]
+				records, err := decode(row)
 				if err != nil {
 					*failed = err
 					return
 				}
-				for n, r := range records {
-					if !yield(cursor{kind, rows[i].Name, n}, r) {
+				for n := range records {
+					n = walk.index(n, len(records))
+					if !yield(cursor{kind, row.Name, n}, records[n]) {
 						return
 					}
 				}
 			}
 		}
 	}
+}
+
+func (d direction) index(i, count int) int {
+	if d == backwards {
+		return count - 1 - i
+	}
+	return i
 }
 
 // daysBetween returns the kinds of all days from begin to end.

@@ -72,7 +72,8 @@ type Config struct {
 	Execute func(ctx context.Context, w *Work) Outcome
 	Groups  []Group // required; a lambda is in one group only
 
-	Name string // for people: host and process
+	Name    string // for people: host and process
+	Version string // of the program; empty: not said
 	// Process says where this process runs, so that a server on the same machine sees when it has ended. It
 	// may be nil.
 	Process *kinesinv1.Process

@@ -84,7 +84,7 @@ var registrationRefusals = []error{api.ErrInvalid, api.ErrUnsupported, api.ErrUn
 // answers and one of the lambdas exists; it returns nil and no error when ctx ends.
 func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
 	request := &kinesinv1.RegisterRequest{
-		Name: c.cfg.Name, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
+		Name: c.cfg.Name, Version: c.cfg.Version, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
 	}
 	var tries registerTries
 	for ctx.Err() == nil {

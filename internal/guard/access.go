@@ -142,7 +142,11 @@ func (s accesses) ListAudit(ctx context.Context, r *kinesinv1.ListAuditRequest) 
 	if until == 0 {
 		until = math.MaxInt64
 	}
-	records, next, err := s.Audit.List(ctx, task.Instant(r.GetSinceMicros()), until, r.GetAfter(), limit)
+	list := s.Audit.List
+	if r.GetNewestFirst() {
+		list = s.Audit.ListNewest
+	}
+	records, next, err := list(ctx, task.Instant(r.GetSinceMicros()), until, r.GetAfter(), limit)
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}

@@ -60,10 +60,10 @@ func NewLastingBook(rows Rows, c clock.Clock) *Book {
 	return b
 }
 
-// Open begins a lease under a new id made of name and random characters, for a worker of an identity and for
-// some lambdas; none, or more than LambdasMax, mean any. Length zero means the default; a length outside the
-// limits is task.ErrInvalid.
-func (b *Book) Open(ctx context.Context, name string, length time.Duration, owner string, lambdas []string) (Lease, error) {
+// Open begins a lease under a new id made of name, version and random characters, for a worker of an identity
+// and for some lambdas; none, or more than LambdasMax, mean any. Length zero means the default; a length
+// outside the limits is task.ErrInvalid.
+func (b *Book) Open(ctx context.Context, name, version string, length time.Duration, owner string, lambdas []string) (Lease, error) {
 	covered := strings.Join(lambdas, ",")
 	if len(lambdas) > LambdasMax {
 		covered = ""
@@ -77,7 +77,7 @@ func (b *Book) Open(ctx context.Context, name string, length time.Duration, owne
 	}
 	for range openTriesMax {
 		l := Lease{
-			Worker: b.newID(name), Name: printable(name), Owner: owner, Lambdas: covered, Version: 1, Length: length, Receipt: b.clock.Now(), Beat: 1, Heard: clock.Steady(b.clock),
+			Worker: b.newID(name, version), Name: printable(name), Owner: owner, Lambdas: covered, Version: 1, Length: length, Receipt: b.clock.Now(), Beat: 1, Heard: clock.Steady(b.clock),
 		}
 		l.Came = l.Heard
 		err = b.put(ctx, &l)
@@ -344,11 +344,15 @@ func (b *Book) done(worker string, n int) {
 }
 
 // newID returns the readable name and enough random characters to be unique.
-func (b *Book) newID(name string) string {
+func (b *Book) newID(name, version string) string {
 	var bits [8]byte
 	binary.BigEndian.PutUint64(bits[:], b.clock.Uint64())
 	suffix := base32.HexEncoding.EncodeToString(bits[:])[:suffixChars]
-	return printable(name) + "-" + strings.ToLower(suffix)
+	if version != "" {
+		version = printable(version)
+		version = version[:min(len(version), task.WorkerVersionBytesMax)]
+	}
+	return task.WorkerID(printable(name), version, strings.ToLower(suffix))
 }
 
 // printable replaces characters that are hard to read in logs or unsafe in names, and bounds the length.

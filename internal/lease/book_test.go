@@ -62,7 +62,7 @@ func run(t *testing.T, test func(f *fixture)) {
 
 func (f *fixture) open() lease.Lease {
 	f.t.Helper()
-	l, err := f.hsc.Open(f.ctx, "host 1/w", 0, "", nil)
+	l, err := f.hsc.Open(f.ctx, "host 1/w", "", 0, "", nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -93,10 +93,21 @@ func TestOpenMakesAReadableIDOfItsOwn(t *testing.T) {
 	})
 }
 
+func TestTheIDOfAWorkerHasItsVersion(t *testing.T) {
+	run(t, func(f *fixture) {
+		for version, want := range map[string]string{"": "", "2.4.1": "2.4.1", "v1+dirty@x": "v1-dirty-x", strings.Repeat("9", 99): strings.Repeat("9", task.WorkerVersionBytesMax)} {
+			l, err := f.hsc.Open(f.ctx, "a@b", version, 0, "", nil)
+			if err != nil || task.WorkerVersion(l.Worker) != want {
+				t.Errorf("%q: worker %q, %v", version, l.Worker, err)
+			}
+		}
+	})
+}
+
 func TestOpenRefusesLengthsOutsideTheLimits(t *testing.T) {
 	run(t, func(f *fixture) {
 		for _, d := range []time.Duration{-1, 2999 * time.Millisecond, time.Hour + 1} {
-			if _, err := f.hsc.Open(f.ctx, "w", d, "", nil); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "3s to 1h") {
+			if _, err := f.hsc.Open(f.ctx, "w", "", d, "", nil); !errors.Is(err, task.ErrInvalid) || !strings.Contains(err.Error(), "3s to 1h") {
 				t.Errorf("%v: %v", d, err)
 			}
 		}
@@ -106,14 +117,14 @@ func TestOpenRefusesLengthsOutsideTheLimits(t *testing.T) {
 func TestLeasesOfALastingBookOutlastJumps(t *testing.T) {
 	rows := store.New(mem.New(), store.Config{})
 	b := lease.NewLastingBook(rows, clock.Real())
-	l, err := b.Open(t.Context(), "w", time.Minute, "", nil)
+	l, err := b.Open(t.Context(), "w", "", time.Minute, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if l.Length != lease.LengthLasting || l.Over(l.Receipt.Add(50*365*24*time.Hour), 0) {
 		t.Errorf("length %v", l.Length)
 	}
-	if _, err := b.Open(t.Context(), "w", time.Second, "", nil); !errors.Is(err, task.ErrInvalid) {
+	if _, err := b.Open(t.Context(), "w", "", time.Second, "", nil); !errors.Is(err, task.ErrInvalid) {
 		t.Errorf("a length outside the limits: %v", err)
 	}
 }

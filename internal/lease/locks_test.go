@@ -15,7 +15,7 @@ import (
 // lock orders.
 func TestSharedStateIsLocked(t *testing.T) {
 	b := lease.NewBook(store.New(mem.New(), store.Config{}), clock.Real())
-	l, err := b.Open(t.Context(), "w", 0, "", nil)
+	l, err := b.Open(t.Context(), "w", "", 0, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func TestAHeartbeatCountsFromWhenItWasSeen(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
 			v, clocks, b := books()
-			l, err := b[0].Open(ctx, "w", length, "", nil)
+			l, err := b[0].Open(ctx, "w", "", length, "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +83,7 @@ func TestAHeartbeatAfterTheClockWasSetBackIsSeen(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	v, clocks, b := books()
-	l, err := b[0].Open(ctx, "w", length, "", nil)
+	l, err := b[0].Open(ctx, "w", "", length, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestHowOldAHeartbeatMayBe(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
 			v, clocks, b := books()
-			l, err := b[0].Open(ctx, "w", length, "", nil)
+			l, err := b[0].Open(ctx, "w", "", length, "", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +170,7 @@ func TestAStepForwardSweepsNoWorkerThatLives(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	v, clocks, b := books()
-	l, err := b[0].Open(ctx, "w", length, "", nil)
+	l, err := b[0].Open(ctx, "w", "", length, "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

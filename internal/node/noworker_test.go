@@ -37,7 +37,7 @@ func TestATaskSaysThatItHasNoWorker(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			wants(due, "no worker")
 			// a worker without a stream has a lease
-			if _, err := r.nodes[0].node.leases.Open(r.ctx, "polls", 15*time.Second, "", []string{"mail"}); err != nil {
+			if _, err := r.nodes[0].node.leases.Open(r.ctx, "polls", "", 15*time.Second, "", []string{"mail"}); err != nil {
 				r.Fatal(err)
 			}
 			time.Sleep(2 * time.Second)

@@ -9,11 +9,14 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/inbound/deadletters"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/objective"
 	"github.com/kinesin-io/kinesin/internal/overview"
 	"github.com/kinesin-io/kinesin/internal/rest"
+	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Services are the guarded services of a node. They do what the caller in a context may do.
@@ -87,7 +90,7 @@ func (n *Node) Fleet(ctx context.Context) (f overview.Fleet, err error) {
 }
 
 func workerOf(l *lease.Lease) overview.Worker {
-	w := overview.Worker{ID: l.Worker, Name: l.Name, Owner: l.Owner, Lease: l.Length, Heard: l.Receipt.Time(), Lost: l.Lost}
+	w := overview.Worker{ID: l.Worker, Name: l.Name, Version: task.WorkerVersion(l.Worker), Owner: l.Owner, Lease: l.Length, Heard: l.Receipt.Time(), Lost: l.Lost}
 	if l.Lambdas != "" {
 		w.Lambdas = strings.Split(l.Lambdas, ",")
 	}
@@ -110,8 +113,10 @@ func (n *Node) addServers(f *overview.Fleet) {
 			}
 		}
 	}
+	f.Moved = overview.Moved{At: n.clock.Now().Add(share.Since - clock.Mono(n.clock)).Time(), Gained: share.Gained, Lost: share.Lost, Warm: share.Warm}
+	owned := n.owned(f)
 	for _, member := range share.Members {
-		s := overview.Server{Name: member, State: "ready", Alive: true, Self: member == n.members.Self(), Partitions: share.Load[member]}
+		s := overview.Server{Name: member, State: "ready", Alive: true, Self: member == n.members.Self(), Partitions: share.Load[member], Owns: owned[member]}
 		if p, known := peers[member]; known && !s.Self {
 			s.State, s.Alive = stateNames[p.State], p.Alive
 		}
@@ -122,6 +127,34 @@ func (n *Node) addServers(f *overview.Fleet) {
 		}
 		f.Servers = append(f.Servers, s)
 	}
+}
+
+// ownedShownMax bounds the partitions that a Fleet lists with their owners.
+const ownedShownMax = 5000
+
+// owned returns the partitions by their owners, as they are now.
+func (n *Node) owned(f *overview.Fleet) map[string][]overview.Owned {
+	byOwner := map[string][]overview.Owned{}
+	count := 0
+	ownership := partition.Ownership{Membership: n.members, Group: n.quotas.groupOf}
+	for _, l := range n.catalog.All() {
+		all := l.Partitions()
+		if count += len(all); count > ownedShownMax {
+			f.OwnedMax = true
+			return byOwner
+		}
+		owners, _ := ownership.Owners(all)
+		for i, p := range all {
+			of, name := byOwner[owners[i]], l.Priorities[p.Priority]
+			if last := len(of) - 1; last < 0 || of[last].Lambda != l.Name || of[last].Priority != name {
+				of = append(of, overview.Owned{Lambda: l.Name, Priority: name})
+			}
+			last := &of[len(of)-1]
+			last.Shards = append(last.Shards, int(p.Shard))
+			byOwner[owners[i]] = of
+		}
+	}
+	return byOwner
 }
 
 // stateNames are the states of a server for people.

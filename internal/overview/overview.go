@@ -26,6 +26,7 @@ type Minute struct {
 type Worker struct {
 	ID      string
 	Name    string // as it calls itself
+	Version string // of its program; empty: not said
 	Owner   string // identity; empty: unknown
 	Lambdas []string
 	Lease   time.Duration
@@ -43,6 +44,13 @@ type Server struct {
 	Alive      bool
 	Self       bool // it is the one that answers
 	Partitions int
+	Owns       []Owned // of those
+}
+
+// Owned is partitions of one priority of a lambda.
+type Owned struct {
+	Lambda, Priority string
+	Shards           []int // in order
 }
 
 // Store is the state of the store.
@@ -60,7 +68,16 @@ type Fleet struct {
 	Unowned    int // partitions whose owner does not handle them
 	Partitions int
 	Store      Store
+	OwnedMax   bool // not all partitions are listed with their owners
+	Moved      Moved
 	NotReady   string // why new work should go elsewhere; empty: it need not
+}
+
+// Moved is the newest change of which partitions the process that answers owns.
+type Moved struct {
+	At           time.Time     // zero: this process has not the role scheduler
+	Gained, Lost int           // partitions
+	Warm         time.Duration // how long it took until all were read ahead; 0: not yet
 }
 
 // Forecast is how many tasks will be due, by lambda.
@@ -75,24 +92,36 @@ type Forecast struct {
 type DueOf struct {
 	Lambda string
 	Due    []int64 // by bucket
-	// Until is how far the counts are exact; later buckets have at least so many. Zero: all are.
+	// Until is how far nothing is left out. Of later buckets there are at least so many. Zero: of all.
+	Until    time.Time
+	Variance []float64 // by bucket; 0: it is no estimate
+}
+
+// Due is a forecast of several lambdas together.
+type Due struct {
+	Due      []int64   // by bucket
+	Variance []float64 // by bucket; 0: it is no estimate
+	// Until is how far nothing is left out. Of later buckets there are at least so many. Zero: of all.
 	Until time.Time
 }
 
-// Sum adds up the lambdas that may be seen: by bucket, and how far the sums are exact.
-func (f *Forecast) Sum(may func(lambda string) bool) (due []int64, until time.Time) {
-	due = make([]int64, len(f.Edges))
+// Sum adds up the lambdas that may be seen.
+func (f *Forecast) Sum(may func(lambda string) bool) Due {
+	s := Due{Due: make([]int64, len(f.Edges)), Variance: make([]float64, len(f.Edges))}
 	for i := range f.Lambdas {
 		of := &f.Lambdas[i]
 		if !may(of.Lambda) {
 			continue
 		}
 		for bucket, n := range of.Due {
-			due[bucket] += n
+			s.Due[bucket] += n
 		}
-		if !of.Until.IsZero() && (until.IsZero() || of.Until.Before(until)) {
-			until = of.Until
+		for bucket, variance := range of.Variance {
+			s.Variance[bucket] += variance
+		}
+		if !of.Until.IsZero() && (s.Until.IsZero() || of.Until.Before(s.Until)) {
+			s.Until = of.Until
 		}
 	}
-	return due, until
+	return s
 }

@@ -75,6 +75,7 @@ func blobViewOf(b *kinesinv1.Blob) *blobView {
 type attemptView struct {
 	Number  uint32 `json:"number"`
 	Worker  string `json:"worker,omitempty"`
+	Version string `json:"version,omitempty" jsonschema:"of the worker's program"`
 	Start   moment `json:"start,omitzero"`
 	End     moment `json:"end,omitzero"`
 	Outcome string `json:"outcome,omitempty"`
@@ -102,7 +103,7 @@ func taskViewOf(t *kinesinv1.Task) taskView {
 	}
 	for _, a := range t.GetAttempts() {
 		v.Attempts = append(v.Attempts, attemptView{
-			Number: a.GetNumber(), Worker: a.GetWorker(), Start: moment(a.GetStartMicros()), End: moment(a.GetEndMicros()), Outcome: a.GetOutcome(), Error: a.GetError(),
+			Number: a.GetNumber(), Worker: a.GetWorker(), Version: a.GetVersion(), Start: moment(a.GetStartMicros()), End: moment(a.GetEndMicros()), Outcome: a.GetOutcome(), Error: a.GetError(),
 		})
 	}
 	return v

@@ -13,6 +13,7 @@ import (
 
 type registerRequest struct {
 	Name    string   `json:"name,omitempty" jsonschema:"for people: host and process"`
+	Version string   `json:"version,omitempty" jsonschema:"of the worker's program; attempts tell it"`
 	Lease   duration `json:"lease,omitzero" jsonschema:"15s when not set; 3s to 1h"`
 	Lambdas []string `json:"lambdas" jsonschema:"whose tasks it will claim"`
 	Slots   uint32   `json:"slots,omitempty" jsonschema:"how many tasks it runs at a time; 1 when not set"`
@@ -30,7 +31,7 @@ func registerWorker(c *call, r *registerRequest) (int, *registered, error) {
 		return 0, nil, invalid("lambdas is empty: want the names of the lambdas whose tasks the worker will claim")
 	}
 	response, err := c.Workers.Register(c.r.Context(), &kinesinv1.RegisterRequest{
-		Name: r.Name, LeaseMicros: r.Lease.micros(),
+		Name: r.Name, Version: r.Version, LeaseMicros: r.Lease.micros(),
 		Groups: []*kinesinv1.SlotGroup{{Lambdas: r.Lambdas, Slots: max(r.Slots, 1)}},
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ func TestEveryPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a browser")
 	}
-	s := start(t, server.Config{})
+	s := start(t, server.Config{TraceURL: "https://traces.example/trace/{trace_id}"})
 	s.fill(t)
 	b := open(t, s.url)
 	pages := []struct{ name, path string }{
@@ -27,12 +27,17 @@ func TestEveryPage(t *testing.T) {
 		{"tasks-dead", "/ui/tasks?q=" + url.QueryEscape(`state=dead and lambda=webhook`)},
 		{"task", "/ui/tasks/" + s.ids["json"] + "?payload=show"},
 		{"task-dead", "/ui/tasks/" + s.ids["dead"]},
+		{"task-chain", "/ui/tasks/" + s.ids["chain"]},
+		{"task-member", "/ui/tasks/" + s.ids["member"]},
 		{"task-binary", "/ui/tasks/" + s.ids["binary"] + "?payload=show"},
 		{"lambdas", "/ui/lambdas"},
 		{"lambda", "/ui/lambdas/thumbnail"},
 		{"lambda-idle", "/ui/lambdas/report"},
 		{"dead", "/ui/dead"},
+		{"dead-versions", "/ui/dead?by=version"},
+		{"lambdas-budget", "/ui/lambdas?order=budget"},
 		{"crons", "/ui/crons"},
+		{"crons-new", "/ui/crons?lambda=mail"},
 		{"cron", "/ui/crons/nightly-report"},
 		{"workers", "/ui/workers"},
 		{"jobs", "/ui/jobs"},

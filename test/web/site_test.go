@@ -103,7 +103,7 @@ func (s *site) fill(t *testing.T) {
 		s.lambda(t, name, quick)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	worker := sdk.NewWorker(s.client, sdk.Slots(16), sdk.Grace(time.Second))
+	worker := sdk.NewWorker(s.client, sdk.Slots(16), sdk.Grace(time.Second), sdk.Version("2.4.1"))
 	for _, name := range []string{"mail", "invoice", "thumbnail", "webhook"} {
 		worker.Register(name, handle)
 	}
@@ -134,6 +134,20 @@ func (s *site) fill(t *testing.T) {
 	s.ids["binary"] = s.schedule(t, sdk.Item{Lambda: "mail", In: time.Hour, Payload: []byte{0, 1, 2, 0xff, 0xfe, 'k', 'i', 'n'}})[0]
 	s.ids["dead"] = s.schedule(t, sdk.Item{Lambda: "webhook", Payload: []byte("fail: 503 from https://shop.example/hook: upstream timeout"), Key: "hook-23"})[0]
 	s.ids["unserved"] = s.schedule(t, sdk.Item{Lambda: "report", Payload: []byte(`{"month":"2027-01"}`)})[0]
+	s.ids["chain"] = s.schedule(t, sdk.Item{
+		Lambda: "mail", Payload: []byte("first"), Key: "chain", Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+		Then: []sdk.Item{{Lambda: "invoice", Payload: []byte("fail: no such account")}, {Lambda: "report", In: time.Hour}},
+		Else: []sdk.Item{{Lambda: "webhook"}},
+	})[0]
+	group, err := s.client.CreateGroup(t.Context(), sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	members, err := s.client.AddMembers(t.Context(), group.ID, 0, []sdk.Item{{Lambda: "mail"}, {Lambda: "invoice", In: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ids["member"] = string(members[1])
 	for _, c := range []sdk.Cron{
 		{Name: "nightly-report", Lambda: "report", Schedule: "0 2 * * *", Zone: "Europe/Paris", Payload: []byte(`{"day":"{{nominal}}"}`)},
 		{Name: "sync", Lambda: "webhook", Schedule: "*/20 * * * *", Payload: []byte("{}")},

@@ -105,7 +105,7 @@
 					{ ...axis, size: 52, values: (u, all) => all.map((n) => (n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${n}`)) }],
 				series: [{ label: 'time', value: (u, t) => (t == null ? '–' : text(utc ? inUTC : inOwn, new Date(t * 1e3)).slice(0, 16)) }, ...this.data.names.map((label, i) => ({
 					label, stroke: c.series[i % c.series.length], width: 1.5, points: { show: !bars && rows[0].length < 3 },
-					fill: bars ? c.series[0] : undefined, paths: bars ? uPlot.paths.bars({ size: [0.7], align: 1 }) : undefined,
+					fill: bars && !i ? c.series[0] : undefined, paths: bars ? (i ? () => null : uPlot.paths.bars({ size: [0.7], align: 1 })) : undefined,
 					value: (u, n) => (n == null ? '–' : `${+n.toFixed(2)}`),
 				}))],
 				legend: { live: true },

@@ -40,6 +40,7 @@ type workerFlags struct {
 	concurrency  int
 	lease, grace time.Duration
 	name         string
+	version      string
 	env          []string // nil: all
 	log          logFlags
 }
@@ -114,8 +115,9 @@ func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.Var(durationValue{&w.lease, leaseMin, leaseMax}, "lease", "time without a heartbeat after which the tasks start elsewhere; 3s to 1h")
 	f.Var(durationValue{d: &w.grace}, "grace", "how long a drain may take")
 	f.StringVar(&w.name, "name", "", "name of the worker in attempts; host name and process id when not set")
+	f.StringVar(&w.version, "worker-version", "", "version of the command in attempts, such as 2.4.1; none when not set")
 	f.StringSliceVar(&w.env, "env", nil, "`NAMES` of the variables that the command inherits, besides those of the task; all but KINESIN_… when not set")
-	settings(f, "lambda", "concurrency", "lease", "grace", "name", "env")
+	settings(f, "lambda", "concurrency", "lease", "grace", "name", "worker-version", "env")
 	w.log.add(f)
 }
 
@@ -229,7 +231,7 @@ func runCommands(ctx context.Context, k *sdk.Client, flags *workerFlags, c *comm
 		c.unguarded(guard.HoldsFor(left))
 	}
 	options := []sdk.WorkerOption{
-		sdk.Slots(flags.concurrency), sdk.Lease(flags.lease), sdk.Observe(sdk.Hooks{LeaseHeld: held}),
+		sdk.Slots(flags.concurrency), sdk.Version(flags.version), sdk.Lease(flags.lease), sdk.Observe(sdk.Hooks{LeaseHeld: held}),
 		sdk.Grace(flags.grace - flags.termToKill()), sdk.KillAfter(flags.termToKill() + reportWithin),
 	}
 	if flags.name != "" {
