@@ -29,6 +29,7 @@ type world struct {
 }
 
 type followed struct {
+	as        task.ID
 	item      string
 	end       task.GroupEnd
 	completed task.Instant
@@ -45,13 +46,13 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-func (w *world) followUp(_ context.Context, item []byte, after *task.GroupEnd, completed task.Instant) (string, error) {
+func (w *world) followUp(_ context.Context, item []byte, as task.ID, after *task.GroupEnd, completed task.Instant) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.deny != nil {
 		return "", w.deny
 	}
-	w.followed = append(w.followed, followed{string(item), *after, completed})
+	w.followed = append(w.followed, followed{as, string(item), *after, completed})
 	return "k1", nil
 }
 

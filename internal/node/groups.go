@@ -21,7 +21,7 @@ func (n *Node) composeGroups(c *Config, seal *task.Sealer) {
 		Store: n.store, Mine: n.looksAfter, Stepped: c.Stepped, Clock: c.Clock, Log: c.Log,
 		FollowUp: n.followUp, ForNow: isForNow,
 	})
-	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, Full: n.groups.Full, PublicID: seal.SealTask, Clock: c.Clock})
+	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, Full: n.groups.Full, CancelMembers: n.jobs.CancelMembers, PublicID: seal.SealTask, Clock: c.Clock})
 }
 
 // looksAfter reports whether this process is the first to count a group: the one that owns the partition that
@@ -34,12 +34,12 @@ func (n *Node) looksAfter(g *groups.Group) bool {
 	return n.scheduler.Fires(intake.PartitionOf(l, 0, g.Key(), ""))
 }
 
-func (n *Node) followUp(ctx context.Context, raw []byte, after *task.GroupEnd, completed task.Instant) (string, error) {
+func (n *Node) followUp(ctx context.Context, raw []byte, as task.ID, after *task.GroupEnd, completed task.Instant) (string, error) {
 	item := &kinesinv1.ScheduleItem{}
 	if err := proto.Unmarshal(raw, item); err != nil {
 		return "", fmt.Errorf("%w: what follows after a group: %w", store.ErrCorrupt, err)
 	}
-	return n.inbound.FollowUp(ctx, item, after, completed)
+	return n.inbound.FollowUp(ctx, item, as, after, completed)
 }
 
 // isForNow reports whether a task that was refused may be taken later.

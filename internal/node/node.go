@@ -243,6 +243,9 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 		Fill: func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
 			return n.periodic.Fill(ctx, b, after, limit)
 		},
+		Members: func(ctx context.Context, group string, from uint32, limit int) ([]inbound.Row, uint32, bool, error) {
+			return n.grouping.ToCancel(ctx, group, from, limit)
+		},
 	})
 	n.gating = gating.New(gating.Config{
 		Store: n.store, Book: n.gates, Tasks: n.inbound, Lambdas: n.catalog, Queue: n.queue, Clock: c.Clock, Log: c.Log,

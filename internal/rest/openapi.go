@@ -67,7 +67,7 @@ func (d *describer) operation(r *route) (object, error) {
 		return nil, err
 	}
 	content := object{jsonType: object{"schema": answer}}
-	if r.takesBatch {
+	if r.batch != nil {
 		content[api.BatchType] = lines("a result for each line, in order: the task, or problem")
 	}
 	responses := object{}
@@ -89,7 +89,7 @@ func (d *describer) operation(r *route) (object, error) {
 		return nil, err
 	}
 	taken := object{jsonType: object{"schema": request}}
-	if r.takesBatch {
+	if r.batch != nil {
 		taken[api.BatchType] = lines("a request on each line, as for a single task; empty lines are skipped")
 	}
 	operation["requestBody"] = object{"required": !r.bodyIsOptional, "content": taken}
