@@ -181,4 +181,3 @@ func following(which string, err error) error {
 	p.Text = which + ": " + p.GetText()
 	return api.ErrorOf(p)
 }
-
