@@ -131,6 +131,8 @@ func mayAdd(g *groups.Group, at uint32, to uint64, now task.Instant) (existed bo
 		return true, nil
 	case !g.Completed.IsZero() || now >= g.Expires:
 		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s is %s: it gets no more members", g.ID, endedText(g))
+	case !g.Cancelled.IsZero():
+		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s is cancelled: it gets no more members", g.ID)
 	case !g.Sealed.IsZero():
 		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s is sealed with %d members: it gets no more", g.ID, g.Members)
 	case at != g.Members:

@@ -24,8 +24,8 @@ const (
 // batchLine is the result of a line: a task that is durable, or a problem.
 type batchLine struct {
 	*scheduled
-	*memberAdded
 
+	Index   *uint32          `json:"index,omitempty" jsonschema:"of a member of a group"`
 	Problem *api.HTTPProblem `json:"problem,omitempty"`
 }
 

@@ -19,21 +19,22 @@ type groupTask struct {
 func (t *groupTask) wire() (*kinesinv1.ScheduleItem, error) { return t.item(t.Lambda) }
 
 // groupFollowUps are tasks that follow: a list of them, or one alone.
-type groupFollowUps struct{ followups }
+type groupFollowUps followups
 
 func (f *groupFollowUps) fromJSON(raw []byte) error {
 	if raw = bytes.TrimSpace(raw); !bytes.HasPrefix(raw, []byte("[")) {
-		f.followups = make(followups, 1)
-		return decodeObject(place{"the task", noIndex}, raw, reflect.ValueOf(&f.followups[0]).Elem())
+		*f = make(groupFollowUps, 1)
+		return decodeObject(place{"the task", noIndex}, raw, reflect.ValueOf(&(*f)[0]).Elem())
 	}
-	return f.followups.fromJSON(raw)
+	return (*followups)(f).fromJSON(raw)
 }
 
-func (f *groupFollowUps) wire(edge string) (first *kinesinv1.ScheduleItem, more []*kinesinv1.ScheduleItem, err error) {
-	if f == nil || len(f.followups) == 0 {
+// wire returns the first one and the others.
+func (f groupFollowUps) wire(edge string) (first *kinesinv1.ScheduleItem, more []*kinesinv1.ScheduleItem, err error) {
+	items, err := followups(f).items(edge, 0)
+	if err == nil && len(items) == 0 {
 		return nil, nil, nil
 	}
-	items, err := f.items(edge, 0)
 	if err != nil {
 		return nil, nil, invalid("%v", err)
 	}
@@ -41,11 +42,11 @@ func (f *groupFollowUps) wire(edge string) (first *kinesinv1.ScheduleItem, more 
 }
 
 type groupRequest struct {
-	Then      *groupFollowUps `json:"then,omitempty" jsonschema:"a task, or a list of tasks, that follow when all members have ended; with else or finally only if all of them succeeded"`
-	Else      *groupFollowUps `json:"else,omitempty" jsonschema:"a task or tasks that follow instead if a member did not succeed, or the group expired or was cancelled"`
-	Finally   *groupFollowUps `json:"finally,omitempty" jsonschema:"a task or tasks that follow however the group ends"`
-	Expires   moment          `json:"expires,omitzero" jsonschema:"when the group expires if it is not done; in 30 days when not set"`
-	RequestID *binary         `json:"request_id_base64,omitempty" jsonschema:"16 bytes of a UUIDv7, so that a repeated call makes one group; it becomes the id"`
+	Then      groupFollowUps `json:"then,omitempty" jsonschema:"a task, or a list of tasks, that follow when all members have ended; with else or finally only if all of them succeeded"`
+	Else      groupFollowUps `json:"else,omitempty" jsonschema:"a task or tasks that follow instead if a member did not succeed, or the group expired or was cancelled"`
+	Finally   groupFollowUps `json:"finally,omitempty" jsonschema:"a task or tasks that follow however the group ends"`
+	Expires   moment         `json:"expires,omitzero" jsonschema:"when the group expires if it is not done; in 30 days when not set"`
+	RequestID *binary        `json:"request_id_base64,omitempty" jsonschema:"16 bytes of a UUIDv7, so that a repeated call makes one group; it becomes the id"`
 }
 
 type groupView struct {
@@ -151,7 +152,7 @@ func groupViewOf(g *kinesinv1.Group) *groupView {
 func createGroup(c *call, r *groupRequest) (int, *groupView, error) {
 	request := &kinesinv1.CreateGroupRequest{ExpiresMicros: int64(r.Expires)}
 	var err error
-	if r.Then == nil && r.Else == nil && r.Finally == nil {
+	if len(r.Then)+len(r.Else)+len(r.Finally) == 0 {
 		return 0, nil, invalid(`"then" is missing: want the tasks that follow in then, else or finally`)
 	}
 	if request.Then, request.MoreThen, err = r.Then.wire("then"); err != nil {
@@ -160,10 +161,8 @@ func createGroup(c *call, r *groupRequest) (int, *groupView, error) {
 	if request.Else, request.MoreElse, err = r.Else.wire("else"); err != nil {
 		return 0, nil, err
 	}
-	if r.Finally != nil {
-		if request.Finally, err = r.Finally.items("finally", 0); err != nil {
-			return 0, nil, invalid("%v", err)
-		}
+	if request.Finally, err = followups(r.Finally).items("finally", 0); err != nil {
+		return 0, nil, invalid("%v", err)
 	}
 	if r.RequestID != nil {
 		request.RequestId = *r.RequestID

@@ -8,13 +8,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// memberAdded is the result of a line that was added to a group.
-type memberAdded struct {
-	ID      string `json:"id"`
-	Index   uint32 `json:"index" jsonschema:"in the group"`
-	Existed bool   `json:"existed,omitempty" jsonschema:"an earlier call had added it"`
-}
-
 // memberLine is a line of a batch of members.
 type memberLine struct {
 	Lambda string `json:"lambda,omitempty"`
@@ -80,7 +73,9 @@ func (b *memberBatch) schedule(k *chunk) error {
 			return err
 		}
 		for i, id := range response.GetIds() {
-			k.lines[k.of[start+i]].memberAdded = &memberAdded{ID: id, Index: b.at + uint32(i), Existed: response.GetExisted()} //nolint:gosec // a chunk is small
+			index := b.at + uint32(i) //nolint:gosec // a chunk is small
+			line := &k.lines[k.of[start+i]]
+			line.scheduled, line.Index = &scheduled{ID: id, Existed: response.GetExisted()}, &index
 		}
 		b.at, start = b.at+uint32(end-start), end //nolint:gosec // as above
 	}
