@@ -97,7 +97,7 @@ func TestACancelWhoseCallDied(t *testing.T) {
 		if err != nil {
 			r.Fatal(err)
 		}
-		ctx := access.With(r.ctx, access.Caller{Identity: access.Identity{Name: "ann", Grants: all}})
+		ctx := access.With(r.ctx, access.Caller{Identity: access.Identity{Name: "anonymous", Grants: all}})
 		if _, err := r.nodes[0].node.jobs.CancelMembers(ctx, g.ID, &kinesinv1.CancelGroupRequest{}); err != nil {
 			r.Fatal(err)
 		}
