@@ -203,7 +203,7 @@ func (n *Node) compose(c Config) {
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
 	if c.Blobs != nil {
-		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Clock: c.Clock, Log: c.Log}
+		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
