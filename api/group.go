@@ -21,5 +21,5 @@ func WireGroupEnd(g *task.GroupEnd) *kinesinv1.GroupEnd {
 	if g == nil {
 		return nil
 	}
-	return &kinesinv1.GroupEnd{Group: g.Group.String(), Members: g.Members, Ended: g.Ended.ByName(), Expired: g.Expired}
+	return &kinesinv1.GroupEnd{Group: g.Group.String(), Members: g.Members, Ended: g.Ended.ByName(), Expired: g.Expired, Cancelled: g.Cancelled}
 }

@@ -19,6 +19,7 @@ import (
 type Members struct {
 	Group task.ID
 	At    uint32 // index of the first one
+	TryAt func(index uint32) uint32
 	// DueMax is the latest due time of a member, and Until how long its ended row is kept at least.
 	DueMax, Until task.Instant
 }
@@ -31,7 +32,7 @@ func (in *Inbound) AddMembers(ctx context.Context, of Members, items []*kinesinv
 	quota := callQuota{in: in, identity: access.From(ctx).Name}
 	for i := range items {
 		c := &b.Tasks[i]
-		c.Way, c.Member = intake.WayStore, &task.Member{Group: of.Group, Index: of.At + uint32(i), Until: of.Until}
+		c.Way, c.Member = intake.WayStore, &task.Member{Group: of.Group, Index: of.At + uint32(i), Until: of.Until, Try: of.TryAt(of.At + uint32(i))}
 		if c.Item, err = memberItem(items[i], c.Member); err == nil {
 			err = admit(ctx, b, c, quota.take)
 		}
@@ -82,8 +83,6 @@ func memberItem(item *kinesinv1.ScheduleItem, m *task.Member) (*kinesinv1.Schedu
 		return nil, refusal.Invalid("there is none")
 	case item.Key != "" || len(item.RequestId) > 0 || item.OnConflict != "":
 		return nil, refusal.Invalid("a member has no key of its own: its place in the group makes a repeated add harmless")
-	case item.Blob != nil:
-		return nil, refusal.Invalid("the payload of a member cannot be a blob")
 	}
 	keyed := proto.CloneOf(item)
 	keyed.Key = task.MemberKey(m.Group, m.Index)
@@ -93,8 +92,13 @@ func memberItem(item *kinesinv1.ScheduleItem, m *task.Member) (*kinesinv1.Schedu
 // CheckFollowUp refuses a task that could not follow after a group, with all that follows it, as far as is
 // known before.
 func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleItem) (*catalog.Entry, error) {
-	if len(item.RequestId) > 0 {
+	switch {
+	case item == nil:
+		return nil, refusal.Invalid("there is none")
+	case len(item.RequestId) > 0:
 		return nil, refusal.Invalid("a task that follows has no request id")
+	case item.OnConflict != "":
+		return nil, refusal.Invalid("a task that follows has no on_conflict: if its key is held by another task it does not follow, and the group says so")
 	}
 	b, end := in.Begin(1)
 	defer end()
@@ -118,20 +122,22 @@ func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleIt
 	return l, b.Follow(ctx, &intake.Incoming{Item: proto.CloneOf(item)}, l, t)
 }
 
-// FollowUp schedules the task that follows after a group, once however often it is called with the same end.
-// completed is when the group was found to have ended: a delay counts from then.
-func (in *Inbound) FollowUp(ctx context.Context, item *kinesinv1.ScheduleItem, after *task.GroupEnd, completed task.Instant) (id string, err error) {
+// FollowUp schedules a task that follows after a group, once however often it is called with the same id and
+// end. completed is when the group was found to have ended: a delay counts from then.
+func (in *Inbound) FollowUp(ctx context.Context, item *kinesinv1.ScheduleItem, as task.ID, after *task.GroupEnd, completed task.Instant) (id string, err error) {
 	b, end := in.Begin(1)
 	defer end()
 	c := &b.Tasks[0]
 	c.Way, c.After = intake.WayStore, after
 	c.Item = proto.CloneOf(item)
 	c.Due = max(task.Instant(item.DueMicros), completed.Add(max(0, task.Micros(item.DelayMicros)))).CeilMillis()
-	c.Item.RequestId = after.Group[:]
-	if l, err := b.FindLambda(ctx, item.Lambda); err != nil {
+	c.Item.RequestId = as[:]
+	l, err := b.FindLambda(ctx, item.Lambda)
+	if err != nil {
 		return "", refusal.Wire(err)
-	} else if l.Mode == task.Deliver && item.Key == "" { // only a row remembers that it was delivered
-		c.Item.Key = "group:" + after.Group.String()
+	}
+	if l.Mode == task.Deliver && item.Key == "" { // only a row remembers that it was delivered
+		c.Item.Key = "group:" + as.String()
 	}
 	if err := admit(ctx, b, c, func(*catalog.Entry) error { return nil }); err != nil {
 		return "", refusal.Wire(err)
@@ -139,10 +145,30 @@ func (in *Inbound) FollowUp(ctx context.Context, item *kinesinv1.ScheduleItem, a
 	lasting := context.WithoutCancel(ctx)
 	b.Write(lasting)
 	b.Announce(lasting)
+	if c.Item.Key != "" && (c.Exists || refusal.Problem(c.Err).GetReason() == kinesinv1.Reason_REASON_KEY_CONFLICT) {
+		return in.withKeyOf(ctx, c, KeyedID(l.Ref, c.Item.Key))
+	}
 	if c.Err != nil {
 		return "", refusal.Wire(c.Err)
 	}
 	return in.Sealer.SealTask(c.Task), nil
+}
+
+// withKeyOf returns the id of the task that holds the key of one that follows after a group, if an earlier try
+// made it. Another task is not taken for it.
+func (in *Inbound) withKeyOf(ctx context.Context, c *intake.Incoming, id task.ID) (string, error) {
+	rows, err := in.Store.Tasks(ctx, []task.ID{id})
+	switch {
+	case err != nil:
+		return "", refusal.Wire(err)
+	case rows[0].ID.IsZero():
+		return "", refusal.Wire(intake.ErrKeyMoves)
+	}
+	holder := in.Sealer.SealTask(&rows[0])
+	if end := rows[0].GroupEnd; end != nil && end.Group == c.After.Group && c.Exists {
+		return holder, nil
+	}
+	return "", api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by task %s, which is %s: no task of its own follows", c.Item.Key, holder, rows[0].State)
 }
 
 // ViewRows shows tasks with their results, as far as there is room in an answer: shown is how many.

@@ -153,7 +153,7 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 	case item.Key != "":
 		t.ID = KeyedID(l.Ref, item.Key)
 		if m := t.Member; m != nil {
-			t.ID = task.MemberID(m.Group, m.Index)
+			t.ID = m.ID()
 		}
 		t.Seq = b.SeqOfKeyed()
 		t.Life = t.Seq

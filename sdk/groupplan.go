@@ -16,15 +16,22 @@ type GroupPlan struct {
 //	sdk.Group(items...).Then(report).Schedule(ctx, client)
 func Group(members ...Item) *GroupPlan { return &GroupPlan{members: members} }
 
-// Then sets the task that follows when all members have ended.
-func (p *GroupPlan) Then(item Item) *GroupPlan {
-	p.spec.Then = item
+// Then sets the task that follows when all members have ended, and others besides. With Else or Finally they
+// follow only if all members succeeded.
+func (p *GroupPlan) Then(item Item, more ...Item) *GroupPlan {
+	p.spec.Then, p.spec.MoreThen = item, more
 	return p
 }
 
-// Else sets the task that follows instead if a member did not succeed, or the group expired.
-func (p *GroupPlan) Else(item Item) *GroupPlan {
-	p.spec.Else = &item
+// Else sets the tasks that follow instead if a member did not succeed, or the group expired or was cancelled.
+func (p *GroupPlan) Else(item Item, more ...Item) *GroupPlan {
+	p.spec.Else, p.spec.MoreElse = &item, more
+	return p
+}
+
+// Finally sets the tasks that follow however the group ends.
+func (p *GroupPlan) Finally(items ...Item) *GroupPlan {
+	p.spec.Finally = items
 	return p
 }
 

@@ -16,11 +16,15 @@ const GroupMembersMax = task.GroupMembersMax
 // GroupSpec says what follows when all members of a group have ended.
 type GroupSpec struct {
 	// Then is the task that follows. A delay (In) counts from the end of the last member, and At is a bound
-	// before which it does not start.
+	// before which it does not start. If there is neither Else nor Finally, it follows however the members
+	// ended, unless the group expired; else only if all of them succeeded.
 	Then Item
-	// Else is the task that follows instead if a member did not succeed, or the group expired. nil: Then
-	// follows in the first case, and none in the second.
+	// Else is the task that follows instead if a member did not succeed, or the group expired or was
+	// cancelled.
 	Else *Item
+	// MoreThen and MoreElse follow besides Then and Else, and Finally however the group ends. At most 100
+	// tasks may follow in all.
+	MoreThen, MoreElse, Finally []Item
 	// Expires is when the group expires if it is not done, within 366 days; zero: in 30 days. Members have to
 	// be due before.
 	Expires time.Time
@@ -40,8 +44,20 @@ type GroupInfo struct {
 	CreatedBy string // an identity
 	Expires   time.Time
 	Completed time.Time // when the last member was seen to have ended, or the group expired
-	FollowUp  ID        // the task that followed; empty: none yet
-	Problem   string    // why none could follow
+	FollowUp  ID        // the first task that followed; empty: none yet
+	Problem   string    // why one that should have followed did not
+	// FollowUps are all tasks that may follow.
+	FollowUps   []GroupFollowUp
+	Cancelled   time.Time // zero: it was not
+	CancelledBy string    // an identity
+}
+
+// GroupFollowUp is a task that may follow after a group.
+type GroupFollowUp struct {
+	Edge    string // "then", "else" or "finally"
+	Lambda  string
+	ID      ID     // empty: it did not follow, or not yet
+	Problem string // why it could not, such as a key that another task holds
 }
 
 // GroupMember says which member of a group a task is.
@@ -57,6 +73,8 @@ type GroupEnd struct {
 	Ended   map[State]int // members by the end in which they were when the group was done
 	// Expired means that the group expired. Ended then has those that were counted until then.
 	Expired bool
+	// Cancelled means that the group was cancelled before all members had ended.
+	Cancelled bool
 
 	client *Client // of the worker that handles the task; else nil
 }
@@ -86,58 +104,32 @@ type Member struct {
 // CreateGroup makes an empty group and returns it. It returns ErrUnknownLambda without the lambda of a
 // follow-up, and ErrInvalid for one that could not follow, of which the error says why.
 func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, error) {
-	then, err := c.groupItem(ctx, "then", &spec.Then)
-	if err != nil {
+	request := &kinesinv1.CreateGroupRequest{ExpiresMicros: int64(task.InstantOf(spec.Expires)), RequestId: requestIDs(c.cfg.Clock, 1)[0]}
+	then, otherwise := spec.MoreThen, spec.MoreElse
+	if spec.Then.Lambda != "" || len(then)+len(otherwise)+len(spec.Finally) == 0 && spec.Else == nil {
+		then = append([]Item{spec.Then}, then...)
+	}
+	if spec.Else != nil {
+		otherwise = append([]Item{*spec.Else}, otherwise...)
+	}
+	var err error
+	if request.MoreThen, err = c.groupFollowUps(ctx, "then", then); err != nil {
 		return GroupInfo{}, err
 	}
-	request := &kinesinv1.CreateGroupRequest{Then: then, ExpiresMicros: int64(task.InstantOf(spec.Expires)), RequestId: requestIDs(c.cfg.Clock, 1)[0]}
-	if spec.Else != nil {
-		if request.Else, err = c.groupItem(ctx, "else", spec.Else); err != nil {
-			return GroupInfo{}, err
-		}
+	if request.MoreElse, err = c.groupFollowUps(ctx, "else", otherwise); err != nil {
+		return GroupInfo{}, err
+	}
+	if request.Finally, err = c.groupFollowUps(ctx, "finally", spec.Finally); err != nil {
+		return GroupInfo{}, err
+	}
+	if len(request.MoreThen) > 0 { // as earlier releases know it
+		request.Then, request.MoreThen = request.MoreThen[0], request.MoreThen[1:]
+	}
+	if len(request.MoreElse) > 0 {
+		request.Else, request.MoreElse = request.MoreElse[0], request.MoreElse[1:]
 	}
 	r, err := call(ctx, c, "create group", c.backend.groups.CreateGroup, request)
 	return groupOf(r.GetGroup()), err
-}
-
-// groupItem returns a task of a group as the wire has it.
-func (c *Client) groupItem(ctx context.Context, what string, item *Item) (*kinesinv1.ScheduleItem, error) {
-	if c.cfg.Encode != nil && len(item.Payload) > 0 {
-		return nil, fmt.Errorf("%w payload of %s: a payload codec encodes it for one task with an id that is known before, which tasks of groups have not; want none", ErrInvalid, what)
-	}
-	encoded, err := c.encodeWhatFollows(ctx, *item)
-	if err != nil {
-		return nil, err
-	}
-	return encoded.wire(nil), nil
-}
-
-// AddMembers schedules tasks as members of a group which has as many members as at says, and returns their
-// ids. Each call to the server adds all of its tasks or none; with an error, the ids are of those that were
-// added before. The same call again changes nothing, so that a program which does not know what became of a
-// call makes it again with the same at. ErrStaleSeq says that the group has another number of members, and
-// ErrTooLate that it was sealed, or has ended. Members have no Key of their own.
-func (c *Client) AddMembers(ctx context.Context, group string, at int, items []Item) (ids []ID, err error) {
-	for start := 0; start < len(items); {
-		end := start + fitting(items[start:])
-		request := &kinesinv1.AddMembersRequest{Group: group, At: countOf(at + start)}
-		for i := start; i < end; i++ {
-			item, err := c.groupItem(ctx, fmt.Sprintf("member %d", at+i), &items[i])
-			if err != nil {
-				return ids, err
-			}
-			request.Items = append(request.Items, item)
-		}
-		r, err := call(ctx, c, "add members to a group", c.backend.groups.AddMembers, request)
-		if err != nil {
-			return ids, err
-		}
-		for _, id := range r.GetIds() {
-			ids = append(ids, ID(id))
-		}
-		start = end
-	}
-	return ids, nil
 }
 
 // SealGroup says that a group gets no more members. It has to have as many as members says; below 0: it does
@@ -149,6 +141,16 @@ func (c *Client) SealGroup(ctx context.Context, group string, members int) (Grou
 	}
 	r, err := call(ctx, c, "seal group", c.backend.groups.SealGroup, request)
 	return groupOf(r.GetGroup()), err
+}
+
+// CancelGroup seals a group and has a job cancel its members: those that wait end, those that run are told to
+// stop. The job goes on whatever becomes of this program; GetJob shows how far it is. pace bounds how many
+// members it cancels in a second; 0: no bound. What follows the group follows its end, as Else and Finally,
+// and Then if it is alone. ErrTooLate says that the group has ended.
+func (c *Client) CancelGroup(ctx context.Context, group string, pace int) (GroupInfo, Job, error) {
+	r, err := call(ctx, c, "cancel group", c.backend.groups.CancelGroup,
+		&kinesinv1.CancelGroupRequest{Group: group, Pace: countOf(pace), RequestId: requestIDs(c.cfg.Clock, 1)[0]})
+	return groupOf(r.GetGroup()), jobOf(r.GetJob()), err
 }
 
 // GetGroup returns a group, with its members counted by state. It returns ErrNotFound when there is none with
@@ -188,11 +190,15 @@ func groupOf(w *kinesinv1.Group) GroupInfo {
 	if w == nil {
 		return GroupInfo{}
 	}
-	return GroupInfo{
+	g := GroupInfo{
 		ID: w.Id, State: w.State, Then: w.Then, Else: w.Else, Members: int(w.Members), Counts: statesOf(w.Counts), Counted: int(w.Counted),
 		Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Expires: timeOf(w.ExpiresMicros), Completed: timeOf(w.CompletedMicros),
-		FollowUp: ID(w.FollowUp), Problem: w.Problem,
+		FollowUp: ID(w.FollowUp), Problem: w.Problem, Cancelled: timeOf(w.CancelledMicros), CancelledBy: w.CancelledBy,
 	}
+	for _, f := range w.FollowUps {
+		g.FollowUps = append(g.FollowUps, GroupFollowUp{Edge: f.Edge, Lambda: f.Lambda, ID: ID(f.Id), Problem: f.Problem})
+	}
+	return g
 }
 
 func statesOf(w map[string]uint32) map[State]int {
@@ -214,5 +220,5 @@ func groupEndOf(w *kinesinv1.GroupEnd) *GroupEnd {
 	if w == nil {
 		return nil
 	}
-	return &GroupEnd{ID: w.Group, Members: int(w.Members), Ended: statesOf(w.Ended), Expired: w.Expired}
+	return &GroupEnd{ID: w.Group, Members: int(w.Members), Ended: statesOf(w.Ended), Expired: w.Expired, Cancelled: w.Cancelled}
 }

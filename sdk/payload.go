@@ -123,7 +123,7 @@ func (c *Client) encodeAgain(ctx context.Context, id ID, payload []byte) ([]byte
 		known = task.ID{}
 	}
 	if err == nil && c.cfg.Encode != nil {
-		payload, err = c.cfg.Encode(ctx, t.Lambda, t.Key, known, payload)
+		payload, err = c.cfg.Encode(ctx, t.Lambda, t.keyOfPayload(), known, payload)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("encode the payload of task %s: %w", id, err)
@@ -153,11 +153,14 @@ func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, er
 	if c.cfg.Decode == nil || err != nil {
 		return payload, err
 	}
-	id := w.Task
-	if w.Parent != nil {
+	id, key := w.Task, w.Key
+	if w.Parent != nil || w.Group != nil {
 		id = task.ID{} // it was encoded before the task had one
 	}
-	plain, err := c.cfg.Decode(ctx, w.Lambda, w.Key, id, payload)
+	if w.Group != nil {
+		key = ""
+	}
+	plain, err := c.cfg.Decode(ctx, w.Lambda, key, id, payload)
 	if err != nil {
 		return nil, fmt.Errorf("decode the payload: %w", err)
 	}

@@ -111,6 +111,7 @@ type Job struct {
 	Sample   []TaskInfo   // of a dry run: at most ten
 	// Nominals are the first nominal times of a dry run of JobBackfill, at most ten.
 	Nominals []time.Time
+	Group    string // whose members it cancels; empty: of none
 	Cost     string // of a dry run: what it takes of the store, for people
 	Problem  string // why it failed, or waits
 }
@@ -206,7 +207,7 @@ func jobOf(w *kinesinv1.Job) Job {
 			Spread: task.Micros(w.SpreadMicros), Due: timeOf(w.DueMicros), Force: w.Force,
 		},
 		ID: w.Id, State: JobState(w.State), Created: timeOf(w.CreatedMicros), Ended: timeOf(w.EndedMicros), CreatedBy: w.CreatedBy,
-		Matched: w.Matched, Exact: w.MatchedExact, Examined: w.Examined, Outcomes: w.Outcomes, Cost: w.Cost, Problem: w.Problem,
+		Matched: w.Matched, Exact: w.MatchedExact, Examined: w.Examined, Outcomes: w.Outcomes, Cost: w.Cost, Problem: w.Problem, Group: w.Group,
 	}
 	if b := w.Backfill; b != nil {
 		j.Cron, j.From, j.To = b.Cron, timeOf(b.FromMicros), timeOf(b.ToMicros)

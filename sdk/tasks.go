@@ -366,5 +366,16 @@ func attemptInfoOf(a *kinesinv1.Attempt) AttemptInfo {
 	}
 }
 
-// followsAnother reports whether the task was created with the end of another.
-func (t *TaskInfo) followsAnother() bool { return t.Chain != nil && t.Chain.Parent != "" }
+// followsAnother reports whether the task was created with the end of another, or of a group.
+func (t *TaskInfo) followsAnother() bool {
+	return t.Chain != nil && t.Chain.Parent != "" || t.Group != nil
+}
+
+// keyOfPayload returns the key for which the payload is encoded. One that follows a group may have a key that
+// the server has made.
+func (t *TaskInfo) keyOfPayload() string {
+	if t.Group != nil {
+		return ""
+	}
+	return t.Key
+}

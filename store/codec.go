@@ -149,6 +149,7 @@ const (
 	memberGroup protowire.Number = iota + 1
 	memberIndex
 	memberUntil
+	memberTry
 )
 
 // The fields of the end of a group. Each count is the state and the number.
@@ -157,6 +158,7 @@ const (
 	groupEndMembers
 	groupEndCount
 	groupEndExpired
+	groupEndCancelled
 )
 
 // The fields of an entry of the history.

@@ -13,7 +13,11 @@ func appendMember(dst []byte, m *task.Member) []byte {
 	start := len(dst)
 	dst = protowire.AppendBytes(protowire.AppendTag(dst, memberGroup, protowire.BytesType), m.Group[:])
 	dst = appendVarint(dst, memberIndex, uint64(m.Index))
-	return insertLength(appendVarint(dst, memberUntil, uint64(m.Until)), start)
+	dst = appendVarint(dst, memberUntil, uint64(m.Until))
+	if m.Try > 0 {
+		dst = appendVarint(dst, memberTry, uint64(m.Try))
+	}
+	return insertLength(dst, start)
 }
 
 func setMember(t *task.Task, b []byte) error {
@@ -27,6 +31,8 @@ func setMember(t *task.Task, b []byte) error {
 			return setUint32(&m.Index, f)
 		case memberUntil:
 			m.Until = f.instant()
+		case memberTry:
+			return setUint32(&m.Try, f)
 		}
 		return nil
 	})
@@ -48,6 +54,9 @@ func appendGroupEnd(dst []byte, g *task.GroupEnd) []byte {
 	if g.Expired {
 		dst = appendVarint(dst, groupEndExpired, 1)
 	}
+	if g.Cancelled {
+		dst = appendVarint(dst, groupEndCancelled, 1)
+	}
 	return insertLength(dst, start)
 }
 
@@ -68,6 +77,8 @@ func setGroupEnd(t *task.Task, b []byte) error {
 			g.Ended[state] = uint32(f.number >> countBits)
 		case groupEndExpired:
 			g.Expired = f.number != 0
+		case groupEndCancelled:
+			g.Cancelled = f.number != 0
 		}
 		return nil
 	})

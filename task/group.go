@@ -3,10 +3,15 @@ package task
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
-// GroupMembersMax is how many members a group has at most.
-const GroupMembersMax = 100_000
+// GroupMembersMax is how many members a group has at most, and GroupFollowUpsMax how many tasks may follow it.
+const (
+	GroupMembersMax   = 100_000
+	GroupFollowUpsMax = 100
+)
 
 // Member says which member of a group a task is. It never changes.
 type Member struct {
@@ -14,18 +19,34 @@ type Member struct {
 	Index uint32
 	// Until is how long its ended row is kept at least: the group is counted from the rows of its members.
 	Until Instant
+	// Try tells it from a task that a call stored in this place which died before the group counted it.
+	Try uint32
 }
+
+// ID returns the id of the member.
+func (m *Member) ID() ID { return MemberID(m.Group, m.Index, m.Try) }
 
 // MemberID returns the id of a member of a group. It is the same whoever puts it, so that it is put once, and
 // whoever counts the group's members finds them all.
-func MemberID(group ID, index uint32) ID {
-	var number [4]byte
-	binary.BigEndian.PutUint32(number[:], index)
-	return IDOf([]byte("group"), group[:], number[:])
+func MemberID(group ID, index, try uint32) ID {
+	number := binary.BigEndian.AppendUint32(nil, index)
+	if try > 0 {
+		number = binary.BigEndian.AppendUint32(number, try)
+	}
+	return IDOf([]byte("group"), group[:], number)
 }
 
 // MemberKey is the key of a member: like other keyed tasks it has a task row from the start.
 func MemberKey(group ID, index uint32) string { return fmt.Sprintf("group:%s:%d", group, index) }
+
+// ParseMemberKey is the inverse of MemberKey; ok is false for any other key.
+func ParseMemberKey(key string) (group ID, index uint32, ok bool) {
+	id, number, _ := strings.Cut(strings.TrimPrefix(key, "group:"), ":")
+	group, err := ParseID(id)
+	n, badNumber := strconv.ParseUint(number, 10, 32)
+	index = uint32(n)
+	return group, index, err == nil && badNumber == nil && MemberKey(group, index) == key
+}
 
 // Outcomes counts tasks by the end in which they are.
 type Outcomes [stateEnd]uint32
@@ -58,4 +79,6 @@ type GroupEnd struct {
 	Members uint32
 	Ended   Outcomes // all members, unless the group expired
 	Expired bool
+	// Cancelled says that the group was cancelled before all members had ended.
+	Cancelled bool
 }

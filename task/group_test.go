@@ -28,16 +28,28 @@ func TestOutcomesCount(t *testing.T) {
 	}
 }
 
+func TestOtherKeysAreOfNoMember(t *testing.T) {
+	id := NewID(1, 2, 3).String()
+	for _, key := range []string{"", "group:", "group:" + id, "group:" + id + ":", "group:" + id + ":07", "group:" + id + ":-1", "group:" + id + ":4294967296", id + ":7", "group:x:7"} {
+		if _, _, ok := ParseMemberKey(key); ok {
+			t.Errorf("%q is taken for the key of a member", key)
+		}
+	}
+}
+
 // Ids and keys of members of a group, and of groups, differ.
 func TestMembersHaveTheirOwnIDs(t *testing.T) {
 	seen := map[ID]bool{}
 	for _, group := range []ID{NewID(1, 2, 3), NewID(1, 2, 4)} {
 		for i := range uint32(1000) {
-			id := MemberID(group, i)
-			if seen[id] || !id.IsDerived() || id != MemberID(group, i) {
+			id := MemberID(group, i, 0)
+			if seen[id] || !id.IsDerived() || id != MemberID(group, i, 0) || seen[MemberID(group, i, 1)] {
 				t.Fatalf("member %d: %v", i, id)
 			}
-			seen[id] = true
+			seen[id], seen[MemberID(group, i, 1)] = true, true
+			if g, n, ok := ParseMemberKey(MemberKey(group, i)); !ok || g != group || n != i {
+				t.Fatalf("%s is the key of %d: %v", MemberKey(group, i), n, ok)
+			}
 		}
 	}
 }

@@ -3462,6 +3462,7 @@ type Job struct {
 	Force         bool                   `protobuf:"varint,20,opt,name=force,proto3" json:"force,omitempty"`
 	DueMicros     int64                  `protobuf:"varint,21,opt,name=due_micros,json=dueMicros,proto3" json:"due_micros,omitempty"`
 	Backfill      *Backfill              `protobuf:"bytes,60,opt,name=backfill,proto3" json:"backfill,omitempty"` // of backfill
+	Group         string                 `protobuf:"bytes,220,opt,name=group,proto3" json:"group,omitempty"`      // of a cancel of a group, which CancelGroup makes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3648,6 +3649,13 @@ func (x *Job) GetBackfill() *Backfill {
 		return x.Backfill
 	}
 	return nil
+}
+
+func (x *Job) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
 }
 
 // Backfill says which occurrences a job schedules: those of a cron with nominal times in a range.
@@ -12275,10 +12283,13 @@ type Group struct {
 	Counts          map[string]uint32 `protobuf:"bytes,7,rep,name=counts,proto3" json:"counts,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	CreatedMicros   int64             `protobuf:"varint,8,opt,name=created_micros,json=createdMicros,proto3" json:"created_micros,omitempty"`
 	CreatedBy       string            `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	ExpiresMicros   int64             `protobuf:"varint,10,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"`       // when it expires if it is not done
-	CompletedMicros int64             `protobuf:"varint,11,opt,name=completed_micros,json=completedMicros,proto3" json:"completed_micros,omitempty"` // when the last member was seen to have ended, or the group expired
-	FollowUp        string            `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`                       // id of the task that followed
-	Problem         string            `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                                         // why none could follow
+	ExpiresMicros   int64             `protobuf:"varint,10,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"`        // when it expires if it is not done
+	CompletedMicros int64             `protobuf:"varint,11,opt,name=completed_micros,json=completedMicros,proto3" json:"completed_micros,omitempty"`  // when the last member was seen to have ended, or the group expired
+	FollowUp        string            `protobuf:"bytes,12,opt,name=follow_up,json=followUp,proto3" json:"follow_up,omitempty"`                        // id of the task that followed
+	Problem         string            `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"`                                          // why none could follow
+	FollowUps       []*GroupFollowUp  `protobuf:"bytes,220,rep,name=follow_ups,json=followUps,proto3" json:"follow_ups,omitempty"`                    // all that may follow, in the order in which they were named
+	CancelledMicros int64             `protobuf:"varint,221,opt,name=cancelled_micros,json=cancelledMicros,proto3" json:"cancelled_micros,omitempty"` // 0: it was not cancelled
+	CancelledBy     string            `protobuf:"bytes,222,opt,name=cancelled_by,json=cancelledBy,proto3" json:"cancelled_by,omitempty"`              // an identity
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -12404,6 +12415,96 @@ func (x *Group) GetProblem() string {
 	return ""
 }
 
+func (x *Group) GetFollowUps() []*GroupFollowUp {
+	if x != nil {
+		return x.FollowUps
+	}
+	return nil
+}
+
+func (x *Group) GetCancelledMicros() int64 {
+	if x != nil {
+		return x.CancelledMicros
+	}
+	return 0
+}
+
+func (x *Group) GetCancelledBy() string {
+	if x != nil {
+		return x.CancelledBy
+	}
+	return ""
+}
+
+// GroupFollowUp is a task that may follow a group.
+type GroupFollowUp struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Edge          string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"` // "then", "else" or "finally"
+	Lambda        string                 `protobuf:"bytes,2,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`           // of the task; empty: none follows, or none yet
+	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"` // why none could follow
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupFollowUp) Reset() {
+	*x = GroupFollowUp{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupFollowUp) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupFollowUp) ProtoMessage() {}
+
+func (x *GroupFollowUp) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupFollowUp.ProtoReflect.Descriptor instead.
+func (*GroupFollowUp) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{183}
+}
+
+func (x *GroupFollowUp) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *GroupFollowUp) GetLambda() string {
+	if x != nil {
+		return x.Lambda
+	}
+	return ""
+}
+
+func (x *GroupFollowUp) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GroupFollowUp) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // GroupMember says which member of a group a task is.
 type GroupMember struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -12415,7 +12516,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12427,7 +12528,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12440,7 +12541,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{183}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *GroupMember) GetGroup() string {
@@ -12464,13 +12565,14 @@ type GroupEnd struct {
 	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"`
 	Ended         map[string]uint32      `protobuf:"bytes,3,rep,name=ended,proto3" json:"ended,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"` // members in each end, when the group was done
 	Expired       bool                   `protobuf:"varint,4,opt,name=expired,proto3" json:"expired,omitempty"`                                                                       // the group expired; members that ended is less than members then
+	Cancelled     bool                   `protobuf:"varint,220,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                                                                 // the group was cancelled before all members had ended
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GroupEnd) Reset() {
 	*x = GroupEnd{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12482,7 +12584,7 @@ func (x *GroupEnd) String() string {
 func (*GroupEnd) ProtoMessage() {}
 
 func (x *GroupEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12495,7 +12597,7 @@ func (x *GroupEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupEnd.ProtoReflect.Descriptor instead.
 func (*GroupEnd) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{184}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *GroupEnd) GetGroup() string {
@@ -12526,19 +12628,31 @@ func (x *GroupEnd) GetExpired() bool {
 	return false
 }
 
+func (x *GroupEnd) GetCancelled() bool {
+	if x != nil {
+		return x.Cancelled
+	}
+	return false
+}
+
 type CreateGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Then          *ScheduleItem          `protobuf:"bytes,1,opt,name=then,proto3" json:"then,omitempty"`
 	Else          *ScheduleItem          `protobuf:"bytes,2,opt,name=else,proto3" json:"else,omitempty"`
 	ExpiresMicros int64                  `protobuf:"varint,3,opt,name=expires_micros,json=expiresMicros,proto3" json:"expires_micros,omitempty"` // 0: 30 days from now
 	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`              // 16 bytes of a UUIDv7, which becomes the id; empty: the server chooses
+	// With else or finally, then follows only if all members succeeded; without, it follows however they ended. At most
+	// 100 tasks in all.
+	MoreThen      []*ScheduleItem `protobuf:"bytes,220,rep,name=more_then,json=moreThen,proto3" json:"more_then,omitempty"`
+	MoreElse      []*ScheduleItem `protobuf:"bytes,221,rep,name=more_else,json=moreElse,proto3" json:"more_else,omitempty"`
+	Finally       []*ScheduleItem `protobuf:"bytes,222,rep,name=finally,proto3" json:"finally,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateGroupRequest) Reset() {
 	*x = CreateGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12550,7 +12664,7 @@ func (x *CreateGroupRequest) String() string {
 func (*CreateGroupRequest) ProtoMessage() {}
 
 func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12563,7 +12677,7 @@ func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupRequest.ProtoReflect.Descriptor instead.
 func (*CreateGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{185}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *CreateGroupRequest) GetThen() *ScheduleItem {
@@ -12594,6 +12708,27 @@ func (x *CreateGroupRequest) GetRequestId() []byte {
 	return nil
 }
 
+func (x *CreateGroupRequest) GetMoreThen() []*ScheduleItem {
+	if x != nil {
+		return x.MoreThen
+	}
+	return nil
+}
+
+func (x *CreateGroupRequest) GetMoreElse() []*ScheduleItem {
+	if x != nil {
+		return x.MoreElse
+	}
+	return nil
+}
+
+func (x *CreateGroupRequest) GetFinally() []*ScheduleItem {
+	if x != nil {
+		return x.Finally
+	}
+	return nil
+}
+
 type CreateGroupResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -12604,7 +12739,7 @@ type CreateGroupResponse struct {
 
 func (x *CreateGroupResponse) Reset() {
 	*x = CreateGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12616,7 +12751,7 @@ func (x *CreateGroupResponse) String() string {
 func (*CreateGroupResponse) ProtoMessage() {}
 
 func (x *CreateGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12629,7 +12764,7 @@ func (x *CreateGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupResponse.ProtoReflect.Descriptor instead.
 func (*CreateGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{186}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *CreateGroupResponse) GetGroup() *Group {
@@ -12657,7 +12792,7 @@ type AddMembersRequest struct {
 
 func (x *AddMembersRequest) Reset() {
 	*x = AddMembersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12669,7 +12804,7 @@ func (x *AddMembersRequest) String() string {
 func (*AddMembersRequest) ProtoMessage() {}
 
 func (x *AddMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12682,7 +12817,7 @@ func (x *AddMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMembersRequest.ProtoReflect.Descriptor instead.
 func (*AddMembersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{187}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *AddMembersRequest) GetGroup() string {
@@ -12717,7 +12852,7 @@ type AddMembersResponse struct {
 
 func (x *AddMembersResponse) Reset() {
 	*x = AddMembersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12729,7 +12864,7 @@ func (x *AddMembersResponse) String() string {
 func (*AddMembersResponse) ProtoMessage() {}
 
 func (x *AddMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12742,7 +12877,7 @@ func (x *AddMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMembersResponse.ProtoReflect.Descriptor instead.
 func (*AddMembersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{188}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *AddMembersResponse) GetIds() []string {
@@ -12776,7 +12911,7 @@ type SealGroupRequest struct {
 
 func (x *SealGroupRequest) Reset() {
 	*x = SealGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12788,7 +12923,7 @@ func (x *SealGroupRequest) String() string {
 func (*SealGroupRequest) ProtoMessage() {}
 
 func (x *SealGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12801,7 +12936,7 @@ func (x *SealGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealGroupRequest.ProtoReflect.Descriptor instead.
 func (*SealGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{189}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *SealGroupRequest) GetGroup() string {
@@ -12828,7 +12963,7 @@ type SealGroupResponse struct {
 
 func (x *SealGroupResponse) Reset() {
 	*x = SealGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12840,7 +12975,7 @@ func (x *SealGroupResponse) String() string {
 func (*SealGroupResponse) ProtoMessage() {}
 
 func (x *SealGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12853,7 +12988,7 @@ func (x *SealGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealGroupResponse.ProtoReflect.Descriptor instead.
 func (*SealGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{190}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *SealGroupResponse) GetGroup() *Group {
@@ -12870,6 +13005,118 @@ func (x *SealGroupResponse) GetExisted() bool {
 	return false
 }
 
+type CancelGroupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Pace          uint32                 `protobuf:"varint,2,opt,name=pace,proto3" json:"pace,omitempty"`                           // members that are cancelled in a second at most; 0: no limit
+	RequestId     []byte                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 bytes of a UUID, of which the id of the job is made; empty: the server chooses
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelGroupRequest) Reset() {
+	*x = CancelGroupRequest{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelGroupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelGroupRequest) ProtoMessage() {}
+
+func (x *CancelGroupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelGroupRequest.ProtoReflect.Descriptor instead.
+func (*CancelGroupRequest) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{192}
+}
+
+func (x *CancelGroupRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *CancelGroupRequest) GetPace() uint32 {
+	if x != nil {
+		return x.Pace
+	}
+	return 0
+}
+
+func (x *CancelGroupRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type CancelGroupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         *Group                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Job           *Job                   `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // that cancels the members
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelGroupResponse) Reset() {
+	*x = CancelGroupResponse{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelGroupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelGroupResponse) ProtoMessage() {}
+
+func (x *CancelGroupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelGroupResponse.ProtoReflect.Descriptor instead.
+func (*CancelGroupResponse) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{193}
+}
+
+func (x *CancelGroupResponse) GetGroup() *Group {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *CancelGroupResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 type GetGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -12879,7 +13126,7 @@ type GetGroupRequest struct {
 
 func (x *GetGroupRequest) Reset() {
 	*x = GetGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12891,7 +13138,7 @@ func (x *GetGroupRequest) String() string {
 func (*GetGroupRequest) ProtoMessage() {}
 
 func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12904,7 +13151,7 @@ func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupRequest.ProtoReflect.Descriptor instead.
 func (*GetGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{191}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *GetGroupRequest) GetId() string {
@@ -12923,7 +13170,7 @@ type GetGroupResponse struct {
 
 func (x *GetGroupResponse) Reset() {
 	*x = GetGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12935,7 +13182,7 @@ func (x *GetGroupResponse) String() string {
 func (*GetGroupResponse) ProtoMessage() {}
 
 func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12948,7 +13195,7 @@ func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupResponse.ProtoReflect.Descriptor instead.
 func (*GetGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{192}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *GetGroupResponse) GetGroup() *Group {
@@ -12969,7 +13216,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12981,7 +13228,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12994,7 +13241,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{193}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *ListMembersRequest) GetGroup() string {
@@ -13029,7 +13276,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13041,7 +13288,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13054,7 +13301,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{194}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *ListMembersResponse) GetMembers() []*MemberOfGroup {
@@ -13088,7 +13335,7 @@ type MemberOfGroup struct {
 
 func (x *MemberOfGroup) Reset() {
 	*x = MemberOfGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13100,7 +13347,7 @@ func (x *MemberOfGroup) String() string {
 func (*MemberOfGroup) ProtoMessage() {}
 
 func (x *MemberOfGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13113,7 +13360,7 @@ func (x *MemberOfGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberOfGroup.ProtoReflect.Descriptor instead.
 func (*MemberOfGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{195}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *MemberOfGroup) GetIndex() uint32 {
@@ -13456,7 +13703,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\roldest_micros\x18\x05 \x01(\x03R\foldestMicrosB\t\n" +
 	"\a_queued\"B\n" +
 	"\rStatsResponse\x121\n" +
-	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\"\xee\x05\n" +
+	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\"\x85\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
@@ -13482,7 +13729,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05force\x18\x14 \x01(\bR\x05force\x12\x1d\n" +
 	"\n" +
 	"due_micros\x18\x15 \x01(\x03R\tdueMicros\x120\n" +
-	"\bbackfill\x18< \x01(\v2\x14.kinesin.v1.BackfillR\bbackfill\x1a;\n" +
+	"\bbackfill\x18< \x01(\v2\x14.kinesin.v1.BackfillR\bbackfill\x12\x15\n" +
+	"\x05group\x18\xdc\x01 \x01(\tR\x05group\x1a;\n" +
 	"\rOutcomesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"\x81\x01\n" +
@@ -14154,7 +14402,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1f\n" +
 	"\vlate_micros\x18\a \x01(\x03R\n" +
 	"lateMicros\x12\x1a\n" +
-	"\bbackfill\x18< \x01(\bR\bbackfill\"\xca\x03\n" +
+	"\bbackfill\x18< \x01(\bR\bbackfill\"\xd5\x04\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04then\x18\x02 \x01(\tR\x04then\x12\x12\n" +
@@ -14170,28 +14418,41 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	" \x01(\x03R\rexpiresMicros\x12)\n" +
 	"\x10completed_micros\x18\v \x01(\x03R\x0fcompletedMicros\x12\x1b\n" +
 	"\tfollow_up\x18\f \x01(\tR\bfollowUp\x12\x18\n" +
-	"\aproblem\x18\r \x01(\tR\aproblem\x1a9\n" +
+	"\aproblem\x18\r \x01(\tR\aproblem\x129\n" +
+	"\n" +
+	"follow_ups\x18\xdc\x01 \x03(\v2\x19.kinesin.v1.GroupFollowUpR\tfollowUps\x12*\n" +
+	"\x10cancelled_micros\x18\xdd\x01 \x01(\x03R\x0fcancelledMicros\x12\"\n" +
+	"\fcancelled_by\x18\xde\x01 \x01(\tR\vcancelledBy\x1a9\n" +
 	"\vCountsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"9\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"e\n" +
+	"\rGroupFollowUp\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x16\n" +
+	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"9\n" +
 	"\vGroupMember\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
-	"\x05index\x18\x02 \x01(\rR\x05index\"\xc5\x01\n" +
+	"\x05index\x18\x02 \x01(\rR\x05index\"\xe4\x01\n" +
 	"\bGroupEnd\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\amembers\x18\x02 \x01(\rR\amembers\x125\n" +
 	"\x05ended\x18\x03 \x03(\v2\x1f.kinesin.v1.GroupEnd.EndedEntryR\x05ended\x12\x18\n" +
-	"\aexpired\x18\x04 \x01(\bR\aexpired\x1a8\n" +
+	"\aexpired\x18\x04 \x01(\bR\aexpired\x12\x1d\n" +
+	"\tcancelled\x18\xdc\x01 \x01(\bR\tcancelled\x1a8\n" +
 	"\n" +
 	"EndedEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xb6\x01\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"\xdb\x02\n" +
 	"\x12CreateGroupRequest\x12,\n" +
 	"\x04then\x18\x01 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04then\x12,\n" +
 	"\x04else\x18\x02 \x01(\v2\x18.kinesin.v1.ScheduleItemR\x04else\x12%\n" +
 	"\x0eexpires_micros\x18\x03 \x01(\x03R\rexpiresMicros\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x04 \x01(\fR\trequestId\"X\n" +
+	"request_id\x18\x04 \x01(\fR\trequestId\x126\n" +
+	"\tmore_then\x18\xdc\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\bmoreThen\x126\n" +
+	"\tmore_else\x18\xdd\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\bmoreElse\x123\n" +
+	"\afinally\x18\xde\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\afinally\"X\n" +
 	"\x13CreateGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\"i\n" +
@@ -14208,7 +14469,15 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\amembers\x18\x02 \x01(\rR\amembers\"V\n" +
 	"\x11SealGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"!\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\"]\n" +
+	"\x12CancelGroupRequest\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04pace\x18\x02 \x01(\rR\x04pace\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\fR\trequestId\"a\n" +
+	"\x13CancelGroupResponse\x12'\n" +
+	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12!\n" +
+	"\x03job\x18\x02 \x01(\v2\x0f.kinesin.v1.JobR\x03job\"!\n" +
 	"\x0fGetGroupRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\";\n" +
 	"\x10GetGroupResponse\x12'\n" +
@@ -14332,12 +14601,13 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\bListKeys\x12\x1b.kinesin.v1.ListKeysRequest\x1a\x1c.kinesin.v1.ListKeysResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\tAddSender\x12\x1c.kinesin.v1.AddSenderRequest\x1a\x1d.kinesin.v1.AddSenderResponse\x12S\n" +
 	"\vListSenders\x12\x1e.kinesin.v1.ListSendersRequest\x1a\x1f.kinesin.v1.ListSendersResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\fRevokeSender\x12\x1f.kinesin.v1.RevokeSenderRequest\x1a .kinesin.v1.RevokeSenderResponse2\x96\x03\n" +
+	"\fRevokeSender\x12\x1f.kinesin.v1.RevokeSenderRequest\x1a .kinesin.v1.RevokeSenderResponse2\xe6\x03\n" +
 	"\fGroupService\x12N\n" +
 	"\vCreateGroup\x12\x1e.kinesin.v1.CreateGroupRequest\x1a\x1f.kinesin.v1.CreateGroupResponse\x12K\n" +
 	"\n" +
 	"AddMembers\x12\x1d.kinesin.v1.AddMembersRequest\x1a\x1e.kinesin.v1.AddMembersResponse\x12H\n" +
-	"\tSealGroup\x12\x1c.kinesin.v1.SealGroupRequest\x1a\x1d.kinesin.v1.SealGroupResponse\x12J\n" +
+	"\tSealGroup\x12\x1c.kinesin.v1.SealGroupRequest\x1a\x1d.kinesin.v1.SealGroupResponse\x12N\n" +
+	"\vCancelGroup\x12\x1e.kinesin.v1.CancelGroupRequest\x1a\x1f.kinesin.v1.CancelGroupResponse\x12J\n" +
 	"\bGetGroup\x12\x1b.kinesin.v1.GetGroupRequest\x1a\x1c.kinesin.v1.GetGroupResponse\"\x03\x90\x02\x01\x12S\n" +
 	"\vListMembers\x12\x1e.kinesin.v1.ListMembersRequest\x1a\x1f.kinesin.v1.ListMembersResponse\"\x03\x90\x02\x01B7Z5github.com/kinesin-io/kinesin/api/kinesinv1;kinesinv1b\x06proto3"
 
@@ -14354,7 +14624,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 206)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 209)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
@@ -14540,33 +14810,36 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*CronHistoryResponse)(nil),       // 181: kinesin.v1.CronHistoryResponse
 	(*CronOccurrence)(nil),            // 182: kinesin.v1.CronOccurrence
 	(*Group)(nil),                     // 183: kinesin.v1.Group
-	(*GroupMember)(nil),               // 184: kinesin.v1.GroupMember
-	(*GroupEnd)(nil),                  // 185: kinesin.v1.GroupEnd
-	(*CreateGroupRequest)(nil),        // 186: kinesin.v1.CreateGroupRequest
-	(*CreateGroupResponse)(nil),       // 187: kinesin.v1.CreateGroupResponse
-	(*AddMembersRequest)(nil),         // 188: kinesin.v1.AddMembersRequest
-	(*AddMembersResponse)(nil),        // 189: kinesin.v1.AddMembersResponse
-	(*SealGroupRequest)(nil),          // 190: kinesin.v1.SealGroupRequest
-	(*SealGroupResponse)(nil),         // 191: kinesin.v1.SealGroupResponse
-	(*GetGroupRequest)(nil),           // 192: kinesin.v1.GetGroupRequest
-	(*GetGroupResponse)(nil),          // 193: kinesin.v1.GetGroupResponse
-	(*ListMembersRequest)(nil),        // 194: kinesin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),       // 195: kinesin.v1.ListMembersResponse
-	(*MemberOfGroup)(nil),             // 196: kinesin.v1.MemberOfGroup
-	nil,                               // 197: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 198: kinesin.v1.Task.TagsEntry
-	nil,                               // 199: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 200: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 201: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 202: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 203: kinesin.v1.Claimed.TagsEntry
-	nil,                               // 204: kinesin.v1.Cron.TagsEntry
-	nil,                               // 205: kinesin.v1.Group.CountsEntry
-	nil,                               // 206: kinesin.v1.GroupEnd.EndedEntry
+	(*GroupFollowUp)(nil),             // 184: kinesin.v1.GroupFollowUp
+	(*GroupMember)(nil),               // 185: kinesin.v1.GroupMember
+	(*GroupEnd)(nil),                  // 186: kinesin.v1.GroupEnd
+	(*CreateGroupRequest)(nil),        // 187: kinesin.v1.CreateGroupRequest
+	(*CreateGroupResponse)(nil),       // 188: kinesin.v1.CreateGroupResponse
+	(*AddMembersRequest)(nil),         // 189: kinesin.v1.AddMembersRequest
+	(*AddMembersResponse)(nil),        // 190: kinesin.v1.AddMembersResponse
+	(*SealGroupRequest)(nil),          // 191: kinesin.v1.SealGroupRequest
+	(*SealGroupResponse)(nil),         // 192: kinesin.v1.SealGroupResponse
+	(*CancelGroupRequest)(nil),        // 193: kinesin.v1.CancelGroupRequest
+	(*CancelGroupResponse)(nil),       // 194: kinesin.v1.CancelGroupResponse
+	(*GetGroupRequest)(nil),           // 195: kinesin.v1.GetGroupRequest
+	(*GetGroupResponse)(nil),          // 196: kinesin.v1.GetGroupResponse
+	(*ListMembersRequest)(nil),        // 197: kinesin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),       // 198: kinesin.v1.ListMembersResponse
+	(*MemberOfGroup)(nil),             // 199: kinesin.v1.MemberOfGroup
+	nil,                               // 200: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 201: kinesin.v1.Task.TagsEntry
+	nil,                               // 202: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 203: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 204: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 205: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 206: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 207: kinesin.v1.Cron.TagsEntry
+	nil,                               // 208: kinesin.v1.Group.CountsEntry
+	nil,                               // 209: kinesin.v1.GroupEnd.EndedEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	197, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	200, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleItem.then:type_name -> kinesin.v1.ScheduleItem
 	3,   // 4: kinesin.v1.ScheduleItem.else:type_name -> kinesin.v1.ScheduleItem
@@ -14579,13 +14852,13 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	1,   // 11: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	8,   // 12: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	10,  // 13: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	198, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	201, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 15: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	13,  // 16: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
 	12,  // 17: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
 	6,   // 18: kinesin.v1.Task.chain:type_name -> kinesin.v1.Link
-	184, // 19: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
-	185, // 20: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
+	185, // 19: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
+	186, // 20: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
 	15,  // 21: kinesin.v1.ChainTask.followups:type_name -> kinesin.v1.ChainTask
 	15,  // 22: kinesin.v1.GetChainResponse.root:type_name -> kinesin.v1.ChainTask
 	14,  // 23: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
@@ -14605,11 +14878,11 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	2,   // 37: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
 	1,   // 38: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
 	33,  // 39: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	199, // 40: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	202, // 40: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
 	39,  // 41: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
 	40,  // 42: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
 	38,  // 43: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	200, // 44: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	203, // 44: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
 	44,  // 45: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
 	11,  // 46: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
 	43,  // 47: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
@@ -14632,9 +14905,9 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	79,  // 64: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
 	77,  // 65: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
 	78,  // 66: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	201, // 67: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	204, // 67: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
 	78,  // 68: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	202, // 69: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	205, // 69: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
 	38,  // 70: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
 	87,  // 71: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
 	86,  // 72: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
@@ -14654,12 +14927,12 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	103, // 86: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
 	105, // 87: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
 	106, // 88: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	203, // 89: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	206, // 89: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
 	2,   // 90: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
 	12,  // 91: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
 	5,   // 92: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
-	184, // 93: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
-	185, // 94: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
+	185, // 93: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
+	186, // 94: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
 	1,   // 95: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
 	108, // 96: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
 	109, // 97: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
@@ -14692,7 +14965,7 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	155, // 124: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
 	155, // 125: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
 	155, // 126: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	204, // 127: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	207, // 127: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
 	163, // 128: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
 	162, // 129: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
 	162, // 130: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
@@ -14702,159 +14975,167 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	162, // 134: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
 	42,  // 135: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
 	182, // 136: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
-	205, // 137: kinesin.v1.Group.counts:type_name -> kinesin.v1.Group.CountsEntry
-	206, // 138: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
-	3,   // 139: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
-	3,   // 140: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
-	183, // 141: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
-	3,   // 142: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
-	183, // 143: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
-	183, // 144: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
-	196, // 145: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
-	11,  // 146: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
-	7,   // 147: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	20,  // 148: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	23,  // 149: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	25,  // 150: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	28,  // 151: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	29,  // 152: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	31,  // 153: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	32,  // 154: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	35,  // 155: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	37,  // 156: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	45,  // 157: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	47,  // 158: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	49,  // 159: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	51,  // 160: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	55,  // 161: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	57,  // 162: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	59,  // 163: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	61,  // 164: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	164, // 165: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
-	166, // 166: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
-	168, // 167: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
-	170, // 168: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
-	172, // 169: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
-	174, // 170: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
-	176, // 171: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
-	178, // 172: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
-	180, // 173: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
-	16,  // 174: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
-	18,  // 175: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
-	64,  // 176: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	66,  // 177: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	71,  // 178: kinesin.v1.ObjectiveService.SetObjective:input_type -> kinesin.v1.SetObjectiveRequest
-	73,  // 179: kinesin.v1.ObjectiveService.DeleteObjective:input_type -> kinesin.v1.DeleteObjectiveRequest
-	75,  // 180: kinesin.v1.ObjectiveService.GetObjectives:input_type -> kinesin.v1.GetObjectivesRequest
-	80,  // 181: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	82,  // 182: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	84,  // 183: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	88,  // 184: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	90,  // 185: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	92,  // 186: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	94,  // 187: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	96,  // 188: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	99,  // 189: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	107, // 190: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	111, // 191: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	113, // 192: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	115, // 193: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	117, // 194: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	122, // 195: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	124, // 196: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	126, // 197: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	129, // 198: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	132, // 199: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	135, // 200: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	139, // 201: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	141, // 202: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	143, // 203: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	146, // 204: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	148, // 205: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	151, // 206: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	153, // 207: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	156, // 208: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	158, // 209: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	160, // 210: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	186, // 211: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
-	188, // 212: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
-	190, // 213: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
-	192, // 214: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
-	194, // 215: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
-	9,   // 216: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	22,  // 217: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	24,  // 218: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	27,  // 219: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	22,  // 220: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	34,  // 221: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	34,  // 222: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	34,  // 223: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	36,  // 224: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	41,  // 225: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	46,  // 226: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	48,  // 227: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	50,  // 228: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	52,  // 229: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	56,  // 230: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	58,  // 231: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	60,  // 232: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	62,  // 233: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	165, // 234: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
-	167, // 235: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
-	169, // 236: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
-	171, // 237: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
-	173, // 238: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
-	175, // 239: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
-	177, // 240: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
-	179, // 241: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
-	181, // 242: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
-	17,  // 243: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
-	19,  // 244: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
-	65,  // 245: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	67,  // 246: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	72,  // 247: kinesin.v1.ObjectiveService.SetObjective:output_type -> kinesin.v1.SetObjectiveResponse
-	74,  // 248: kinesin.v1.ObjectiveService.DeleteObjective:output_type -> kinesin.v1.DeleteObjectiveResponse
-	76,  // 249: kinesin.v1.ObjectiveService.GetObjectives:output_type -> kinesin.v1.GetObjectivesResponse
-	81,  // 250: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	83,  // 251: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	85,  // 252: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	89,  // 253: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	91,  // 254: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	93,  // 255: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	95,  // 256: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	97,  // 257: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	101, // 258: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	110, // 259: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	112, // 260: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	114, // 261: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	116, // 262: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	118, // 263: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	123, // 264: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	125, // 265: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	128, // 266: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	131, // 267: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	133, // 268: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	137, // 269: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	140, // 270: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	142, // 271: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	144, // 272: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	147, // 273: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	149, // 274: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	152, // 275: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	154, // 276: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	157, // 277: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	159, // 278: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	161, // 279: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	187, // 280: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
-	189, // 281: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
-	191, // 282: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
-	193, // 283: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
-	195, // 284: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
-	216, // [216:285] is the sub-list for method output_type
-	147, // [147:216] is the sub-list for method input_type
-	147, // [147:147] is the sub-list for extension type_name
-	147, // [147:147] is the sub-list for extension extendee
-	0,   // [0:147] is the sub-list for field type_name
+	208, // 137: kinesin.v1.Group.counts:type_name -> kinesin.v1.Group.CountsEntry
+	184, // 138: kinesin.v1.Group.follow_ups:type_name -> kinesin.v1.GroupFollowUp
+	209, // 139: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
+	3,   // 140: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 141: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
+	3,   // 142: kinesin.v1.CreateGroupRequest.more_then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 143: kinesin.v1.CreateGroupRequest.more_else:type_name -> kinesin.v1.ScheduleItem
+	3,   // 144: kinesin.v1.CreateGroupRequest.finally:type_name -> kinesin.v1.ScheduleItem
+	183, // 145: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
+	3,   // 146: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
+	183, // 147: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
+	183, // 148: kinesin.v1.CancelGroupResponse.group:type_name -> kinesin.v1.Group
+	42,  // 149: kinesin.v1.CancelGroupResponse.job:type_name -> kinesin.v1.Job
+	183, // 150: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
+	199, // 151: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
+	11,  // 152: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
+	7,   // 153: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	20,  // 154: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	23,  // 155: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	25,  // 156: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	28,  // 157: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	29,  // 158: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	31,  // 159: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	32,  // 160: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	35,  // 161: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	37,  // 162: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	45,  // 163: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	47,  // 164: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	49,  // 165: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	51,  // 166: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	55,  // 167: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	57,  // 168: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	59,  // 169: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	61,  // 170: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	164, // 171: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	166, // 172: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	168, // 173: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	170, // 174: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	172, // 175: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	174, // 176: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	176, // 177: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
+	178, // 178: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	180, // 179: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	16,  // 180: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
+	18,  // 181: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
+	64,  // 182: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	66,  // 183: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	71,  // 184: kinesin.v1.ObjectiveService.SetObjective:input_type -> kinesin.v1.SetObjectiveRequest
+	73,  // 185: kinesin.v1.ObjectiveService.DeleteObjective:input_type -> kinesin.v1.DeleteObjectiveRequest
+	75,  // 186: kinesin.v1.ObjectiveService.GetObjectives:input_type -> kinesin.v1.GetObjectivesRequest
+	80,  // 187: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	82,  // 188: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	84,  // 189: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	88,  // 190: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	90,  // 191: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	92,  // 192: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	94,  // 193: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	96,  // 194: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	99,  // 195: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	107, // 196: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	111, // 197: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	113, // 198: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	115, // 199: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	117, // 200: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	122, // 201: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	124, // 202: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	126, // 203: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	129, // 204: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	132, // 205: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	135, // 206: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	139, // 207: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	141, // 208: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	143, // 209: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	146, // 210: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	148, // 211: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	151, // 212: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	153, // 213: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	156, // 214: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	158, // 215: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	160, // 216: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	187, // 217: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
+	189, // 218: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
+	191, // 219: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
+	193, // 220: kinesin.v1.GroupService.CancelGroup:input_type -> kinesin.v1.CancelGroupRequest
+	195, // 221: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
+	197, // 222: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
+	9,   // 223: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	22,  // 224: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	24,  // 225: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	27,  // 226: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	22,  // 227: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	34,  // 228: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	34,  // 229: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	34,  // 230: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	36,  // 231: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	41,  // 232: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	46,  // 233: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	48,  // 234: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	50,  // 235: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	52,  // 236: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	56,  // 237: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	58,  // 238: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	60,  // 239: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	62,  // 240: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	165, // 241: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	167, // 242: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	169, // 243: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	171, // 244: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	173, // 245: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	175, // 246: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	177, // 247: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
+	179, // 248: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	181, // 249: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	17,  // 250: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
+	19,  // 251: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
+	65,  // 252: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	67,  // 253: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	72,  // 254: kinesin.v1.ObjectiveService.SetObjective:output_type -> kinesin.v1.SetObjectiveResponse
+	74,  // 255: kinesin.v1.ObjectiveService.DeleteObjective:output_type -> kinesin.v1.DeleteObjectiveResponse
+	76,  // 256: kinesin.v1.ObjectiveService.GetObjectives:output_type -> kinesin.v1.GetObjectivesResponse
+	81,  // 257: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	83,  // 258: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	85,  // 259: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	89,  // 260: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	91,  // 261: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	93,  // 262: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	95,  // 263: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	97,  // 264: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	101, // 265: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	110, // 266: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	112, // 267: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	114, // 268: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	116, // 269: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	118, // 270: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	123, // 271: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	125, // 272: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	128, // 273: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	131, // 274: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	133, // 275: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	137, // 276: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	140, // 277: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	142, // 278: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	144, // 279: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	147, // 280: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	149, // 281: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	152, // 282: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	154, // 283: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	157, // 284: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	159, // 285: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	161, // 286: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	188, // 287: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
+	190, // 288: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
+	192, // 289: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
+	194, // 290: kinesin.v1.GroupService.CancelGroup:output_type -> kinesin.v1.CancelGroupResponse
+	196, // 291: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
+	198, // 292: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
+	223, // [223:293] is the sub-list for method output_type
+	153, // [153:223] is the sub-list for method input_type
+	153, // [153:153] is the sub-list for extension type_name
+	153, // [153:153] is the sub-list for extension extendee
+	0,   // [0:153] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -14874,7 +15155,7 @@ func file_kinesin_v1_kinesin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   206,
+			NumMessages:   209,
 			NumExtensions: 0,
 			NumServices:   15,
 		},

@@ -4,22 +4,13 @@
 package grouping
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
-	"slices"
-	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/groups"
@@ -43,6 +34,7 @@ type Tasks interface {
 	CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleItem) (*catalog.Entry, error)
 	Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	ViewRows(rows []task.Task) (views []*kinesinv1.Task, shown int)
+	RowsOf(ctx context.Context, ids []string) ([]inbound.Row, error)
 }
 
 // Config is what a Service is made of.
@@ -51,6 +43,8 @@ type Config struct {
 	Tasks Tasks
 	// Look has a group counted at once.
 	Look func(id task.ID)
+	// CancelMembers has a job cancel the members of a group.
+	CancelMembers func(ctx context.Context, group string, r *kinesinv1.CancelGroupRequest) (*kinesinv1.Job, error)
 	// Full reports whether no more groups may be open.
 	Full func() bool
 	// PublicID returns the id of a task as users see it.
@@ -63,122 +57,6 @@ type Service struct{ Config }
 
 // New returns a Service.
 func New(c Config) *Service { return &Service{c} }
-
-// CreateGroup makes a group.
-func (s *Service) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (_ *kinesinv1.CreateGroupResponse, err error) {
-	defer func() { err = wire(err) }()
-	g, spec, err := s.newGroup(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	if s.Full() {
-		return nil, api.Errorf(kinesinv1.Reason_REASON_THROTTLED, "about %d groups have not ended, and there may be no more: seal some, or wait until some are done", groups.OpenMax)
-	}
-	existed := false
-	err = groups.Put(ctx, s.Store, g)
-	if errors.Is(err, store.ErrConflict) {
-		existed = true
-		g, err = s.sameGroup(ctx, g)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := groups.PutSpec(ctx, s.Store, g.ID, spec); err != nil {
-		return nil, err
-	}
-	v, err := s.view(ctx, g)
-	return &kinesinv1.CreateGroupResponse{Group: v, Existed: existed}, err
-}
-
-// sameGroup returns the group that is there, if it is the one that an earlier try of the same call made.
-func (s *Service) sameGroup(ctx context.Context, want *groups.Group) (*groups.Group, error) {
-	have, err := groups.Find(ctx, s.Store, want.ID)
-	switch {
-	case err != nil:
-		return nil, err
-	case have.CreatedBy != want.CreatedBy || !bytes.Equal(have.Spec, want.Spec):
-		return nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "group %s exists, and another task follows after it: want another request id", want.ID)
-	}
-	return have, nil
-}
-
-// newGroup returns the group that a request asks for, and what follows after it.
-func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*groups.Group, []byte, error) {
-	if r.Then == nil {
-		return nil, nil, refusal.Invalid("then: there is none; want the task that follows when all members have ended")
-	}
-	now := s.Clock.Now()
-	expires := task.Instant(r.ExpiresMicros)
-	if r.ExpiresMicros == 0 {
-		expires = now.Add(groups.ExpiryDefault)
-	}
-	if expires <= now || expires > now.Add(groups.ExpiryMax) {
-		return nil, nil, refusal.Invalid("expires %s: want a time to come, within %d days", time.UnixMicro(r.ExpiresMicros).UTC().Format(time.RFC3339), groups.ExpiryMax/(24*time.Hour))
-	}
-	id, err := s.idFor(r.RequestId, now)
-	if err != nil {
-		return nil, nil, err
-	}
-	g := &groups.Group{ID: id.String(), Created: now, CreatedBy: access.From(ctx).Name, Expires: expires}
-	var spec groups.Spec
-	l, err := s.Tasks.CheckFollowUp(ctx, r.Then)
-	if err != nil {
-		return nil, nil, following("then", err)
-	}
-	if g.Then, g.ThenRef = l.Name, l.Ref; r.Else != nil {
-		other, err := s.Tasks.CheckFollowUp(ctx, r.Else)
-		if err != nil {
-			return nil, nil, following("else", err)
-		}
-		g.Else = other.Name
-	}
-	if spec.Then, err = encode(r.Then); err == nil {
-		spec.Else, err = encode(r.Else)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if n := len(spec.Then) + len(spec.Else); n > groups.TemplateBytesMax {
-		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "then and else have %d bytes: want at most %d", n, groups.TemplateBytesMax)
-	}
-	value, err := json.Marshal(spec)
-	if err != nil {
-		return nil, nil, err
-	}
-	sum := sha256.Sum256(value)
-	g.Spec = sum[:]
-	return g, value, nil
-}
-
-func encode(item *kinesinv1.ScheduleItem) ([]byte, error) {
-	if item == nil {
-		return nil, nil
-	}
-	return proto.MarshalOptions{Deterministic: true}.Marshal(item)
-}
-
-func (s *Service) idFor(request []byte, now task.Instant) (task.ID, error) {
-	id, err := intake.RequestID(request)
-	switch {
-	case err != nil:
-		return id, err
-	case id.IsZero():
-		return task.NewID(now, s.Clock.Uint64(), s.Clock.Uint64()), nil
-	case intake.IsAhead(id, now):
-		return id, refusal.Invalid("request id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
-	}
-	return id, nil
-}
-
-// following says of which follow-up a refusal is.
-func following(which string, err error) error {
-	p := refusal.Problem(err)
-	if p.GetReason() == kinesinv1.Reason_REASON_INTERNAL {
-		return err
-	}
-	p.Text = which + ": " + p.GetText()
-	return api.ErrorOf(p)
-}
 
 func wire(err error) error {
 	if errors.Is(err, groups.ErrBusy) {
@@ -200,115 +78,6 @@ func (s *Service) find(ctx context.Context, id string) (*groups.Group, error) {
 		return nil, noGroup(id)
 	}
 	return g, err
-}
-
-// AddMembers schedules members of a group. Their rows are stored before the group counts them, so that it
-// never counts one that is not there.
-func (s *Service) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest) (_ *kinesinv1.AddMembersResponse, err error) {
-	defer func() { err = wire(err) }()
-	n := len(r.Items)
-	if n == 0 || n > api.ItemsMax {
-		return nil, refusal.Invalid("a call adds 1 to %d members, this one has %d", api.ItemsMax, n)
-	}
-	g, err := s.find(ctx, r.Group)
-	if err != nil {
-		return nil, err
-	}
-	to := uint64(r.At) + uint64(n)
-	existed, err := mayAdd(g, r.At, to, s.Clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	if existed && g.IsEnded() {
-		return s.hadMembers(ctx, g, r.At, uint32(to))
-	}
-	rows, err := s.Tasks.AddMembers(ctx, inbound.Members{Group: g.Key(), At: r.At, DueMax: g.Expires, Until: g.Until()}, r.Items)
-	if err != nil {
-		return nil, err
-	}
-	if !existed {
-		lasting := context.WithoutCancel(ctx) // what is stored is better counted
-		g, existed, err = s.advance(lasting, g.ID, r.At, uint32(to))
-		if err != nil {
-			s.withdraw(lasting, r.Group, r.At, rows)
-			return nil, err
-		}
-	}
-	response := &kinesinv1.AddMembersResponse{Members: g.Members, Existed: existed, Ids: make([]string, n)}
-	for i, row := range rows {
-		response.Ids[i] = s.PublicID(row)
-	}
-	return response, nil
-}
-
-// hadMembers answers a call that an earlier one made, when the group has ended since. Nothing is scheduled:
-// the rows of members may be gone.
-func (s *Service) hadMembers(ctx context.Context, g *groups.Group, at, to uint32) (*kinesinv1.AddMembersResponse, error) {
-	rows, err := s.Store.Tasks(ctx, g.IDs(at, to))
-	if err != nil {
-		return nil, err
-	}
-	response := &kinesinv1.AddMembersResponse{Members: g.Members, Existed: true, Ids: make([]string, len(rows))}
-	for i := range rows {
-		if !rows[i].ID.IsZero() {
-			response.Ids[i] = s.PublicID(&rows[i])
-		}
-	}
-	return response, nil
-}
-
-// mayAdd refuses members that a group cannot get. existed says that it has them.
-func mayAdd(g *groups.Group, at uint32, to uint64, now task.Instant) (existed bool, err error) {
-	switch {
-	case to <= uint64(g.Members):
-		return true, nil
-	case !g.Completed.IsZero() || now >= g.Expires:
-		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s is %s: it gets no more members", g.ID, endedText(g))
-	case !g.Sealed.IsZero():
-		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s is sealed with %d members: it gets no more", g.ID, g.Members)
-	case at != g.Members:
-		return false, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "group %s has %d members: the next are added at %d, not at %d", g.ID, g.Members, g.Members, at)
-	case to > task.GroupMembersMax:
-		return false, refusal.Invalid("group %s would have %d members: want at most %d", g.ID, to, task.GroupMembersMax)
-	}
-	return false, nil
-}
-
-func endedText(g *groups.Group) string {
-	if !g.Completed.IsZero() && !g.Expired {
-		return groups.Done
-	}
-	return groups.Expired
-}
-
-// advance has a group count members whose rows are stored.
-func (s *Service) advance(ctx context.Context, id string, at, to uint32) (g *groups.Group, existed bool, err error) {
-	g, err = groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {
-		if existed, err = mayAdd(g, at, uint64(to), s.Clock.Now()); existed || err != nil {
-			return false, err
-		}
-		g.Members = to
-		return true, nil
-	})
-	return g, existed, err
-}
-
-// withdraw cancels tasks that were stored as members of a group which was sealed meanwhile without them: they
-// can never count. One that a worker has is told to stop.
-func (s *Service) withdraw(ctx context.Context, id string, at uint32, rows []*task.Task) {
-	g, err := groups.Find(ctx, s.Store, id)
-	if err != nil || g.Sealed.IsZero() {
-		return // they count when the call is made again
-	}
-	var ids []string
-	for i, row := range rows {
-		if at+uint32(i) >= g.Members {
-			ids = append(ids, s.PublicID(row))
-		}
-	}
-	for some := range slices.Chunk(ids, api.IDsMax) {
-		_, _ = s.Tasks.Cancel(ctx, &kinesinv1.CancelRequest{Ids: some}) // what remains runs, and does not count
-	}
 }
 
 // SealGroup says that a group gets no more members.
@@ -335,11 +104,19 @@ func (s *Service) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) 
 	if err != nil {
 		return nil, err
 	}
+	s.sealed(ctx, g, existed)
+	v, err := s.view(ctx, g)
+	return &kinesinv1.SealGroupResponse{Group: v, Existed: existed}, err
+}
+
+// sealed does what follows a seal.
+func (s *Service) sealed(ctx context.Context, g *groups.Group, existed bool) {
+	if !existed {
+		s.withdrawRest(context.WithoutCancel(ctx), g)
+	}
 	if !g.IsEnded() {
 		s.Look(g.Key())
 	}
-	v, err := s.view(ctx, g)
-	return &kinesinv1.SealGroupResponse{Group: v, Existed: existed}, err
 }
 
 // GetGroup returns a group, with its members counted by state.
@@ -359,7 +136,7 @@ func (s *Service) LambdaOf(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", wire(err)
 	}
-	return g.Then, nil
+	return g.Lambda(), nil
 }
 
 // view returns a group as users see it.
@@ -368,6 +145,7 @@ func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, 
 		Id: g.ID, Then: g.Then, Else: g.Else, State: g.State(), Members: g.Members, CreatedMicros: int64(g.Created), CreatedBy: g.CreatedBy,
 		ExpiresMicros: int64(g.Expires), CompletedMicros: int64(g.Completed), FollowUp: g.FollowUp, Problem: g.Problem, Counted: g.Cursor, Counts: g.Ended.ByName(),
 	}
+	v.CancelledMicros, v.CancelledBy, v.FollowUps = int64(g.Cancelled), g.CancelledBy, followUpViews(g)
 	if !g.Completed.IsZero() {
 		return v, nil
 	}
@@ -387,6 +165,21 @@ func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, 
 		v.Counted = to
 	}
 	return v, nil
+}
+
+func followUpViews(g *groups.Group) []*kinesinv1.GroupFollowUp {
+	all := g.FollowUps
+	if len(all) == 0 { // an earlier release made it
+		all = []groups.FollowUp{{Edge: task.Then, Lambda: g.Then}}
+		if g.Else != "" {
+			all = append(all, groups.FollowUp{Edge: task.Else, Lambda: g.Else})
+		}
+	}
+	views := make([]*kinesinv1.GroupFollowUp, len(all))
+	for i, f := range all {
+		views[i] = &kinesinv1.GroupFollowUp{Edge: f.Edge.String(), Lambda: f.Lambda, Id: f.ID, Problem: f.Problem}
+	}
+	return views
 }
 
 // ListMembers returns members with their results.

@@ -33,7 +33,7 @@ func (f *tasks) AddMembers(_ context.Context, of inbound.Members, items []*kines
 	for i := range items {
 		index := of.At + uint32(i)
 		f.added = append(f.added, index)
-		rows[i] = &task.Task{ID: task.MemberID(of.Group, index), Member: &task.Member{Group: of.Group, Index: index}}
+		rows[i] = &task.Task{ID: task.MemberID(of.Group, index, of.TryAt(index)), Member: &task.Member{Group: of.Group, Index: index, Try: of.TryAt(index)}}
 	}
 	if f.between != nil {
 		f.between()
@@ -49,6 +49,8 @@ func (f *tasks) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv
 	f.cancelled = append(f.cancelled, r.Ids...)
 	return &kinesinv1.CancelResponse{}, nil
 }
+
+func (*tasks) RowsOf(context.Context, []string) ([]inbound.Row, error) { return nil, nil }
 
 func (*tasks) ViewRows([]task.Task) ([]*kinesinv1.Task, int) { return nil, 0 }
 
@@ -84,7 +86,7 @@ func TestASealBesideAnAdd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{task.MemberID(key, 2).String(), task.MemberID(key, 3).String()}; !slices.Equal(f.cancelled, want) {
+	if want := []string{task.MemberID(key, 2, 0).String(), task.MemberID(key, 3, 0).String()}; !slices.Equal(f.cancelled, want) {
 		t.Errorf("cancelled %v, want %v", f.cancelled, want)
 	}
 	f.between = nil

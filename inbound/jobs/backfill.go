@@ -65,7 +65,7 @@ func (s *Service) fill(ctx context.Context, j *job) (step, error) {
 
 // isSame reports whether two jobs were asked for by the same call.
 func (j *job) isSame(asked *job) bool {
-	if (j.Backfill == nil) != (asked.Backfill == nil) || j.Action != asked.Action || j.Where != asked.Where || j.Identity != asked.Identity {
+	if j.Group != asked.Group || (j.Backfill == nil) != (asked.Backfill == nil) || j.Action != asked.Action || j.Where != asked.Where || j.Identity != asked.Identity {
 		return false
 	}
 	a, b := j.Backfill, asked.Backfill

@@ -99,6 +99,8 @@ type Config struct {
 	GrantsOf func(ctx context.Context, identity string) (access.Grants, error)
 	// Fill schedules occurrences of crons; nil: there are no backfills.
 	Fill Fill
+	// Members has those of groups; nil: no job cancels them.
+	Members Members
 	// Ended is called when a job has ended; it may be nil.
 	Ended func(ctx context.Context, j *kinesinv1.Job)
 	// Traced returns the span of a call, for a job that it makes, and Step begins that of a step of such a job.

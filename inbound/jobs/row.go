@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,6 +51,7 @@ type job struct {
 	Traceparent string `json:"traceparent,omitempty"`
 
 	Backfill *crons.Backfill `json:"backfill,omitempty"`
+	Group    string          `json:"group,omitempty"` // whose members are cancelled
 
 	Matched  int64            `json:"matched"`
 	Examined int64            `json:"examined"`
@@ -76,7 +78,7 @@ func decode(c store.Control) (*job, error) {
 	if err := json.Unmarshal(c.Value, j); err != nil {
 		return nil, fmt.Errorf("%w: job %s: %w", store.ErrCorrupt, c.Name, err)
 	}
-	if j.Backfill != nil {
+	if j.isSpecial() {
 		j.Plan = nil // see encode
 	}
 	if j.Outcomes == nil {
@@ -85,10 +87,14 @@ func decode(c store.Control) (*job, error) {
 	return j, nil
 }
 
-// encode returns the stored form of a job. A release that knows no backfills would take one for a change of
-// all tasks. So the row of a backfill has a plan that such a release cannot read, and leaves alone for that.
+// isSpecial reports whether the job changes no set of tasks that a filter selects.
+func (j *job) isSpecial() bool { return j.Backfill != nil || j.Group != "" }
+
+// encode returns the stored form of a job. A release that knows no backfills, or no cancels of groups, would
+// take one for a change of all tasks. So the row has a plan that such a release cannot read, and leaves alone
+// for that.
 func (j *job) encode() ([]byte, error) {
-	if j.Backfill == nil {
+	if !j.isSpecial() {
 		return json.Marshal(j)
 	}
 	type row job
@@ -96,7 +102,7 @@ func (j *job) encode() ([]byte, error) {
 		*row
 
 		Plan string `json:"plan"`
-	}{(*row)(j), actionBackfill})
+	}{(*row)(j), cmp.Or(j.Group, actionBackfill)})
 }
 
 // put stores a job in place of the version that it was read at.
@@ -179,7 +185,7 @@ func (j *job) wire() *kinesinv1.Job {
 	w := &kinesinv1.Job{
 		Id: j.ID, Action: j.Action, Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, CreatedMicros: int64(j.Created),
 		EndedMicros: int64(j.Ended), CreatedBy: j.Identity, Matched: j.Matched, MatchedExact: j.State == stateDone, Examined: j.Examined,
-		Outcomes: maps.Clone(j.Outcomes), Problem: j.Problem, ByMicros: j.By, SpreadMicros: j.Spread, Force: j.Force, DueMicros: int64(j.Due),
+		Outcomes: maps.Clone(j.Outcomes), Problem: j.Problem, ByMicros: j.By, SpreadMicros: j.Spread, Force: j.Force, DueMicros: int64(j.Due), Group: j.Group,
 	}
 	if b := j.Backfill; b != nil {
 		w.Backfill = &kinesinv1.Backfill{Cron: b.Cron, FromMicros: int64(b.From), ToMicros: int64(b.To)}

@@ -188,6 +188,8 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	switch {
 	case j.Backfill != nil:
 		return s.fill(ctx, j)
+	case j.Group != "":
+		return s.cancelMembers(ctx, j)
 	case j.Plan != nil && !j.Plan.Listed:
 		return s.list(ctx, j)
 	case j.Plan != nil:

@@ -57,12 +57,21 @@ type Lambdas interface {
 	Find(ctx context.Context, name string) (*catalog.Entry, error)
 }
 
-// Sweeper deletes blobs. All its fields are required.
+// Groups knows which blobs groups need besides those that a row names.
+type Groups interface {
+	// MemberID returns the id of the task that is a member of a group.
+	MemberID(ctx context.Context, group task.ID, index uint32) (task.ID, error)
+	// FollowUpBlobs returns the blobs of tasks that may follow after groups.
+	FollowUpBlobs(ctx context.Context) (map[[16]byte]bool, error)
+}
+
+// Sweeper deletes blobs. All its fields but Groups are required.
 type Sweeper struct {
 	Blobs   Blobs
 	Rows    Rows
 	Lambdas Lambdas
 	KeyedID func(lambda uint32, key string) task.ID // the id of the tasks with a key
+	Groups  Groups                                  // nil: there are none
 	Clock   clock.Clock
 	Log     *slog.Logger
 }
@@ -137,6 +146,7 @@ type pass struct {
 	before  time.Time // only what was put before is deleted
 	some    []candidate
 	deleted int
+	planned map[[16]byte]bool // blobs of tasks that may follow after groups; nil: not read yet
 }
 
 // candidate is a blob that is old enough to be deleted.
@@ -172,6 +182,9 @@ func (p *pass) idOf(ctx context.Context, o *task.BlobOwner) (task.ID, error) {
 	if o.Key == "" {
 		return o.Task, nil
 	}
+	if group, index, isMember := task.ParseMemberKey(o.Key); isMember && p.Groups != nil {
+		return p.Groups.MemberID(ctx, group, index)
+	}
 	l, err := p.Lambdas.Find(ctx, o.Lambda)
 	if errors.Is(err, catalog.ErrUnknown) {
 		return task.ID{}, nil
@@ -192,6 +205,14 @@ func (p *pass) judge(ctx context.Context) error {
 	}
 	for _, c := range some {
 		if row := rows[c.id]; row != nil && p.needs(row, c.blob) {
+			continue
+		}
+		if p.planned == nil && p.Groups != nil { // after the rows: a task gets its row before its group forgets it
+			if p.planned, err = p.Groups.FollowUpBlobs(ctx); err != nil {
+				return fmt.Errorf("read what follows after groups: %w", err)
+			}
+		}
+		if p.planned[c.blob] {
 			continue
 		}
 		if err := p.remove(ctx, c.name); err != nil {

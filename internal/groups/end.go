@@ -1,10 +1,12 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -30,20 +32,15 @@ func (k *Keeper) complete(ctx context.Context, tr *tracker, expired bool) (next 
 // that are not. Each step may be made again.
 func (k *Keeper) finish(ctx context.Context, g *Group) error {
 	ended := *g
-	item, err := k.followUpOf(ctx, g)
+	spec, err := findSpec(ctx, k.Store, g.ID)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		ended.Problem = "the group was never wholly created"
 	case err != nil:
 		return err
-	case item != nil:
-		ended.FollowUp, err = k.FollowUp(ctx, item, g.End(), g.Completed)
-		if err != nil && k.ForNow(err) {
-			return fmt.Errorf("schedule what follows: %w", err)
-		}
-		if err != nil {
-			ended.Problem = err.Error()
-			k.Log.ErrorContext(ctx, "nothing follows after a group", slog.String("group", g.ID), slog.Any("error", err))
+	default:
+		if err := k.follow(ctx, spec, &ended); err != nil {
+			return err
 		}
 	}
 	ended.Version = 0
@@ -57,22 +54,44 @@ func (k *Keeper) finish(ctx context.Context, g *Group) error {
 	return nil
 }
 
-// followUpOf returns the task that follows after a group; nil: none does.
-func (k *Keeper) followUpOf(ctx context.Context, g *Group) ([]byte, error) {
-	spec, err := findSpec(ctx, k.Store, g.ID)
-	if err != nil {
-		return nil, err
+// follow schedules what follows after a group, and notes in it what became of that.
+func (k *Keeper) follow(ctx context.Context, spec *Spec, g *Group) error {
+	all := spec.All()
+	g.FollowUps = slices.Clone(g.FollowUps)
+	for i, item := range all {
+		if !spec.Follows(g, item.Edge) {
+			continue
+		}
+		id, err := k.FollowUp(ctx, item.Item, followUpID(g.Key(), all, i), g.End(), g.Completed)
+		if err != nil && k.ForNow(err) {
+			return fmt.Errorf("schedule what follows: %w", err)
+		}
+		problem := ""
+		if err != nil {
+			problem = err.Error()
+			k.Log.ErrorContext(ctx, "a task does not follow after a group", slog.String("group", g.ID), slog.String("edge", item.Edge.String()), slog.Any("error", err))
+		}
+		if i < len(g.FollowUps) {
+			g.FollowUps[i].ID, g.FollowUps[i].Problem = id, problem
+		}
+		g.FollowUp, g.Problem = cmp.Or(g.FollowUp, id), cmp.Or(g.Problem, problem)
 	}
-	wellDone := !g.Expired && g.Ended.Succeeded() == g.Members
-	switch {
-	case wellDone:
-		return spec.Then, nil
-	case len(spec.Else) > 0:
-		return spec.Else, nil
-	case g.Expired:
-		return nil, nil
+	return nil
+}
+
+// followUpID returns the id of a task that follows after a group. It is the same whoever schedules it. The
+// first then and the first else, of which one follows, have that of the group.
+func followUpID(group task.ID, all []Item, i int) task.ID {
+	place := i
+	for k := range all[:i] {
+		if all[k].Edge != all[i].Edge {
+			place--
+		}
 	}
-	return spec.Then, nil
+	if place == 0 && all[i].Edge != task.Finally {
+		return group
+	}
+	return group.OwnedBy(fmt.Sprintf("%s %d", all[i].Edge, place))
 }
 
 // tidy forgets groups that ended and expired long ago.

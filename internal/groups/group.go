@@ -5,10 +5,12 @@
 package groups
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -25,6 +27,8 @@ const (
 	KeptFor = 24 * time.Hour
 	// TemplateBytesMax bounds the two follow-ups of a group as they are stored, payloads included.
 	TemplateBytesMax = 128 << 10
+	// TriesMax is how often calls that died in the middle may leave tasks in the way of a group's members.
+	TriesMax = 100
 	// OpenMax is about how many groups are open or sealed at once: each server reads a small row of each.
 	OpenMax = 20_000
 )
@@ -56,19 +60,53 @@ type Group struct {
 	Expires   task.Instant `json:"expires"`
 	Members   uint32       `json:"members"`
 	Sealed    task.Instant `json:"sealed,omitempty"`
+	// Tries has, for each call that died before its members counted and left tasks in the way, the number of
+	// members that the group had then. Members from there on are other tasks than those that it left.
+	Tries       []uint32     `json:"tries,omitempty"`
+	Cancelled   task.Instant `json:"cancelled,omitempty"`
+	CancelledBy string       `json:"cancelled_by,omitempty"`
 
 	// All members before Cursor have ended, as Ended counts them.
 	Cursor uint32        `json:"cursor,omitempty"`
 	Ended  task.Outcomes `json:"ended"`
-	// Completed is when the group was found to have ended, or expired. Nothing but FollowUp and Problem
-	// changes after that.
+	// Completed is when the group was found to have ended, or expired. Nothing but what became of the
+	// follow-ups changes after that.
 	Completed task.Instant `json:"completed,omitempty"`
 	Expired   bool         `json:"expired,omitempty"`
-	FollowUp  string       `json:"follow_up,omitempty"` // public id
-	Problem   string       `json:"problem,omitempty"`   // why there is none
+	// FollowUps has all tasks that may follow; none in a group that an earlier release made. FollowUp is the
+	// id of the first one that followed, and Problem why one that should have did not.
+	FollowUps []FollowUp `json:"follow_ups,omitempty"`
+	FollowUp  string     `json:"follow_up,omitempty"`
+	Problem   string     `json:"problem,omitempty"`
 
 	Version uint64 `json:"-"`
 	kind    string
+}
+
+// FollowUp is a task that may follow, as a group's row has it.
+type FollowUp struct {
+	Edge    task.Edge `json:"edge"`
+	Lambda  string    `json:"lambda"`
+	ID      string    `json:"id,omitempty"`      // public id; empty: none followed so far
+	Problem string    `json:"problem,omitempty"` // why none could
+}
+
+// Lambda returns the lambda to which the group belongs: that of the first task that may follow.
+func (g *Group) Lambda() string {
+	if g.Then == "" && len(g.FollowUps) > 0 {
+		return g.FollowUps[0].Lambda
+	}
+	return g.Then
+}
+
+// TryAt returns which try a member is of.
+func (g *Group) TryAt(index uint32) (try uint32) {
+	for _, from := range g.Tries {
+		if index >= from {
+			try++
+		}
+	}
+	return try
 }
 
 // Key returns the id of the group in the ids of its members.
@@ -85,7 +123,7 @@ func (g *Group) State() string {
 	switch {
 	case g.Expired:
 		return Expired
-	case !g.Completed.IsZero() && (g.FollowUp != "" || g.Problem != ""):
+	case g.IsEnded():
 		return Done // before that, what follows is about to be scheduled
 	case !g.Sealed.IsZero():
 		return Sealed
@@ -95,22 +133,58 @@ func (g *Group) State() string {
 
 // End returns what the follow-up is told.
 func (g *Group) End() *task.GroupEnd {
-	return &task.GroupEnd{Group: g.Key(), Members: g.Members, Ended: g.Ended, Expired: g.Expired}
+	return &task.GroupEnd{Group: g.Key(), Members: g.Members, Ended: g.Ended, Expired: g.Expired, Cancelled: !g.Cancelled.IsZero()}
 }
 
 // IDs returns the ids of members.
 func (g *Group) IDs(from, to uint32) []task.ID {
 	ids, key := make([]task.ID, 0, to-from), g.Key()
 	for i := from; i < to; i++ {
-		ids = append(ids, task.MemberID(key, i))
+		ids = append(ids, task.MemberID(key, i, g.TryAt(i)))
 	}
 	return ids
 }
 
 // Spec has the tasks that follow, as items of a Schedule call in the form of the wire. It never changes.
 type Spec struct {
-	Then []byte `json:"then"`
+	Then []byte `json:"then,omitempty"`
 	Else []byte `json:"else,omitempty"`
+	// More has all others.
+	More []Item `json:"more,omitempty"`
+}
+
+// Item is a task that may follow.
+type Item struct {
+	Edge task.Edge `json:"edge"`
+	Item []byte    `json:"item"`
+}
+
+// All returns all tasks that may follow, in the order in which the group's row has them.
+func (s *Spec) All() []Item {
+	var all []Item
+	if len(s.Then) > 0 {
+		all = append(all, Item{task.Then, s.Then})
+	}
+	if len(s.Else) > 0 {
+		all = append(all, Item{task.Else, s.Else})
+	}
+	all = append(all, s.More...)
+	slices.SortStableFunc(all, func(a, b Item) int { return cmp.Compare(a.Edge, b.Edge) })
+	return all
+}
+
+// Follows reports whether the tasks of an edge follow after a group that is complete. A group with nothing
+// but then has it follow however it ends, unless it expires; else and finally narrow that to success.
+func (s *Spec) Follows(g *Group, edge task.Edge) bool {
+	wellDone := !g.Expired && g.Cancelled.IsZero() && g.Ended.Succeeded() == g.Members
+	switch edge {
+	case task.Finally:
+		return true
+	case task.Else:
+		return !wellDone
+	}
+	alone := !slices.ContainsFunc(s.All(), func(i Item) bool { return i.Edge != task.Then })
+	return wellDone || alone && !g.Expired
 }
 
 // Store is where groups are kept, and their members read.

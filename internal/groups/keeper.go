@@ -49,8 +49,8 @@ var retry = backoff.Policy{Min: 100 * time.Millisecond, Max: 20 * time.Second}
 // Config is what a Keeper is made of.
 type Config struct {
 	Store Store
-	// FollowUp schedules what follows after a group, once however often it is called.
-	FollowUp func(ctx context.Context, item []byte, after *task.GroupEnd, completed task.Instant) (id string, err error)
+	// FollowUp schedules a task that follows after a group, once however often it is called for the same id.
+	FollowUp func(ctx context.Context, item []byte, as task.ID, after *task.GroupEnd, completed task.Instant) (id string, err error)
 	// ForNow reports whether an error of FollowUp may go away.
 	ForNow func(err error) bool
 	// Mine reports whether this process is to look after a group; others do so less often. nil: it is.
@@ -99,8 +99,8 @@ type tracker struct {
 }
 
 type end struct {
-	index uint32
-	state task.State
+	index, try uint32
+	state      task.State
 }
 
 // NewKeeper returns a Keeper.
@@ -123,7 +123,7 @@ func (k *Keeper) Ended(t *task.Task) {
 	case tr == nil:
 		tr = k.track(t.Member.Group, now)
 	}
-	tr.heard = append(tr.heard, end{t.Member.Index, t.State})
+	tr.heard = append(tr.heard, end{t.Member.Index, t.Member.Try, t.State})
 	k.heard++
 	k.plan(tr, min(tr.next, max(now, tr.counted.Add(k.restAfter(tr, t.Member.Index)))))
 	k.mu.Unlock()

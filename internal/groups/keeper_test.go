@@ -2,6 +2,8 @@ package groups
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +31,7 @@ type world struct {
 }
 
 type followed struct {
+	as        task.ID
 	item      string
 	end       task.GroupEnd
 	completed task.Instant
@@ -45,13 +48,13 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-func (w *world) followUp(_ context.Context, item []byte, after *task.GroupEnd, completed task.Instant) (string, error) {
+func (w *world) followUp(_ context.Context, item []byte, as task.ID, after *task.GroupEnd, completed task.Instant) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.deny != nil {
 		return "", w.deny
 	}
-	w.followed = append(w.followed, followed{string(item), *after, completed})
+	w.followed = append(w.followed, followed{as, string(item), *after, completed})
 	return "k1", nil
 }
 
@@ -85,12 +88,28 @@ func now() task.Instant { return task.InstantOf(time.Now()) }
 // group stores a group of n members, which wait, and seals it.
 func (w *world) group(n uint32, otherwise string) *Group {
 	w.Helper()
+	raw, err := base64.StdEncoding.DecodeString(otherwise)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return w.groupWith(n, &Spec{Then: []byte("then"), Else: raw})
+}
+
+func (w *world) groupWith(n uint32, spec *Spec) *Group {
+	w.Helper()
 	id := task.NewID(now(), 7, 7)
 	g := &Group{ID: id.String(), Then: "report", Created: now(), Expires: now().Add(time.Hour), Members: n, Sealed: now()}
 	for i := range n {
 		w.put(g, i, task.Scheduled, false)
 	}
-	if err := PutSpec(w.Context(), w.rows, g.ID, fmt.Appendf(nil, `{"then":"dGhlbg==","else":%q}`, otherwise)); err != nil {
+	for _, item := range spec.All() {
+		g.FollowUps = append(g.FollowUps, FollowUp{Edge: item.Edge, Lambda: "report"})
+	}
+	raw, err := json.Marshal(spec)
+	if err == nil {
+		err = PutSpec(w.Context(), w.rows, g.ID, raw)
+	}
+	if err != nil {
 		w.Fatal(err)
 	}
 	if err := Put(w.Context(), w.rows, g); err != nil {
@@ -103,7 +122,7 @@ func (w *world) group(n uint32, otherwise string) *Group {
 func (w *world) put(g *Group, i uint32, state task.State, replaces bool) *task.Task {
 	w.Helper()
 	t := task.Task{
-		ID: task.MemberID(g.Key(), i), Partition: task.Partition{Lambda: 1}, State: state, Seq: 1, Due: now(), Created: now(), Key: "k",
+		ID: task.MemberID(g.Key(), i, 0), Partition: task.Partition{Lambda: 1}, State: state, Seq: 1, Due: now(), Created: now(), Key: "k",
 		Member: &task.Member{Group: g.Key(), Index: i, Until: g.Until()}, WakeRow: task.WakeRow{At: now(), Seq: 1},
 	}
 	op := store.Op{Kind: store.PutTask, Task: t}

@@ -29,7 +29,9 @@ func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.
 	}
 	before := tr.count.cursor
 	for _, e := range heard {
-		tr.count.note(e.index, e.state, g.Members)
+		if e.try == g.TryAt(e.index) {
+			tr.count.note(e.index, e.state, g.Members)
+		}
 	}
 	if err := tr.count.advance(ctx, k.Store, g, now); err != nil {
 		return 0, err

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,6 +19,7 @@ const (
 	actCreateGroup = "group.create"
 	actAddMembers  = "group.add"
 	actSealGroup   = "group.seal"
+	actCancelGroup = "group.cancel"
 )
 
 type groups struct {
@@ -34,7 +36,9 @@ func (g *Guard) Groups(next kinesinv1connect.GroupServiceHandler, lambdaOf func(
 
 // CreateGroup needs schedule for each task that may follow: it is asked for now, and not when it follows.
 func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error) {
-	if err := s.maySchedule(ctx, actCreateGroup, r.GetThen(), r.GetElse()); err != nil {
+	all := slices.Concat([]*kinesinv1.ScheduleItem{r.GetThen()}, r.GetMoreThen(), []*kinesinv1.ScheduleItem{r.GetElse()}, r.GetMoreElse(), r.GetFinally())
+	all = slices.DeleteFunc(all, func(i *kinesinv1.ScheduleItem) bool { return i == nil })
+	if err := s.maySchedule(ctx, actCreateGroup, all...); err != nil {
 		return nil, err
 	}
 	if c := access.From(ctx); !c.Grants.AllowEverything() && len(r.GetRequestId()) == len(task.ID{}) {
@@ -44,14 +48,14 @@ func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest
 	}
 	response, err := s.next.CreateGroup(ctx, r)
 	if !response.GetExisted() {
-		s.note(ctx, audit.Record{Action: actCreateGroup, Target: r.GetThen().GetLambda(), After: s.settings(&kinesinv1.GetGroupRequest{Id: response.GetGroup().GetId()})}, err)
+		s.note(ctx, audit.Record{Action: actCreateGroup, Target: slices.Concat(all, []*kinesinv1.ScheduleItem{nil})[0].GetLambda(), After: s.settings(&kinesinv1.GetGroupRequest{Id: response.GetGroup().GetId()})}, err)
 	}
 	return response, err
 }
 
 // AddMembers needs schedule for each member, and on the lambda of the follow-up in one collection at least.
 func (s groups) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
-	if _, err := s.allowChange(ctx, actAddMembers, r.GetGroup()); err != nil {
+	if _, err := s.allowChange(ctx, actAddMembers, access.Schedule, r.GetGroup()); err != nil {
 		return nil, err
 	}
 	if err := s.maySchedule(ctx, actAddMembers, r.GetItems()...); err != nil {
@@ -62,7 +66,7 @@ func (s groups) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest) 
 
 // SealGroup needs schedule on the lambda of the follow-up in one collection at least.
 func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
-	lambda, err := s.allowChange(ctx, actSealGroup, r.GetGroup())
+	lambda, err := s.allowChange(ctx, actSealGroup, access.Schedule, r.GetGroup())
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +74,18 @@ func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*
 	if !response.GetExisted() {
 		s.note(ctx, audit.Record{Action: actSealGroup, Target: lambda, After: s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.GetMembers()})}, err)
 	}
+	return response, err
+}
+
+// CancelGroup needs cancel on the lambda of the follow-up in one collection at least. The job that cancels the
+// members refuses those that the caller may not cancel.
+func (s groups) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
+	lambda, err := s.allowChange(ctx, actCancelGroup, access.Cancel, r.GetGroup())
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.next.CancelGroup(ctx, r)
+	s.note(ctx, audit.Record{Action: actCancelGroup, Target: lambda, After: s.settings(&kinesinv1.CancelGroupRequest{Group: r.GetGroup(), Pace: r.GetPace()})}, err)
 	return response, err
 }
 
@@ -113,7 +129,7 @@ func (s groups) maySchedule(ctx context.Context, action string, items ...*kinesi
 	c := access.From(ctx)
 	for _, item := range items {
 		if item == nil {
-			continue
+			continue // it is refused later
 		}
 		if !c.Grants.AllowIn(access.Schedule, item.GetLambda(), item.GetCollection()) {
 			return s.deny(c, action, access.Schedule, nameIn(c, access.Schedule, item.GetLambda(), item.GetCollection()))
@@ -125,13 +141,13 @@ func (s groups) maySchedule(ctx context.Context, action string, items ...*kinesi
 	return nil
 }
 
-// allowChange refuses a change of a group to who may not schedule on the lambda of its follow-up. For who may
-// not read that lambda either there is no such group.
-func (s groups) allowChange(ctx context.Context, action, id string) (lambda string, err error) {
+// allowChange refuses a change of a group to who has not the verb for it on the lambda of its follow-up. For
+// who may not read that lambda either there is no such group.
+func (s groups) allowChange(ctx context.Context, action string, verb access.Verb, id string) (lambda string, err error) {
 	if lambda, err = s.lambdaOf(ctx, id); err != nil {
 		return "", s.unseen(ctx, err)
 	}
-	err = s.allowSome(ctx, action, access.Schedule, lambda)
+	err = s.allowSome(ctx, action, verb, lambda)
 	if err != nil && !access.From(ctx).Grants.AllowSome(access.Read, lambda) {
 		return "", errNoGroup
 	}

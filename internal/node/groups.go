@@ -21,7 +21,7 @@ func (n *Node) composeGroups(c *Config, seal *task.Sealer) {
 		Store: n.store, Mine: n.looksAfter, Stepped: c.Stepped, Clock: c.Clock, Log: c.Log,
 		FollowUp: n.followUp, ForNow: isForNow,
 	})
-	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, Full: n.groups.Full, PublicID: seal.SealTask, Clock: c.Clock})
+	n.grouping = grouping.New(grouping.Config{Store: n.store, Tasks: n.inbound, Look: n.groups.Look, Full: n.groups.Full, CancelMembers: n.jobs.CancelMembers, PublicID: seal.SealTask, Clock: c.Clock})
 }
 
 // looksAfter reports whether this process is the first to count a group: the one that owns the partition that
@@ -34,12 +34,12 @@ func (n *Node) looksAfter(g *groups.Group) bool {
 	return n.scheduler.Fires(intake.PartitionOf(l, 0, g.Key(), ""))
 }
 
-func (n *Node) followUp(ctx context.Context, raw []byte, after *task.GroupEnd, completed task.Instant) (string, error) {
+func (n *Node) followUp(ctx context.Context, raw []byte, as task.ID, after *task.GroupEnd, completed task.Instant) (string, error) {
 	item := &kinesinv1.ScheduleItem{}
 	if err := proto.Unmarshal(raw, item); err != nil {
 		return "", fmt.Errorf("%w: what follows after a group: %w", store.ErrCorrupt, err)
 	}
-	return n.inbound.FollowUp(ctx, item, after, completed)
+	return n.inbound.FollowUp(ctx, item, as, after, completed)
 }
 
 // isForNow reports whether a task that was refused may be taken later.
@@ -56,4 +56,28 @@ func (n *Node) memberEnded(t *task.Task) {
 	if n.groups != nil && t.Member != nil {
 		n.groups.Ended(t)
 	}
+}
+
+// groupBlobs tells the sweeper of blobs which of them groups need.
+type groupBlobs struct{ groups.Store }
+
+// MemberID returns the id of the task that is a member of a group.
+func (b groupBlobs) MemberID(ctx context.Context, group task.ID, index uint32) (task.ID, error) {
+	return groups.MemberID(ctx, b.Store, group, index)
+}
+
+// FollowUpBlobs returns the blobs of tasks that may follow after groups.
+func (b groupBlobs) FollowUpBlobs(ctx context.Context) (map[[16]byte]bool, error) {
+	blobs := map[[16]byte]bool{}
+	err := groups.EachFollowUp(ctx, b.Store, func(raw []byte) error {
+		item := &kinesinv1.ScheduleItem{}
+		if err := proto.Unmarshal(raw, item); err != nil {
+			return fmt.Errorf("%w: what follows after a group: %w", store.ErrCorrupt, err)
+		}
+		if id := item.GetBlob().GetId(); len(id) == 16 {
+			blobs[[16]byte(id)] = true
+		}
+		return nil
+	})
+	return blobs, err
 }

@@ -262,7 +262,7 @@ func member(t *testing.T, group string, index uint32) task.ID {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return task.MemberID(id, index)
+	return task.MemberID(id, index, 0)
 }
 
 // A member costs what a task with a key does: one write more than another task if it is far ahead, and none

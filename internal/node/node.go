@@ -210,7 +210,7 @@ func (n *Node) compose(c Config) {
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
 	if c.Blobs != nil {
-		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Clock: c.Clock, Log: c.Log}
+		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
@@ -250,6 +250,9 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Schedul
 		Traced: n.tracer.Current, Step: n.tracer.Step,
 		Fill: func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
 			return n.periodic.Fill(ctx, b, after, limit)
+		},
+		Members: func(ctx context.Context, group string, from uint32, limit int) ([]inbound.Row, uint32, bool, error) {
+			return n.grouping.ToCancel(ctx, group, from, limit)
 		},
 	})
 	n.gating = gating.New(gating.Config{

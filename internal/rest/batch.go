@@ -25,8 +25,19 @@ const (
 type batchLine struct {
 	*scheduled
 
+	Index   *uint32          `json:"index,omitempty" jsonschema:"of a member of a group"`
 	Problem *api.HTTPProblem `json:"problem,omitempty"`
 }
+
+// batchKind says what becomes of the lines of a batch.
+type batchKind interface {
+	// item returns the task of a line.
+	item(line []byte) (*kinesinv1.ScheduleItem, error)
+	// schedule schedules the tasks of a chunk and sets its results. An error ends the batch.
+	schedule(k *chunk) error
+}
+
+type batchMaker func(c *call) (batchKind, error)
 
 // chunk are some lines of a batch, with their results.
 type chunk struct {
@@ -45,6 +56,7 @@ func (k *chunk) refuse(p api.HTTPProblem) { k.lines = append(k.lines, batchLine{
 type batch struct {
 	*call
 
+	kind    batchKind
 	lines   *bufio.Reader
 	control *http.ResponseController
 	begun   bool // an answer was sent
@@ -53,7 +65,12 @@ type batch struct {
 // serveBatch serves a batch. A refusal of all of it before anything was answered has its status; afterwards
 // it is the result of each line of a chunk, and the end.
 func (c *call) serveBatch() {
-	b := &batch{call: c, lines: bufio.NewReaderSize(c.r.Body, api.BatchLineBytesMax), control: http.NewResponseController(c.w)}
+	kind, err := c.route.batch(c)
+	if err != nil {
+		c.refuse(err)
+		return
+	}
+	b := &batch{call: c, kind: kind, lines: bufio.NewReaderSize(c.r.Body, api.BatchLineBytesMax), control: http.NewResponseController(c.w)}
 	_ = b.control.EnableFullDuplex() // fails only with HTTP/2, which needs no such thing
 	for {
 		k, readErr := b.read()
@@ -112,15 +129,7 @@ func (b *batch) line() (line []byte, isWhole bool, err error) {
 
 // add adds a line to a chunk.
 func (b *batch) add(k *chunk, line []byte) {
-	var request scheduleRequest
-	err := decode(line, &request)
-	if err != nil {
-		err = invalid("%v", err)
-	}
-	var item *kinesinv1.ScheduleItem
-	if err == nil {
-		item, err = request.item(b.vars["lambda"])
-	}
+	item, err := b.kind.item(line)
 	if err != nil {
 		k.refuse(b.problem(err))
 		return
@@ -131,6 +140,33 @@ func (b *batch) add(k *chunk, line []byte) {
 
 // schedule schedules the tasks of a chunk. With an error, all its lines have that problem.
 func (b *batch) schedule(k *chunk) error {
+	if len(k.lines) == 0 {
+		return nil
+	}
+	err := b.kind.schedule(k)
+	if err != nil {
+		problem := b.problem(err)
+		for _, n := range k.of {
+			k.lines[n].Problem = &problem
+		}
+	}
+	return err
+}
+
+// taskBatch schedules tasks of a lambda, each by itself.
+type taskBatch struct{ *call }
+
+func newTaskBatch(c *call) (batchKind, error) { return taskBatch{c}, nil }
+
+func (b taskBatch) item(line []byte) (*kinesinv1.ScheduleItem, error) {
+	var request scheduleRequest
+	if err := decode(line, &request); err != nil {
+		return nil, invalid("%v", err)
+	}
+	return request.item(b.vars["lambda"])
+}
+
+func (b taskBatch) schedule(k *chunk) error {
 	if len(k.items) == 0 {
 		return nil
 	}
@@ -139,10 +175,6 @@ func (b *batch) schedule(k *chunk) error {
 		err = errCount(len(response.GetResults()))
 	}
 	if err != nil {
-		problem := b.problem(err)
-		for _, n := range k.of {
-			k.lines[n].Problem = &problem
-		}
 		return err
 	}
 	for i, r := range response.GetResults() {

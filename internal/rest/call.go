@@ -51,11 +51,11 @@ func checkContent(at *route, r *http.Request) *api.HTTPProblem {
 	sent := r.Header.Get("Content-Type")
 	media, params, err := mime.ParseMediaType(sent)
 	if charset := params["charset"]; err == nil && (charset == "" || strings.EqualFold(charset, "utf-8")) &&
-		(media == jsonType || at.takesBatch && media == api.BatchType) {
+		(media == jsonType || at.batch != nil && media == api.BatchType) {
 		return nil
 	}
 	want := "Content-Type: " + jsonType
-	if at.takesBatch {
+	if at.batch != nil {
 		want += ", or " + api.BatchType + " for a batch"
 	}
 	p := api.StatusProblem(http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Type %q is not taken here: want %s", sent, want))
@@ -128,14 +128,17 @@ func (c *call) flag(name string) (bool, error) {
 }
 
 // number returns a parameter that is a whole number from 1 to most; 0 when it is not there.
-func (c *call) number(name string, most uint64) (uint32, error) {
+func (c *call) number(name string, most uint64) (uint32, error) { return c.numberFrom(1, name, most) }
+
+// numberFrom is number with another least value.
+func (c *call) numberFrom(least uint64, name string, most uint64) (uint32, error) {
 	text := c.query.Get(name)
 	if text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || n < 1 || n > most {
-		return 0, invalid("parameter %s: %q is not a whole number from 1 to %d", name, text, most)
+	if err != nil || n < least || n > most {
+		return 0, invalid("parameter %s: %q is not a whole number from %d to %d", name, text, least, most)
 	}
 	return uint32(n), nil
 }

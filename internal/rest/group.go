@@ -2,8 +2,6 @@ package rest
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"reflect"
 
@@ -20,25 +18,35 @@ type groupTask struct {
 
 func (t *groupTask) wire() (*kinesinv1.ScheduleItem, error) { return t.item(t.Lambda) }
 
-// followUp is the task that follows, alone or in a list of one.
-type followUp struct{ groupTask }
+// groupFollowUps are tasks that follow: a list of them, or one alone.
+type groupFollowUps followups
 
-func (f *followUp) fromJSON(raw []byte) error {
-	if raw = bytes.TrimSpace(raw); bytes.HasPrefix(raw, []byte("[")) {
-		var list []json.RawMessage
-		if err := json.Unmarshal(raw, &list); err != nil || len(list) != 1 {
-			return errors.New("want one task")
-		}
-		raw = list[0]
+func (f *groupFollowUps) fromJSON(raw []byte) error {
+	if raw = bytes.TrimSpace(raw); !bytes.HasPrefix(raw, []byte("[")) {
+		*f = make(groupFollowUps, 1)
+		return decodeObject(place{"the task", noIndex}, raw, reflect.ValueOf(&(*f)[0]).Elem())
 	}
-	return decodeObject(place{"the task", noIndex}, raw, reflect.ValueOf(&f.groupTask).Elem())
+	return (*followups)(f).fromJSON(raw)
+}
+
+// wire returns the first one and the others.
+func (f groupFollowUps) wire(edge string) (first *kinesinv1.ScheduleItem, more []*kinesinv1.ScheduleItem, err error) {
+	items, err := followups(f).items(edge, 0)
+	if err == nil && len(items) == 0 {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, invalid("%v", err)
+	}
+	return items[0], items[1:], nil
 }
 
 type groupRequest struct {
-	Then      followUp  `json:"then" jsonschema:"the task that follows when all members have ended"`
-	Else      *followUp `json:"else,omitempty" jsonschema:"the task that follows instead if a member did not succeed, or the group expired"`
-	Expires   moment    `json:"expires,omitzero" jsonschema:"when the group expires if it is not done; in 30 days when not set"`
-	RequestID *binary   `json:"request_id_base64,omitempty" jsonschema:"16 bytes of a UUIDv7, so that a repeated call makes one group; it becomes the id"`
+	Then      groupFollowUps `json:"then,omitempty" jsonschema:"a task, or a list of tasks, that follow when all members have ended; with else or finally only if all of them succeeded"`
+	Else      groupFollowUps `json:"else,omitempty" jsonschema:"a task or tasks that follow instead if a member did not succeed, or the group expired or was cancelled"`
+	Finally   groupFollowUps `json:"finally,omitempty" jsonschema:"a task or tasks that follow however the group ends"`
+	Expires   moment         `json:"expires,omitzero" jsonschema:"when the group expires if it is not done; in 30 days when not set"`
+	RequestID *binary        `json:"request_id_base64,omitempty" jsonschema:"16 bytes of a UUIDv7, so that a repeated call makes one group; it becomes the id"`
 }
 
 type groupView struct {
@@ -54,8 +62,29 @@ type groupView struct {
 	CreatedBy string            `json:"created_by,omitempty" jsonschema:"an identity"`
 	Expires   moment            `json:"expires,omitzero"`
 	Completed moment            `json:"completed,omitzero" jsonschema:"when the last member was seen to have ended, or the group expired"`
-	FollowUp  string            `json:"follow_up,omitempty" jsonschema:"id of the task that followed"`
-	Problem   string            `json:"problem,omitempty" jsonschema:"why none could follow"`
+	FollowUp  string            `json:"follow_up,omitempty" jsonschema:"id of the first task that followed"`
+	Problem   string            `json:"problem,omitempty" jsonschema:"why one that should have followed did not"`
+
+	FollowUps   []groupFollowUpView `json:"follow_ups,omitempty" jsonschema:"all tasks that may follow"`
+	Cancelled   moment              `json:"cancelled,omitzero" jsonschema:"when it was cancelled"`
+	CancelledBy string              `json:"cancelled_by,omitempty" jsonschema:"an identity"`
+}
+
+type groupFollowUpView struct {
+	Edge    string `json:"edge" jsonschema:"then, else or finally"`
+	Lambda  string `json:"lambda"`
+	ID      string `json:"id,omitempty" jsonschema:"of the task; none: it did not follow, or not yet"`
+	Problem string `json:"problem,omitempty" jsonschema:"why it could not, such as a key that another task holds"`
+}
+
+type groupCancelRequest struct {
+	Pace      uint32  `json:"pace,omitempty" jsonschema:"members that are cancelled in a second; no limit when not set"`
+	RequestID *binary `json:"request_id_base64,omitempty" jsonschema:"16 bytes of a UUID, so that a repeated call makes one job"`
+}
+
+type groupCancelled struct {
+	Group *groupView `json:"group"`
+	Job   *jobView   `json:"job" jsonschema:"cancels the members"`
 }
 
 type membersRequest struct {
@@ -93,11 +122,14 @@ func groupRoutes() []route {
 	return []route{
 		op("POST", "/v1/groups", "createGroup", "Create a group", createGroup, success(http.StatusCreated, http.StatusOK), notFound, conflict),
 		op("GET", path, "getGroup", "Read a group, its members counted by state", getGroup, notFound),
-		op("POST", path+"/members", "addMembers", "Schedule members of a group: all of them, or none", addMembers, success(http.StatusCreated, http.StatusOK), notFound, conflict,
-			fails(http.StatusPreconditionFailed, http.StatusInsufficientStorage)),
+		batchToo(newMemberBatch, op("POST", path+"/members", "addMembers", "Schedule members of a group: all of them, or none; of a batch all lines that come together", addMembers, success(http.StatusCreated, http.StatusOK), notFound, conflict,
+			fails(http.StatusPreconditionFailed, http.StatusInsufficientStorage), takes(
+				param{"at", kindNumber, "of a batch: how many members the group has, so that a repeated call changes nothing; those that it has now when not set"},
+				param{"lambda", kindText, "of a batch: for lines that name none"}))),
 		op("GET", path+"/members", "listMembers", "List members of a group in their order, with their results", listMembers, notFound, takes(
 			param{"from", kindNumber, "index of the first one"}, param{"limit", kindNumber, "100 when not set, at most 1000"})),
 		op("POST", path+":seal", "sealGroup", "Say that a group gets no more members", sealGroup, notFound, conflict, fails(http.StatusPreconditionFailed), optionalBody()),
+		op("POST", path+":cancel", "cancelGroup", "Seal a group and cancel its members", cancelGroup, success(http.StatusAccepted), notFound, conflict, optionalBody()),
 	}
 }
 
@@ -105,7 +137,11 @@ func groupViewOf(g *kinesinv1.Group) *groupView {
 	v := &groupView{
 		ID: g.GetId(), State: g.GetState(), Then: g.GetThen(), Else: g.GetElse(), Sealed: g.GetState() != "open", Members: g.GetMembers(), Counted: g.GetCounted(), Counts: g.GetCounts(),
 		Created: moment(g.GetCreatedMicros()), CreatedBy: g.GetCreatedBy(), Expires: moment(g.GetExpiresMicros()), Completed: moment(g.GetCompletedMicros()),
-		FollowUp: g.GetFollowUp(), Problem: g.GetProblem(),
+		FollowUp: g.GetFollowUp(), Problem: g.GetProblem(), Cancelled: moment(g.GetCancelledMicros()), CancelledBy: g.GetCancelledBy(),
+		FollowUps: make([]groupFollowUpView, len(g.GetFollowUps())),
+	}
+	for i, f := range g.GetFollowUps() {
+		v.FollowUps[i] = groupFollowUpView{f.GetEdge(), f.GetLambda(), f.GetId(), f.GetProblem()}
 	}
 	if v.Counts == nil {
 		v.Counts = map[string]uint32{}
@@ -116,13 +152,17 @@ func groupViewOf(g *kinesinv1.Group) *groupView {
 func createGroup(c *call, r *groupRequest) (int, *groupView, error) {
 	request := &kinesinv1.CreateGroupRequest{ExpiresMicros: int64(r.Expires)}
 	var err error
-	if request.Then, err = r.Then.wire(); err != nil {
+	if len(r.Then)+len(r.Else)+len(r.Finally) == 0 {
+		return 0, nil, invalid(`"then" is missing: want the tasks that follow in then, else or finally`)
+	}
+	if request.Then, request.MoreThen, err = r.Then.wire("then"); err != nil {
 		return 0, nil, err
 	}
-	if r.Else != nil {
-		if request.Else, err = r.Else.wire(); err != nil {
-			return 0, nil, err
-		}
+	if request.Else, request.MoreElse, err = r.Else.wire("else"); err != nil {
+		return 0, nil, err
+	}
+	if request.Finally, err = followups(r.Finally).items("finally", 0); err != nil {
+		return 0, nil, invalid("%v", err)
 	}
 	if r.RequestID != nil {
 		request.RequestId = *r.RequestID
@@ -154,6 +194,9 @@ func addMembers(c *call, r *membersRequest) (int, *membersAdded, error) {
 		}
 		request.Items[i] = item
 	}
+	if c.r.URL.RawQuery != "" {
+		return 0, nil, invalid("at and lambda in the query are of a batch (%s): want them in the body", api.BatchType)
+	}
 	if r.At != nil {
 		request.At = *r.At
 	} else {
@@ -182,12 +225,25 @@ func sealGroup(c *call, r *sealRequest) (int, *groupView, error) {
 	return http.StatusOK, groupViewOf(response.GetGroup()), nil
 }
 
+func cancelGroup(c *call, r *groupCancelRequest) (int, *groupCancelled, error) {
+	request := &kinesinv1.CancelGroupRequest{Group: c.vars["id"], Pace: r.Pace}
+	if r.RequestID != nil {
+		request.RequestId = *r.RequestID
+	}
+	response, err := c.Groups.CancelGroup(c.r.Context(), request)
+	if err != nil {
+		return 0, nil, err
+	}
+	job := jobViewOf(response.GetJob())
+	return http.StatusAccepted, &groupCancelled{groupViewOf(response.GetGroup()), &job}, nil
+}
+
 func listMembers(c *call, _ *none) (int, *memberList, error) {
 	limit, err := c.number("limit", api.MembersListMax)
 	if err != nil {
 		return 0, nil, err
 	}
-	from, err := c.number("from", 0xffffffff)
+	from, err := c.numberFrom(0, "from", 0xffffffff)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -40,6 +40,7 @@ type jobView struct {
 	Spread       duration         `json:"spread,omitzero"`
 	Due          moment           `json:"due,omitzero"`
 	Force        bool             `json:"force,omitempty"`
+	Group        string           `json:"group,omitempty" jsonschema:"of a cancel of a group: whose members it cancels"`
 	Backfill     *backfillView    `json:"backfill,omitempty" jsonschema:"of backfill: the occurrences of a cron that it schedules"`
 }
 
@@ -65,7 +66,7 @@ func jobViewOf(j *kinesinv1.Job) jobView {
 		Created: moment(j.GetCreatedMicros()), Ended: moment(j.GetEndedMicros()), CreatedBy: j.GetCreatedBy(),
 		Matched: j.GetMatched(), MatchedExact: j.GetMatchedExact(), Examined: j.GetExamined(), Outcomes: j.GetOutcomes(),
 		Cost: j.GetCost(), Problem: j.GetProblem(), By: shift{durationOf(j.GetByMicros())}, Spread: durationOf(j.GetSpreadMicros()),
-		Due: moment(j.GetDueMicros()), Force: j.GetForce(),
+		Due: moment(j.GetDueMicros()), Force: j.GetForce(), Group: j.GetGroup(),
 	}
 	if b := j.GetBackfill(); b != nil {
 		v.Backfill = &backfillView{Cron: b.GetCron(), From: moment(b.GetFromMicros()), To: moment(b.GetToMicros())}

@@ -67,7 +67,7 @@ func (d *describer) operation(r *route) (object, error) {
 		return nil, err
 	}
 	content := object{jsonType: object{"schema": answer}}
-	if r.takesBatch {
+	if r.batch != nil {
 		content[api.BatchType] = lines("a result for each line, in order: the task, or problem")
 	}
 	responses := object{}
@@ -89,7 +89,7 @@ func (d *describer) operation(r *route) (object, error) {
 		return nil, err
 	}
 	taken := object{jsonType: object{"schema": request}}
-	if r.takesBatch {
+	if r.batch != nil {
 		taken[api.BatchType] = lines("a request on each line, as for a single task; empty lines are skipped")
 	}
 	operation["requestBody"] = object{"required": !r.bodyIsOptional, "content": taken}
@@ -139,7 +139,13 @@ func parametersOf(r *route) []object {
 
 // own are the schemas of types with a form of their own.
 func own() map[reflect.Type]*jsonschema.Schema {
+	follows := &jsonschema.Schema{
+		Type: "object", Description: "a task, as in the request that schedules one, with its lambda; request_id and on_conflict do not apply",
+		Required: []string{"lambda"}, Properties: map[string]*jsonschema.Schema{"lambda": {Type: "string"}},
+	}
 	return map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows}}},
+
 		reflect.TypeFor[duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s"}},
 		reflect.TypeFor[shift]():    {Type: "string", Pattern: "^-?" + durationPattern[1:], Examples: []any{"-1h"}},
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},

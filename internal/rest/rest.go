@@ -106,7 +106,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.refuse(err)
 		return
 	}
-	if at.takesBatch && api.IsBatch(r) {
+	if at.batch != nil && api.IsBatch(r) {
 		c.serveBatch()
 		return
 	}

@@ -144,6 +144,10 @@ func (f *fake) AddMembers(_ context.Context, r *kinesinv1.AddMembersRequest) (*k
 	return reply[kinesinv1.AddMembersResponse](f, r)
 }
 
+func (f *fake) CancelGroup(_ context.Context, r *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
+	return reply[kinesinv1.CancelGroupResponse](f, r)
+}
+
 func (f *fake) SealGroup(_ context.Context, r *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
 	return reply[kinesinv1.SealGroupResponse](f, r)
 }
@@ -532,7 +536,14 @@ var exchanges = []exchange{
 	{request: `POST /v1/groups {"then":{"lambda":"report"}}`, answer: &kinesinv1.CreateGroupResponse{Existed: true}, status: 200},
 	{request: `POST /v1/groups {}`, status: 400, body: `then`},
 	{request: `POST /v1/groups {"then":{"payload":1}}`, status: 400, body: `lambda`},
-	{request: `POST /v1/groups {"then":[{"lambda":"a"},{"lambda":"b"}]}`, status: 400, body: `want one task`},
+	{
+		request: `POST /v1/groups {"then":[{"lambda":"a"},{"lambda":"b"}],"else":{"lambda":"c"},"finally":[{"lambda":"d","then":[{"lambda":"e"}]}]}`,
+		wire:    `{"then":{"lambda":"a"},"moreThen":[{"lambda":"b"}],"else":{"lambda":"c"},"finally":[{"lambda":"d","then":[{"lambda":"e"}]}]}`,
+		answer:  &kinesinv1.CreateGroupResponse{Group: &kinesinv1.Group{Id: "g1", State: "open", Then: "a", FollowUps: []*kinesinv1.GroupFollowUp{{Edge: "then", Lambda: "a"}}}}, status: 201,
+		body: `"follow_ups":[{"edge":"then","lambda":"a"}]`,
+	},
+	{request: `POST /v1/groups {"finally":{"lambda":"d"}}`, wire: `{"finally":[{"lambda":"d"}]}`, status: 201},
+	{request: `POST /v1/groups {"finally":[{"lambda":"d"},{"lambda":"e","then":[{"payload":1}]}]}`, status: 400, body: `lambda`},
 	{request: `POST /v1/groups {"then":{"lambda":"a","dealy":"1s"}}`, status: 400, body: `dealy`},
 	{
 		request: `GET /v1/groups/g1`, wire: `{"id":"g1"}`, status: 200,
@@ -551,6 +562,14 @@ var exchanges = []exchange{
 	{request: `POST /v1/groups/g1:seal`, wire: `{"group":"g1"}`, answer: &kinesinv1.SealGroupResponse{Group: &kinesinv1.Group{State: "sealed"}}, status: 200, body: `"state":"sealed"`},
 	{request: `POST /v1/groups/g1:seal {"members":4}`, wire: `{"group":"g1","members":4}`, status: 200},
 	{request: `POST /v1/groups/g1:open`, status: 405},
+	{
+		request: `POST /v1/groups/g1:cancel {"pace":7}`, wire: `{"group":"g1","pace":7}`, status: 202,
+		answer: &kinesinv1.CancelGroupResponse{Group: &kinesinv1.Group{Id: "g1", State: "sealed", CancelledMicros: 1801386000000000, CancelledBy: "ann"}, Job: &kinesinv1.Job{Id: "j1", Action: "cancel", Group: "g1"}},
+		body:   `"cancelled":"2027-01-31T09:00:00.000000Z","cancelled_by":"ann"},"job":{"id":"j1","action":"cancel"`,
+	},
+	{request: `POST /v1/groups/g1:cancel`, err: api.ErrTooLate, status: 409},
+	{request: `GET /v1/groups/g1/members?from=0&limit=2`, wire: `{"group":"g1","limit":2}`, status: 200},
+	{request: `POST /v1/groups/g1/members?at=2 {"members":[{"lambda":"mail"}]}`, status: 400, body: `of a batch`},
 	{
 		request: `GET /v1/groups/g1/members?from=2&limit=2`, wire: `{"group":"g1","from":2,"limit":2}`, status: 200,
 		answer: &kinesinv1.ListMembersResponse{Members: []*kinesinv1.MemberOfGroup{{Index: 2, Task: &kinesinv1.Task{Id: "k1", Lambda: "mail", State: "success", Result: []byte("7")}}, {Index: 3}}, Next: 4, More: true},

@@ -17,7 +17,7 @@ type route struct {
 	response       reflect.Type
 	successes      []int
 	failures       []int
-	takesBatch     bool // also a batch, see batch.go
+	batch          batchMaker // of a batch that it takes, too, see batch.go; nil: none
 	bodyIsOptional bool
 	isConditional  bool // it takes If-Match
 	serve          func(c *call) (status int, answer any, err error)

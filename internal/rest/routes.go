@@ -18,7 +18,7 @@ var (
 // routes returns the table of all operations, which is also the source of the document.
 func routes() []route {
 	return slices.Concat(
-		[]route{batchToo(op("POST", "/v1/lambdas/{lambda}/tasks", "scheduleTask", "Schedule a task, or a batch of tasks", scheduleTask,
+		[]route{batchToo(newTaskBatch, op("POST", "/v1/lambdas/{lambda}/tasks", "scheduleTask", "Schedule a task, or a batch of tasks", scheduleTask,
 			success(http.StatusCreated, http.StatusOK), notFound, conflict, fails(http.StatusInsufficientStorage)))},
 		taskRoutes("/v1/tasks/{id}", "Task", ""),
 		taskRoutes("/v1/lambdas/{lambda}/keys/{key}", "TaskByKey", " by its key"),
@@ -106,7 +106,7 @@ func workRoutes() []route {
 }
 
 // batchToo has a route take a batch besides a single request.
-func batchToo(r route) route {
-	r.takesBatch = true
+func batchToo(make batchMaker, r route) route {
+	r.batch = make
 	return r
 }

@@ -219,8 +219,8 @@ func full(n int, p task.Partition) task.Task {
 	t.Traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 	t.Attempt, t.Failures, t.Lost, t.Blamed, t.Enqueues = 9, 8, 7, 1, 1<<32-1
 	t.Suspect, t.CancelRequested = true, true
-	t.Member = &task.Member{Group: task.NewID(1, 2, 3), Index: 7, Until: t.Due + 9}
-	t.GroupEnd = &task.GroupEnd{Group: task.NewID(4, 5, 6), Members: 3, Expired: true}
+	t.Member = &task.Member{Group: task.NewID(1, 2, 3), Index: 7, Until: t.Due + 9, Try: 2}
+	t.GroupEnd = &task.GroupEnd{Group: task.NewID(4, 5, 6), Members: 3, Expired: true, Cancelled: true}
 	t.GroupEnd.Ended[task.Success], t.GroupEnd.Ended[task.Dead] = 2, 1
 	link := task.Link{ID: newTask(7, p, at(5)).ID, Partition: task.Partition{Lambda: 3, Priority: 1, Shard: 2}, Due: at(4), Life: 5}
 	t.Chain = &task.Chain{

@@ -224,6 +224,9 @@ const (
 	GroupServiceAddMembersProcedure = "/kinesin.v1.GroupService/AddMembers"
 	// GroupServiceSealGroupProcedure is the fully-qualified name of the GroupService's SealGroup RPC.
 	GroupServiceSealGroupProcedure = "/kinesin.v1.GroupService/SealGroup"
+	// GroupServiceCancelGroupProcedure is the fully-qualified name of the GroupService's CancelGroup
+	// RPC.
+	GroupServiceCancelGroupProcedure = "/kinesin.v1.GroupService/CancelGroup"
 	// GroupServiceGetGroupProcedure is the fully-qualified name of the GroupService's GetGroup RPC.
 	GroupServiceGetGroupProcedure = "/kinesin.v1.GroupService/GetGroup"
 	// GroupServiceListMembersProcedure is the fully-qualified name of the GroupService's ListMembers
@@ -2924,6 +2927,8 @@ type GroupServiceClient interface {
 	AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error)
 	// SealGroup says that a group gets no more members.
 	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
+	// CancelGroup seals a group and makes a job that cancels its members. What follows the group follows its end.
+	CancelGroup(context.Context, *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error)
 	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
 	// ListMembers returns members in the order in which they were added, with their results.
 	ListMembers(context.Context, *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error)
@@ -2958,6 +2963,12 @@ func NewGroupServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(groupServiceMethods.ByName("SealGroup")),
 			connect.WithClientOptions(opts...),
 		),
+		cancelGroup: connect.NewClient[kinesinv1.CancelGroupRequest, kinesinv1.CancelGroupResponse](
+			httpClient,
+			baseURL+GroupServiceCancelGroupProcedure,
+			connect.WithSchema(groupServiceMethods.ByName("CancelGroup")),
+			connect.WithClientOptions(opts...),
+		),
 		getGroup: connect.NewClient[kinesinv1.GetGroupRequest, kinesinv1.GetGroupResponse](
 			httpClient,
 			baseURL+GroupServiceGetGroupProcedure,
@@ -2980,6 +2991,7 @@ type groupServiceClient struct {
 	createGroup *connect.Client[kinesinv1.CreateGroupRequest, kinesinv1.CreateGroupResponse]
 	addMembers  *connect.Client[kinesinv1.AddMembersRequest, kinesinv1.AddMembersResponse]
 	sealGroup   *connect.Client[kinesinv1.SealGroupRequest, kinesinv1.SealGroupResponse]
+	cancelGroup *connect.Client[kinesinv1.CancelGroupRequest, kinesinv1.CancelGroupResponse]
 	getGroup    *connect.Client[kinesinv1.GetGroupRequest, kinesinv1.GetGroupResponse]
 	listMembers *connect.Client[kinesinv1.ListMembersRequest, kinesinv1.ListMembersResponse]
 }
@@ -3005,6 +3017,15 @@ func (c *groupServiceClient) AddMembers(ctx context.Context, req *kinesinv1.AddM
 // SealGroup calls kinesin.v1.GroupService.SealGroup.
 func (c *groupServiceClient) SealGroup(ctx context.Context, req *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
 	response, err := c.sealGroup.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// CancelGroup calls kinesin.v1.GroupService.CancelGroup.
+func (c *groupServiceClient) CancelGroup(ctx context.Context, req *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
+	response, err := c.cancelGroup.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -3038,6 +3059,8 @@ type GroupServiceHandler interface {
 	AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error)
 	// SealGroup says that a group gets no more members.
 	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
+	// CancelGroup seals a group and makes a job that cancels its members. What follows the group follows its end.
+	CancelGroup(context.Context, *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error)
 	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
 	// ListMembers returns members in the order in which they were added, with their results.
 	ListMembers(context.Context, *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error)
@@ -3068,6 +3091,12 @@ func NewGroupServiceHandler(svc GroupServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(groupServiceMethods.ByName("SealGroup")),
 		connect.WithHandlerOptions(opts...),
 	)
+	groupServiceCancelGroupHandler := connect.NewUnaryHandlerSimple(
+		GroupServiceCancelGroupProcedure,
+		svc.CancelGroup,
+		connect.WithSchema(groupServiceMethods.ByName("CancelGroup")),
+		connect.WithHandlerOptions(opts...),
+	)
 	groupServiceGetGroupHandler := connect.NewUnaryHandlerSimple(
 		GroupServiceGetGroupProcedure,
 		svc.GetGroup,
@@ -3090,6 +3119,8 @@ func NewGroupServiceHandler(svc GroupServiceHandler, opts ...connect.HandlerOpti
 			groupServiceAddMembersHandler.ServeHTTP(w, r)
 		case GroupServiceSealGroupProcedure:
 			groupServiceSealGroupHandler.ServeHTTP(w, r)
+		case GroupServiceCancelGroupProcedure:
+			groupServiceCancelGroupHandler.ServeHTTP(w, r)
 		case GroupServiceGetGroupProcedure:
 			groupServiceGetGroupHandler.ServeHTTP(w, r)
 		case GroupServiceListMembersProcedure:
@@ -3113,6 +3144,10 @@ func (UnimplementedGroupServiceHandler) AddMembers(context.Context, *kinesinv1.A
 
 func (UnimplementedGroupServiceHandler) SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GroupService.SealGroup is not implemented"))
+}
+
+func (UnimplementedGroupServiceHandler) CancelGroup(context.Context, *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("kinesin.v1.GroupService.CancelGroup is not implemented"))
 }
 
 func (UnimplementedGroupServiceHandler) GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error) {

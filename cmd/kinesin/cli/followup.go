@@ -13,9 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// followUpBytesMax bounds the file of a task that follows.
-const followUpBytesMax = 1 << 20
-
 const followUpFields = "lambda, payload, payload_text, payload_base64, delay, due, start_before, priority, collection, key, limit_key, tags, " +
 	"max_attempts, timeout, backoff_min, backoff_max, traceparent, then, else, finally"
 
@@ -43,38 +40,7 @@ type followUp struct {
 	Finally       []followUp        `json:"finally"`
 }
 
-// readFollowUp reads a task that follows from a file, - for stdin. It may be in a list of one.
-func (a *app) readFollowUp(flag, path string) (sdk.Item, error) {
-	r, err := a.open(path)
-	if err != nil {
-		return sdk.Item{}, fmt.Errorf("--%s: %w", flag, err)
-	}
-	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, followUpBytesMax+1))
-	if err != nil {
-		return sdk.Item{}, fmt.Errorf("--%s: %w", flag, err)
-	}
-	if len(text) > followUpBytesMax {
-		return sdk.Item{}, usagef("--%s: more than %d bytes", flag, followUpBytesMax)
-	}
-	item, err := parseFollowUp(text)
-	if err != nil {
-		return item, usagef("--%s: %v", flag, err)
-	}
-	return item, nil
-}
-
 func parseFollowUp(text []byte) (sdk.Item, error) {
-	if text = bytes.TrimSpace(text); bytes.HasPrefix(text, []byte("[")) {
-		var list []json.RawMessage
-		if err := json.Unmarshal(text, &list); err != nil {
-			return sdk.Item{}, fmt.Errorf("not JSON: %w", err)
-		}
-		if len(list) != 1 {
-			return sdk.Item{}, fmt.Errorf("a list of %d tasks: want one task", len(list))
-		}
-		text = list[0]
-	}
 	var f followUp
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -23,45 +23,45 @@ func (a *app) groupCommand() *cobra.Command {
 		Short: "Have a task follow when all of many tasks have ended",
 		Long: `A group has members, which are tasks like any other. When it is sealed and all of its members have ended, a task follows that is told
 how they ended. docs/groups.md tells more.`,
-	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupShowCommand(), a.groupMembersCommand())
+	}, a.groupCreateCommand(), a.groupAddCommand(), a.groupSealCommand(), a.groupCancelCommand(), a.groupShowCommand(), a.groupMembersCommand())
 }
 
 func (a *app) groupCreateCommand() *cobra.Command {
-	var then, otherwise string
+	var then, otherwise, finally string
 	var expires time.Duration
 	c := &cobra.Command{
-		Use:   "create --then FILE|- [--else FILE|-] [--expires-in D]",
+		Use:   "create [--then FILE|-] [--else FILE|-] [--finally FILE|-] [--expires-in D]",
 		Short: "Create an empty group and print its id",
-		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, as a JSON object with "lambda" and,
+		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, or a list of such tasks, as a JSON object with "lambda" and,
 if you like, "payload" (any JSON), "payload_text" or "payload_base64", "delay", "due", "start_before", "priority", "collection", "key", "limit_key", "tags", "max_attempts",
-"timeout", "backoff_min", "backoff_max", "traceparent", and "then", "else" and "finally", lists of such tasks that follow it. The task of --else follows instead if a member did not succeed, or the group expired.
+"timeout", "backoff_min", "backoff_max", "traceparent", and "then", "else" and "finally", lists of such tasks that follow it. Those of --else follow instead if a member did not succeed, or the group expired or was cancelled,
+and those of --finally however it ends. With --else or --finally, those of --then follow only if all members succeeded.
 
 A group that is not done in time expires: by then it has to be sealed, and its members have to have ended.`,
 		Example: `  echo '{"lambda":"report","payload":{"run":7}}' | kinesin group create --then -
-  kinesin group create --then report.json --else alarm.json --expires-in 2d`,
+  kinesin group create --then report.json --else alarm.json --finally tidy.json --expires-in 2d`,
 		Args: cobra.NoArgs,
 	}
-	c.Flags().StringVar(&then, "then", "", "read the task that follows from `FILE`, - for stdin")
-	c.Flags().StringVar(&otherwise, "else", "", "read the task that follows if a member did not succeed from `FILE`, - for stdin")
+	c.Flags().StringVar(&then, "then", "", "read the tasks that follow from `FILE`, - for stdin")
+	c.Flags().StringVar(&otherwise, "else", "", "read the tasks that follow if a member did not succeed from `FILE`, - for stdin")
+	c.Flags().StringVar(&finally, "finally", "", "read the tasks that follow in any case from `FILE`, - for stdin")
 	c.Flags().Var(durationValue{d: &expires, min: time.Second, max: 366 * 24 * time.Hour}, "expires-in", "the group expires after `D` if it is not done; 30d when not set")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		if then == "" {
-			return usagef("--then is missing: want a file with the task that follows")
+		if then == "" && otherwise == "" && finally == "" {
+			return usagef("--then is missing: want a file with the tasks that follow in --then, --else or --finally")
 		}
-		if then == "-" && otherwise == "-" {
-			return usagef("--then and --else cannot both be read from stdin")
+		if strings.Count("\n"+then+"\n\n"+otherwise+"\n\n"+finally+"\n", "\n-\n") > 1 {
+			return usagef("only one of --then, --else and --finally can be read from stdin")
 		}
 		var spec sdk.GroupSpec
 		var err error
-		if spec.Then, err = a.readFollowUp("then", then); err != nil {
-			return err
-		}
-		if otherwise != "" {
-			other, err := a.readFollowUp("else", otherwise)
-			if err != nil {
+		for _, list := range []struct {
+			flag, path string
+			items      *[]sdk.Item
+		}{{"then", then, &spec.MoreThen}, {"else", otherwise, &spec.MoreElse}, {"finally", finally, &spec.Finally}} {
+			if *list.items, err = a.readFollowUps(list.flag, list.path); err != nil {
 				return err
 			}
-			spec.Else = &other
 		}
 		if expires > 0 {
 			spec.Expires = clock.Real().Now().Time().Add(expires)
@@ -198,6 +198,38 @@ func (a *app) groupSealCommand() *cobra.Command {
 	})
 }
 
+func (a *app) groupCancelCommand() *cobra.Command {
+	var pace int
+	var detach bool
+	c := &cobra.Command{
+		Use:   "cancel ID [--pace N] [--detach]",
+		Short: "Seal a group and cancel its members",
+		Long: `Seals a group and cancels its members: those that wait end, those that run are told to stop. A job on the server does that; it goes on
+if this command or the server ends. What follows the group follows when all members have ended: the tasks of --else and --finally, and those
+of --then if there are no others.`,
+		Args: one("ID"),
+	}
+	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "cancel at most `N` members per second; no limit when not set")
+	c.Flags().BoolVar(&detach, "detach", false, "print the job and do not wait for its end")
+	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
+		_, j, err := k.CancelGroup(ctx, args[0], pace)
+		if err != nil {
+			return err
+		}
+		if detach {
+			return a.print(jobObjectOf(&j), "%s", j.ID)
+		}
+		a.note("job %s runs on the server; it goes on if this command ends (kinesin job show, pause, stop)", j.ID)
+		if j, err = a.follow(ctx, k, j); err != nil {
+			return err
+		}
+		if err := a.printJob(&j); err != nil {
+			return err
+		}
+		return a.judge(&j)
+	})
+}
+
 type groupObject struct {
 	ID        string            `json:"id"`
 	State     string            `json:"state"`
@@ -213,13 +245,29 @@ type groupObject struct {
 	CreatedBy string            `json:"created_by,omitempty"`
 	Expires   string            `json:"expires"`
 	Completed string            `json:"completed,omitempty"`
+
+	FollowUps   []groupFollowUpObject `json:"follow_ups"`
+	Cancelled   string                `json:"cancelled,omitempty"`
+	CancelledBy string                `json:"cancelled_by,omitempty"`
+}
+
+type groupFollowUpObject struct {
+	Edge    string `json:"edge"`
+	Lambda  string `json:"lambda"`
+	ID      string `json:"id,omitempty"`
+	Problem string `json:"problem,omitempty"`
 }
 
 func groupObjectOf(g *sdk.GroupInfo) groupObject {
-	return groupObject{
+	o := groupObject{
 		ID: g.ID, State: g.State, Sealed: g.State != "open", Members: g.Members, Counted: g.Counted, Counts: g.Counts, Then: g.Then, Else: g.Else,
 		FollowUp: string(g.FollowUp), Problem: g.Problem, Created: timeText(g.Created), CreatedBy: g.CreatedBy, Expires: timeText(g.Expires), Completed: timeText(g.Completed),
+		Cancelled: timeText(g.Cancelled), CancelledBy: g.CancelledBy, FollowUps: make([]groupFollowUpObject, len(g.FollowUps)),
 	}
+	for i, f := range g.FollowUps {
+		o.FollowUps[i] = groupFollowUpObject{f.Edge, f.Lambda, string(f.ID), f.Problem}
+	}
+	return o
 }
 
 func (a *app) groupShowCommand() *cobra.Command {
@@ -242,18 +290,37 @@ func (a *app) groupShowCommand() *cobra.Command {
 			{"state", o.State},
 			{"members", strconv.Itoa(o.Members)},
 			{"counts", memberCountsText(&g)},
-			{"then", o.Then},
-			{"else", o.Else},
-			{"follow-up", o.FollowUp},
-			{"problem", o.Problem},
 			{"created", o.Created + " by " + cmp.Or(o.CreatedBy, "anonymous")},
 			{"expires", o.Expires},
+			{"cancelled", cancelledText(&o)},
 			{"completed", o.Completed},
 		} {
 			t.fact(fact[0], fact[1])
 		}
+		for _, f := range o.FollowUps {
+			text := f.Lambda
+			switch {
+			case f.ID != "":
+				text += " " + f.ID
+			case f.Problem != "":
+				text += ": " + f.Problem
+			case o.Completed != "":
+				text += ", which did not follow"
+			}
+			t.fact(f.Edge, text)
+		}
+		if len(o.FollowUps) == 0 || o.FollowUp == "" {
+			t.fact("problem", o.Problem)
+		}
 		return t.Flush()
 	})
+}
+
+func cancelledText(o *groupObject) string {
+	if o.Cancelled == "" {
+		return ""
+	}
+	return o.Cancelled + " by " + cmp.Or(o.CancelledBy, "anonymous")
 }
 
 func memberCountsText(g *sdk.GroupInfo) string {
@@ -309,7 +376,7 @@ func groupText(g *sdk.GroupEnd) string {
 	if g == nil {
 		return ""
 	}
-	text, _ := json.Marshal(groupEndObject{g.ID, g.Members, g.Succeeded(), g.Ended, g.Expired}) // texts and numbers never fail
+	text, _ := json.Marshal(groupEndObject{g.ID, g.Members, g.Succeeded(), g.Ended, g.Expired, g.Cancelled}) // texts and numbers never fail
 	return string(text)
 }
 
@@ -319,4 +386,5 @@ type groupEndObject struct {
 	Succeeded int               `json:"succeeded"`
 	Ended     map[sdk.State]int `json:"ended"`
 	Expired   bool              `json:"expired"`
+	Cancelled bool              `json:"cancelled,omitempty"`
 }

@@ -280,6 +280,7 @@ func (a *app) printJob(j *sdk.Job) error {
 		{"job", o.ID},
 		{"action", actionText(&o)},
 		{"filter", o.Where},
+		{"group", o.Group},
 		{"occurrences", rangeText(o.Backfill)},
 		{"state", string(o.State)},
 		{"created", o.Created},
@@ -374,6 +375,7 @@ type jobObject struct {
 	Cost      string           `json:"cost,omitempty"`
 	Problem   string           `json:"problem,omitempty"`
 	Backfill  *backfillObject  `json:"backfill,omitempty"`
+	Group     string           `json:"group,omitempty"`
 }
 
 type refusedObject struct {
@@ -385,7 +387,7 @@ func jobObjectOf(j *sdk.Job) jobObject {
 	o := jobObject{
 		ID: j.ID, Action: string(j.Action), Where: j.Where, All: j.All, State: j.State, Pace: j.Pace, Due: timeText(j.Due), Force: j.Force,
 		Created: timeText(j.Created), Ended: timeText(j.Ended), CreatedBy: j.CreatedBy, Matched: j.Matched, Exact: j.Exact, Examined: j.Examined,
-		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem, Backfill: backfillObjectOf(j),
+		Outcomes: j.Outcomes, Cost: j.Cost, Problem: j.Problem, Backfill: backfillObjectOf(j), Group: j.Group,
 	}
 	if o.Outcomes == nil {
 		o.Outcomes = map[string]int64{}

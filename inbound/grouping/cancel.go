@@ -1,0 +1,78 @@
+package grouping
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/groups"
+)
+
+// CancelGroup makes a job that cancels the members of a group, and seals the group. The job comes first: once
+// it is stored all of that happens, whoever dies.
+func (s *Service) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupRequest) (_ *kinesinv1.CancelGroupResponse, err error) {
+	defer func() { err = wire(err) }()
+	g, err := s.find(ctx, r.Group)
+	if err != nil {
+		return nil, err
+	}
+	if !g.Completed.IsZero() || s.Clock.Now() >= g.Expires {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "group %s is %s: there is nothing to cancel, but for members that are left (kinesin group members) and what follows it", g.ID, endedText(g))
+	}
+	job, err := s.CancelMembers(ctx, g.ID, r)
+	if err != nil {
+		return nil, err
+	}
+	if g, err = s.sealForCancel(ctx, g.ID); err != nil {
+		return nil, err
+	}
+	v, err := s.view(ctx, g)
+	return &kinesinv1.CancelGroupResponse{Group: v, Job: job}, err
+}
+
+// sealForCancel seals a group that is cancelled, unless it has ended. The caller in the context is who cancels
+// it.
+func (s *Service) sealForCancel(ctx context.Context, id string) (*groups.Group, error) {
+	existed := false
+	g, err := groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {
+		if existed = !g.Sealed.IsZero(); !g.Cancelled.IsZero() || !g.Completed.IsZero() {
+			return false, nil
+		}
+		g.Cancelled, g.CancelledBy = s.Clock.Now(), access.From(ctx).Name
+		if !existed {
+			g.Sealed = g.Cancelled
+		}
+		return true, nil
+	})
+	if err == nil {
+		s.sealed(ctx, g, existed)
+	}
+	return g, err
+}
+
+// ToCancel returns members of a group from an index on that have not ended, at most limit, for the job that
+// cancels them, and where the next ones begin. It sees to it that the group is sealed first.
+func (s *Service) ToCancel(ctx context.Context, id string, from uint32, limit int) (rows []inbound.Row, next uint32, isLast bool, err error) {
+	g, err := s.find(ctx, id)
+	if err == nil && g.Cancelled.IsZero() && g.Completed.IsZero() {
+		g, err = s.sealForCancel(ctx, id)
+	}
+	if err != nil {
+		return nil, 0, false, err
+	}
+	next = min(g.Members, from+uint32(limit)) //nolint:gosec // a batch is small
+	found, err := s.Store.Tasks(ctx, g.IDs(min(from, next), next))
+	if err != nil {
+		return nil, 0, false, err
+	}
+	var ids []string
+	for i := range found {
+		if !found[i].ID.IsZero() && !found[i].State.IsEnd() {
+			ids = append(ids, s.PublicID(&found[i]))
+		}
+	}
+	rows, err = s.Tasks.RowsOf(ctx, ids)
+	return rows, next, next == g.Members, err
+}

@@ -1,0 +1,131 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// followUpInlineMax is the size from which the payload of a task that follows after a group goes into a blob,
+// if there is a place for blobs: all of them have 128 KiB together.
+const followUpInlineMax = 32 << 10
+
+// AddMembers schedules tasks as members of a group which has as many members as at says, and returns their
+// ids. Each call to the server adds all of its tasks or none; with an error, the ids are of those that were
+// added before. The same call again changes nothing, so that a program which does not know what became of a
+// call makes it again with the same at. ErrStaleSeq says that the group has another number of members, and
+// ErrTooLate that it was sealed, or has ended. Members have no Key of their own.
+func (c *Client) AddMembers(ctx context.Context, group string, at int, items []Item) (ids []ID, err error) {
+	for start := 0; start < len(items); {
+		// The payloads are encoded before the call is cut, since a codec may make them larger.
+		most := min(len(items), start+itemsPerCallMax)
+		encoded, large, err := c.encodeMembers(ctx, group, at+start, items[start:most])
+		if err != nil {
+			return ids, err
+		}
+		n := fitting(encoded)
+		request := &kinesinv1.AddMembersRequest{Group: group, At: countOf(at + start)}
+		for i := range encoded[:n] {
+			request.Items = append(request.Items, encoded[i].wire(nil))
+		}
+		begun := c.cfg.Clock.Now()
+		results := make([]Result, len(encoded))
+		large = slices.DeleteFunc(large, func(u upload) bool { return u.at >= n })
+		c.putAll(ctx, large, results)
+		if err := firstError(results); err != nil {
+			return ids, err
+		}
+		r, err := call(ctx, c, "add members to a group", c.backend.groups.AddMembers, request)
+		if err != nil {
+			return ids, err
+		}
+		c.putLateAgain(ctx, begun, large, results)
+		if err := firstError(results); err != nil {
+			return ids, err
+		}
+		for _, id := range r.GetIds() {
+			ids = append(ids, ID(id))
+		}
+		start += n
+	}
+	return ids, nil
+}
+
+// encodeMembers returns members as they are stored, and the blobs that they need. A member has a key of the
+// group's, for which it is encoded.
+func (c *Client) encodeMembers(ctx context.Context, group string, at int, items []Item) (encoded []Item, large []upload, err error) {
+	id, idErr := task.ParseID(group)
+	if c.cfg.Encode == nil && c.cfg.Blobs == nil || idErr != nil { // the server refuses such an id
+		return items, nil, nil
+	}
+	encoded = make([]Item, len(items))
+	for i := range items {
+		if items[i].Key != "" {
+			encoded[i] = items[i] // the server refuses it
+			continue
+		}
+		key := task.MemberKey(id, uint32(at+i)) //nolint:gosec // the server refuses what is too much
+		one, err := c.encodeGroupItem(ctx, items[i], key)
+		if err != nil {
+			return nil, nil, fmt.Errorf("member %d: %w", at+i, err)
+		}
+		if c.isLarge(one.Payload) {
+			one.Key = key
+			u, taken := upload{at: i}, Result{}
+			if u.take(&one, &taken); taken.Err != nil {
+				return nil, nil, fmt.Errorf("member %d: %w", at+i, taken.Err)
+			}
+			one.Key = ""
+			large = append(large, u)
+		}
+		encoded[i] = one
+	}
+	return encoded, large, nil
+}
+
+// groupFollowUps returns tasks that follow after a group as the wire has them. Their ids are not known yet, so
+// that they are encoded for their lambda alone.
+func (c *Client) groupFollowUps(ctx context.Context, edge string, items []Item) (wire []*kinesinv1.ScheduleItem, err error) {
+	for i := range items {
+		one, err := c.encodeGroupItem(ctx, items[i], "")
+		if err == nil && c.cfg.Blobs != nil && len(one.Payload) > min(c.cfg.BlobLimit, followUpInlineMax) {
+			if one.Key == "" {
+				one.Key = blobKeyPrefix + task.NewID(c.cfg.Clock.Now(), c.cfg.Clock.Uint64(), c.cfg.Clock.Uint64()).String()
+			}
+			taken := make([]Result, 1)
+			u := upload{}
+			u.take(&one, &taken[0])
+			c.putAll(ctx, []upload{u}, taken)
+			err = taken[0].Err
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", edge, err)
+		}
+		wire = append(wire, one.wire(nil))
+	}
+	return wire, nil
+}
+
+// encodeGroupItem returns a task of a group with encoded payloads, its own and those of what follows it.
+func (c *Client) encodeGroupItem(ctx context.Context, item Item, key string) (Item, error) {
+	if c.cfg.Encode != nil {
+		payload, err := c.cfg.Encode(ctx, item.Lambda, key, [16]byte{}, item.Payload)
+		if err != nil {
+			return item, fmt.Errorf("encode the payload of a %s task: %w", item.Lambda, err)
+		}
+		item.Payload = payload
+	}
+	return c.encodeWhatFollows(ctx, item)
+}
+
+func firstError(results []Result) error {
+	for i := range results {
+		if results[i].Err != nil {
+			return results[i].Err
+		}
+	}
+	return nil
+}
