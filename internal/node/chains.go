@@ -25,15 +25,21 @@ func (n *Node) newChains(c *Config, hints func() intake.Scheduler) *chains.Keepe
 	return chains.New(k)
 }
 
-// matchFollowup reserves a slot for a follow-up that is due, unless it must wait behind others.
+// matchFollowup reserves a slot for a follow-up that is due, unless it must wait behind others. Only where a
+// worker waits is the queue looked at, which takes the longer the more is on it.
 func (n *Node) matchFollowup(ctx context.Context, t *task.Task) chains.Slot {
-	if n.dispatcher == nil || n.hsc == nil || n.schedulerOnly(t.Partition.Lambda) || n.dispatcher.AnyWaits(ctx, t) {
+	if n.dispatcher == nil || n.hsc == nil || n.schedulerOnly(t.Partition.Lambda) {
 		return nil
 	}
-	if slot := n.hsc.Match(t); slot != nil {
-		return slot
+	slot := n.hsc.Match(t)
+	if slot == nil {
+		return nil
 	}
-	return nil
+	if n.dispatcher.AnyWaits(ctx, t) {
+		slot.Settle(t, store.ErrSkipped)
+		return nil
+	}
+	return slot
 }
 
 func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, error) {
