@@ -32,7 +32,7 @@ func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *
 		return nil
 	}
 	if !b.asked {
-		b.asked, b.queued = true, d.anyWaits(ctx, t)
+		b.asked, b.queued = true, d.AnyWaits(ctx, t)
 	}
 	if b.queued {
 		return nil
@@ -51,10 +51,10 @@ func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *
 // the queue from then on.
 const waitMin = 32
 
-// anyWaits reports whether messages of a task's priority, or of a higher one of its lambda, are known to
+// AnyWaits reports whether messages of a task's priority, or of a higher one of its lambda, are known to
 // wait; with weights of any one, since each has its turns. It asks no service: there the depth counts that
 // Room has cached.
-func (d *Dispatcher) anyWaits(ctx context.Context, t *task.Task) bool {
+func (d *Dispatcher) AnyWaits(ctx context.Context, t *task.Task) bool {
 	for priority := range d.Policies.PrioritiesBefore(t) {
 		name := queue.Name{Lambda: t.Partition.Lambda, Priority: priority}
 		if d.Queue.Durable() {

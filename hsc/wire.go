@@ -69,9 +69,10 @@ func (s *Service) traceparent(t *task.Task) string {
 	return s.Traceparent(t)
 }
 
-// isAwaited reports whether something waits for the end of a task: tasks behind a limit, or a group.
+// isAwaited reports whether something waits for the end of a task: tasks behind a limit, a group, or what
+// follows it.
 func (s *Service) isAwaited(t *task.Task) bool {
-	return t.Member != nil || s.Limited != nil && s.Limited(t.Partition.Lambda)
+	return t.Member != nil || t.HasFollowups() || s.Limited != nil && s.Limited(t.Partition.Lambda)
 }
 
 // hold sets how long the worker must wait from receipt. It is called as late as possible.

@@ -56,7 +56,7 @@ func (s *Store) checkOp(op *Op) error {
 }
 
 // checkFollows checks that op i of the list follows a write of a row of the same task. Between the end of a
-// task and the deletion of its wake-up row there may be first rows of other tasks: of its follow-ups.
+// task and the deletion of its wake-up row there may be rows of other tasks: of its follow-ups.
 func checkFollows(ops []Op, i int) error {
 	if i == 0 {
 		return fmt.Errorf("%w op: it follows, but is the first", ErrMalformed)
@@ -75,9 +75,12 @@ func checkFollows(ops []Op, i int) error {
 	return nil
 }
 
-// isFollowup reports whether the op puts the first row of a task that follows another.
+// isFollowup reports whether the op puts the first row of a task that follows another, or its task row as
+// claimed.
 func (op *Op) isFollowup() bool {
-	return op.Kind == PutWakeup && op.Task.State == task.Scheduled && op.Task.Chain != nil && op.Task.Chain.Depth > 0
+	t := &op.Task
+	first := op.Kind == PutWakeup && t.State == task.Scheduled || op.Kind == PutTask && t.State == task.Claimed && op.Follows
+	return first && t.Chain != nil && t.Chain.Depth > 0
 }
 
 // ofTask reports whether the op writes a wake-up row or a task row.

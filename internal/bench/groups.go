@@ -33,6 +33,7 @@ type GroupsReport struct {
 	Rate             float64 `json:"members_per_second"`
 	PlainSeconds     float64 `json:"plain_seconds"`
 	PlainRate        float64 `json:"plain_per_second"`
+	Ratio            float64 `json:"ratio"`            // of Rate to PlainRate
 	FollowUpP50      float64 `json:"follow_up_p50_ms"` // from the end of the last member's handler to the start of the follow-up
 	FollowUpP99      float64 `json:"follow_up_p99_ms"`
 	WrongFollowUps   int     `json:"wrong_follow_ups"` // that were told other counts
@@ -60,20 +61,25 @@ func RunGroups(ctx context.Context, c GroupsConfig) (GroupsReport, error) {
 			return r.report, err
 		}
 	}
+	err := withWorker(ctx, r.worker(), r.measure)
+	return r.report, err
+}
+
+// withWorker runs a worker while measure does.
+func withWorker(ctx context.Context, w *sdk.Worker, measure func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	worker := r.worker()
 	ended := make(chan error, 1)
 	go func() {
-		err := worker.Run(ctx)
+		err := w.Run(ctx)
 		cancel(fmt.Errorf("the worker ended: %w", err))
 		ended <- err
 	}()
-	err := r.measure(ctx)
+	err := measure(ctx)
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
 	cancel(nil)
-	return r.report, errors.Join(err, <-ended)
+	return errors.Join(err, <-ended)
 }
 
 func (r *groupsRun) follower() string { return r.Lambda + "-follow" }
@@ -144,7 +150,9 @@ func (r *groupsRun) measure(ctx context.Context) error {
 	r.note("%d tasks without a group are scheduled", all)
 	if last, err = r.await(ctx, 2*all, r.Groups); err == nil {
 		r.report.PlainSeconds = last.Sub(due).Seconds()
-		r.report.PlainRate = perSecond(all, r.report.PlainSeconds)
+		if r.report.PlainRate = perSecond(all, r.report.PlainSeconds); r.report.PlainRate > 0 {
+			r.report.Ratio = r.report.Rate / r.report.PlainRate
+		}
 	}
 	return err
 }
@@ -188,8 +196,8 @@ func (r *groupsRun) note(format string, args ...any) {
 // Print writes the report for people.
 func (o *GroupsReport) Print(w io.Writer) error {
 	_, err := fmt.Fprintf(w, `groups: %d of %d members, added in %.1f s
-ended in %.3f s, %.0f members/s; without groups in %.3f s, %.0f tasks/s
+ended in %.3f s, %.0f members/s; without groups in %.3f s, %.0f tasks/s; ratio %.2f
 follow-ups: p50 %.1f ms, p99 %.1f ms after the last member; %d with other counts, %d twice
-`, o.Groups, o.Members, o.AddSeconds, o.Seconds, o.Rate, o.PlainSeconds, o.PlainRate, o.FollowUpP50, o.FollowUpP99, o.WrongFollowUps, o.DoubledFollowUps)
+`, o.Groups, o.Members, o.AddSeconds, o.Seconds, o.Rate, o.PlainSeconds, o.PlainRate, o.Ratio, o.FollowUpP50, o.FollowUpP99, o.WrongFollowUps, o.DoubledFollowUps)
 	return err
 }

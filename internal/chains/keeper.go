@@ -27,6 +27,10 @@ type Config struct {
 	Lambda func(ctx context.Context, ref uint32) (*task.Lambda, error)
 	// Added tells the scheduler of a task that waits as a wake-up row.
 	Added func(t *task.Task)
+	// Match reserves a slot of a worker that waits for a task which is due; nil: none is free. Sent tells the
+	// scheduler that the task is stored as claimed. A nil Match reserves none.
+	Match func(ctx context.Context, t *task.Task) Slot
+	Sent  func(t *task.Task)
 	Clock clock.Clock
 	Log   *slog.Logger
 }
@@ -86,6 +90,7 @@ type ending struct {
 	followups []followup
 	first     int // of the followups in call.ops; -1: they are put afterwards
 	failed    error
+	matched   []matched // of the followups
 }
 
 func (k *Keeper) applyWith(ctx context.Context, ops []store.Op) ([]error, error) {
@@ -110,10 +115,14 @@ func (k *Keeper) applyWith(ctx context.Context, ops []store.Op) ([]error, error)
 	// Payloads come first, for all ends of the call at once. Those of an end that is then refused cost space
 	// and no more.
 	if err := k.putAbsent(ctx, c.payloads); err != nil {
+		for i := range c.ends {
+			k.settle(&c, &c.ends[i], nil, store.ErrSkipped)
+		}
 		return slices.Repeat([]error{err}, len(ops)), err
 	}
 	outcomes, err := k.Store.Apply(ctx, c.ops)
 	for i := range c.ends {
+		k.settle(&c, &c.ends[i], outcomes, err)
 		k.afterEnd(ctx, &c, &c.ends[i], outcomes, err)
 	}
 	results := make([]error, len(ops))
@@ -145,6 +154,7 @@ func (k *Keeper) addEnd(ctx context.Context, c *call) (together bool) {
 			c.payloads = append(c.payloads, e.followups[i].payloads...)
 			c.ops = append(c.ops, store.Op{Kind: store.PutWakeup, Task: e.followups[i].task, Follows: true, Patient: end.Patient})
 		}
+		k.matchAll(ctx, c, &e)
 	}
 	c.ends = append(c.ends, e)
 	return together
@@ -196,7 +206,11 @@ func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []er
 			return
 		}
 	}
-	k.tell(e.followups)
+	for i := range e.followups {
+		if !e.isMatched(i) {
+			k.tell(e.followups[i : i+1])
+		}
+	}
 }
 
 // put stores follow-ups, each if it is absent, and tells the scheduler.

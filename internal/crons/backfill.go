@@ -70,11 +70,11 @@ func (f *Firing) PutBackfill(ctx context.Context, c *Cron, nominals []task.Insta
 	}
 	all := make([]built, len(nominals))
 	for i, at := range nominals {
-		t, payload, err := f.build(c, r, &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: r.Number, Nominal: at}, Backfill: true}, s)
+		b, err := f.build(c, r, &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: r.Number, Nominal: at}, Backfill: true}, s)
 		if err != nil {
 			return err
 		}
-		l := f.Lambda(c.Ref)
+		l, t := f.Lambda(c.Ref), b.task
 		t.ID = task.BackfillID(c.Ref, c.Name, c.Created, at)
 		t.Partition.Shard = partition.ShardOfKey(c.Name+"/"+strconv.FormatInt(int64(at), 10), l.ShardsFirst())
 		t.Due = t.Created.CeilMillis() // the nominal time would put it before what is on time
@@ -83,7 +83,7 @@ func (f *Firing) PutBackfill(ctx context.Context, c *Cron, nominals []task.Insta
 		if l.StartWithin > 0 {
 			t.StartBefore = t.Due.Add(l.StartWithin)
 		}
-		all[i] = built{t, payload}
+		all[i] = b
 	}
-	return f.putBuilt(ctx, c, all, store.FirstWithRow)
+	return f.putBuilt(ctx, all, store.FirstWithRow)
 }

@@ -52,60 +52,68 @@ type Firing struct{ Config }
 func NewFiring(c Config) *Firing { return &Firing{c} }
 
 // Decide decides about occurrences that have no task row. When it returns, the row of the next one is stored.
+// The rows of all next ones are put together: 100,000 crons may be due at one instant.
 func (f *Firing) Decide(ctx context.Context, tasks []*task.Task) []task.Verdict {
-	verdicts := make([]task.Verdict, len(tasks))
+	verdicts, next := make([]task.Verdict, len(tasks)), make([]built, len(tasks))
 	var group errgroup.Group
 	group.SetLimit(readsMax)
 	for i, t := range tasks {
 		group.Go(func() error {
-			verdicts[i] = f.decide(ctx, t)
+			verdicts[i], next[i] = f.decide(ctx, t)
 			return nil
 		})
 	}
 	_ = group.Wait() // each has a verdict
+	for i, err := range f.putEach(ctx, next, store.First) {
+		if err != nil {
+			verdicts[i] = task.Verdict{Err: err}
+		}
+	}
 	return verdicts
 }
 
-func (f *Firing) decide(ctx context.Context, t *task.Task) task.Verdict {
+// decide decides about an occurrence. It returns the next one, which is to be put before it is dispatched, if
+// there is one.
+func (f *Firing) decide(ctx context.Context, t *task.Task) (v task.Verdict, next built) {
 	c, err := f.find(ctx, t)
 	if err != nil {
-		return task.Verdict{Err: err}
+		return task.Verdict{Err: err}, next
 	}
 	if c == nil {
-		return task.Verdict{Skip: "the cron was deleted"}
+		return task.Verdict{Skip: "the cron was deleted"}, next
 	}
 	if t.Occurrence.Backfill {
-		return task.Verdict{} // whoever put it has decided
+		return v, next // whoever put it has decided
 	}
 	before, ran, err := f.past(ctx, c, t)
 	if err != nil {
-		return task.Verdict{Err: err}
+		return task.Verdict{Err: err}, next
 	}
 	now := f.Clock.Now()
 	d, err := c.Decide(t.Occurrence, t.Due, &before, &ran, now)
 	if err != nil {
-		return task.Verdict{Err: err}
+		return task.Verdict{Err: err}, next
 	}
 	if d.Pause > 0 {
-		return f.pause(ctx, c, &d, now)
-	}
-	if d.Cancel {
-		f.cancel(ctx, c, t, remember(t.Occurrence, &before, &ran).Ran)
-	}
-	if d.Fate == Wait {
-		return task.Verdict{Again: now.Add(waitAgain)}
+		return f.pause(ctx, c, &d, now), next
 	}
 	m := remember(t.Occurrence, &before, &ran)
+	if d.Cancel {
+		f.cancel(ctx, c, t, m.Ran)
+	}
+	if d.Fate == Wait {
+		return task.Verdict{Again: now.Add(waitAgain)}, next
+	}
 	if d.Next != 0 {
-		next := &task.Occurrence{
+		o := &task.Occurrence{
 			Cron: c.Name, Life: c.Created, At: task.Firing{Revision: t.Occurrence.At.Revision, Nominal: d.Next},
 			Before: t.Occurrence.At, Ran: m.Ran, Failed: m.Tally.Failed, Succeeded: m.Tally.Succeeded,
 		}
-		if err := f.put(ctx, c, next, d.schedule); err != nil {
-			return task.Verdict{Err: err}
+		if next, err = f.of(c, o, d.schedule); err != nil {
+			return task.Verdict{Err: err}, built{}
 		}
 	}
-	return task.Verdict{Skip: d.Reason, Succeeded: m.Tally.add(m.past).Succeeded}
+	return task.Verdict{Skip: d.Reason, Succeeded: m.Tally.add(m.past).Succeeded}, next
 }
 
 // find reads the cron of an occurrence; nil if it was deleted.
@@ -206,83 +214,93 @@ func (f *Firing) cancel(ctx context.Context, c *Cron, t *task.Task, at task.Firi
 	f.Cancel(ctx, &row)
 }
 
-// put stores an occurrence of a schedule as a wake-up row, unless it is there.
-func (f *Firing) put(ctx context.Context, c *Cron, o *task.Occurrence, s *cron.Schedule) error {
+// of returns an occurrence of a schedule; none if no revision is in charge of it.
+func (f *Firing) of(c *Cron, o *task.Occurrence, s *cron.Schedule) (built, error) {
 	r := c.InCharge(o.At.Revision, o.At.Nominal)
 	if r == nil {
-		return nil
+		return built{}, nil
 	}
-	t, payload, err := f.build(c, r, o, s)
-	if err != nil {
-		return err
-	}
-	return f.putBuilt(ctx, c, []built{{t, payload}}, store.First)
+	return f.build(c, r, o, s)
 }
 
-// built is the task of an occurrence with its payload.
+// built is the task of an occurrence with its payload; the zero value is none.
 type built struct {
 	task    *task.Task
 	payload []byte
+	keep    time.Duration // the retention of its lambda
 }
 
-// putBuilt stores occurrences by the writes of first, unless they are there, and before that the payloads
-// that are stored apart.
-func (f *Firing) putBuilt(ctx context.Context, c *Cron, all []built, first func(task.Task) []store.Op) error {
-	var payloads, rows []store.Op
-	for _, b := range all {
-		if t := b.task; t.PayloadStoredApart() {
-			payloads = append(payloads, store.Op{Kind: store.PutPayload, New: true, Payload: b.payload, Task: task.Task{
-				ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, t.Created).Add(f.retention(c)),
-			}})
-		}
-		rows = append(rows, first(*b.task)...)
-	}
-	if len(payloads) > 0 {
-		if err := f.apply(ctx, payloads); err != nil {
+// putBuilt stores occurrences by the writes of first, unless they are there.
+func (f *Firing) putBuilt(ctx context.Context, all []built, first func(task.Task) []store.Op) error {
+	for _, err := range f.putEach(ctx, all, first) {
+		if err != nil {
 			return err
 		}
 	}
-	if err := f.apply(ctx, rows); err != nil {
-		return err
-	}
+	return nil
+}
+
+// putEach is putBuilt with an outcome for each. Payloads that are stored apart come first.
+func (f *Firing) putEach(ctx context.Context, all []built, first func(task.Task) []store.Op) []error {
+	outcomes := make([]error, len(all))
+	f.apply(ctx, all, outcomes, func(b *built) []store.Op {
+		t := b.task
+		if !t.PayloadStoredApart() {
+			return nil
+		}
+		return []store.Op{{Kind: store.PutPayload, New: true, Payload: b.payload, Task: task.Task{
+			ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, t.Created).Add(b.keep),
+		}}}
+	})
+	rows := f.apply(ctx, all, outcomes, func(b *built) []store.Op { return first(*b.task) })
 	for i := range rows {
 		if f.Added != nil && rows[i].Kind == store.PutWakeup {
 			f.Added(&rows[i].Task)
 		}
 	}
-	return nil
+	return outcomes
 }
 
-func (f *Firing) retention(c *Cron) time.Duration {
-	if l := f.Lambda(c.Ref); l != nil {
-		return l.Retention
-	}
-	return 0
-}
-
-// apply makes writes of which each may have been made before.
-func (f *Firing) apply(ctx context.Context, ops []store.Op) error {
-	outcomes, err := f.Store.Apply(ctx, ops)
-	for i := range outcomes {
-		if outcomes[i] != nil && !errors.Is(outcomes[i], store.ErrConflict) {
-			return fmt.Errorf("put an occurrence: %w", outcomes[i])
+// apply makes writes for each occurrence that has not failed, of which each may have been made before. It
+// returns those that were made.
+func (f *Firing) apply(ctx context.Context, all []built, outcomes []error, writes func(b *built) []store.Op) (made []store.Op) {
+	var ops []store.Op
+	var of []int // which occurrence
+	for i := range all {
+		if all[i].task == nil || outcomes[i] != nil {
+			continue
+		}
+		for _, op := range writes(&all[i]) {
+			ops, of = append(ops, op), append(of, i)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("put an occurrence: %w", err)
+	if len(ops) == 0 {
+		return nil
 	}
-	return nil
+	results, err := f.Store.Apply(ctx, ops)
+	for k := range ops {
+		result := err
+		if k < len(results) && (results[k] != nil || err == nil) {
+			result = results[k]
+		}
+		if result != nil && !errors.Is(result, store.ErrConflict) {
+			outcomes[of[k]] = fmt.Errorf("put an occurrence: %w", result)
+			continue
+		}
+		made = append(made, ops[k])
+	}
+	return made
 }
 
-// build returns the task of an occurrence, and its payload.
-func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence, s *cron.Schedule) (*task.Task, []byte, error) {
+// build returns an occurrence.
+func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence, s *cron.Schedule) (built, error) {
 	l := f.Lambda(c.Ref)
 	if l == nil {
-		return nil, nil, fmt.Errorf("cron %s: its lambda is not known here", c.Name)
+		return built{}, fmt.Errorf("cron %s: its lambda is not known here", c.Name)
 	}
 	tags, err := task.TagsOf(r.Spec.Tags)
 	if err != nil {
-		return nil, nil, err
+		return built{}, err
 	}
 	payload := PayloadAt(r.Spec.Payload, o.At.Nominal, s.Zone())
 	t := &task.Task{
@@ -299,7 +317,7 @@ func (f *Firing) build(c *Cron, r *Revision, o *task.Occurrence, s *cron.Schedul
 	if f.Fired != nil {
 		t.Traceparent = f.Fired(t, c.Traceparent)
 	}
-	return t, payload, nil
+	return built{t, payload, l.Retention}, nil
 }
 
 // PartitionOf returns the partition of the occurrences of a cron.

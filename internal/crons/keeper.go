@@ -141,7 +141,11 @@ func (f *Firing) putFirst(ctx context.Context, c *Cron) error {
 			o.Before = task.Firing{Revision: earlier.Number, Nominal: last}
 		}
 	}
-	return f.put(ctx, c, o, s)
+	first, err := f.of(c, o, s)
+	if err != nil {
+		return err
+	}
+	return f.putBuilt(ctx, []built{first}, store.First)
 }
 
 // done deletes the row that says that something is to be done.

@@ -189,7 +189,7 @@ func (n *Node) compose(c Config) {
 	toDispatcher, toInbound := n.matchers(&c)
 	var hscHints hsc.Scheduler
 	var inboundHints intake.Scheduler = noScheduler{}
-	n.chains = n.newChains(&c, func(t *task.Task) { inboundHints.Added(t) })
+	n.chains = n.newChains(&c, func() intake.Scheduler { return inboundHints })
 	n.firing = n.newFiring(&c, func(t *task.Task) { inboundHints.Added(t) })
 	if slices.Contains(c.Roles, RoleScheduler) {
 		n.members = n.newMembers(&c)

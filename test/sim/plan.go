@@ -44,6 +44,7 @@ type Plan struct {
 	Concurrency Concurrency
 	Brakes      Brakes
 	Ticks       *Ticks        `json:",omitempty"`
+	Graphs      *Graphs       `json:",omitempty"`
 	Calm        bool          // without faults, and judged strictly
 	Heal        time.Duration // when the last fault is over
 }
@@ -117,6 +118,7 @@ func NewPlan(seed uint64) Plan {
 	p.Gates = p.gatesOf(seed, span)
 	p.Concurrency = concurrencyOf(seed)
 	p.Ticks = ticksOf(seed, span)
+	p.Graphs = graphsOf(seed, span)
 	p.brakes(seed, span)
 	p.Faults = append(p.faults(r, span), p.outage(r, span)...)
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })

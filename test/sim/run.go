@@ -94,6 +94,7 @@ func (w *world) live() {
 	w.mailbox = w.openMailbox(setup)
 	w.drafts = w.openDrafts(setup)
 	w.ticks = w.openTicks(setup)
+	w.graphs = w.openGraphs(setup)
 	for i := range w.plan.Workers {
 		w.running.Go(func() { w.employ(i) })
 	}
@@ -116,6 +117,7 @@ func (w *world) live() {
 	if len(w.plan.Brakes.Later) > 0 {
 		load.Go(func() { w.changeBrakes(setup) })
 	}
+	w.graphs.begin(&load)
 	w.order(&load)
 	time.Sleep(time.Until(begin.Add(w.plan.Heal)))
 	storm.Wait()
@@ -126,6 +128,7 @@ func (w *world) live() {
 	w.mailbox.judge()
 	w.drafts.report()
 	w.ticks.judge()
+	w.graphs.judge()
 }
 
 func (w *world) order(load *sync.WaitGroup) {
@@ -207,9 +210,9 @@ func (w *world) living(c *client) int {
 				}
 			}
 		}
-		return live
+		return live + w.graphs.pending(c)
 	}
-	live := w.mailbox.pending() + w.drafts.pending(c) + w.ticks.pending(c)
+	live := w.graphs.pending(c) + w.mailbox.pending() + w.drafts.pending(c) + w.ticks.pending(c)
 	for _, k := range w.ids {
 		if info, err := c.sdk.Get(w.ctx, k.id); err != nil && !errors.Is(err, sdk.ErrNotFound) || err == nil && !info.State.IsEnd() {
 			live++

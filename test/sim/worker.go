@@ -53,6 +53,9 @@ func (w *world) employ(slot int) {
 		if w.plan.Ticks != nil {
 			sw.Register(cronLambda, k.handleTick)
 		}
+		if w.plan.Graphs != nil {
+			sw.Register(graphLambda, k.handleGraph)
+		}
 		err := sw.Run(ctx)
 		w.trace.note(p.name, "has ended: %v", err)
 		k.die()

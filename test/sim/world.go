@@ -27,6 +27,7 @@ type world struct {
 	mailbox *mailbox
 	drafts  *drafts
 	ticks   *ticks
+	graphs  *graphs
 
 	mu        sync.Mutex // guards all below
 	random    *rand.Rand

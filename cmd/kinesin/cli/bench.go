@@ -36,7 +36,7 @@ server in a process of its own, with its data in a new directory below the curre
 		a.benchKind(bench.Sets, "Schedule N tasks for later, and move, cancel and redrive them all by jobs", 1_000_000),
 		a.benchKind(bench.Crons, "Create N crons that fire at the same time, and run what they schedule", 10_000),
 		a.benchKind(bench.Immediate, "Schedule a task, wait until it starts, repeat", 2000),
-		a.benchIsolationCommand(), a.benchGroupsCommand(),
+		a.benchIsolationCommand(), a.benchChainsCommand(), a.benchGroupsCommand(),
 		a.benchBrakesCommand(),
 		a.benchNeighbourCommand(),
 	)
