@@ -76,8 +76,9 @@ func idsOf(attempts []attempt) []task.ID {
 	return ids
 }
 
-// groupsOf checks the slot groups of a process. Lambdas that do not exist are missing: their tasks are claimed
-// as soon as they do, and meanwhile those of the others. Only if none exists there is nothing to do yet.
+// groupsOf checks the slot groups of a process. Lambdas that do not exist are missing: their tasks are
+// claimed as soon as they do, and meanwhile those of the others. Only if none exists there is nothing to do
+// yet.
 func (s *Service) groupsOf(ctx context.Context, wire []*kinesinv1.SlotGroup) (groups []*slotGroup, missing []string, err error) {
 	if len(wire) > GroupsMax {
 		return nil, nil, invalid("%d slot groups: want at most %d", len(wire), GroupsMax)

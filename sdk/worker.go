@@ -138,8 +138,8 @@ func (w *Worker) Register(lambda string, h Handler, opts ...HandleOption) {
 // Run runs tasks until ctx ends; then it drains and returns nil. It returns ErrLeaseLost when the worker lost
 // its lease while handlers ran, and ErrAbandoned when handlers did not return in time; in both cases the
 // process should end and be restarted. It returns a refusal of the server, such as ErrPermissionDenied, at
-// once. It waits for a server that does not answer, and until one of its lambdas exists; it takes on the others
-// when they are created, and logs which are missing.
+// once. It waits for a server that does not answer, and until one of its lambdas exists; it takes on the
+// others when they are created, and logs which are missing.
 func (w *Worker) Run(ctx context.Context) error {
 	if len(w.errs) > 0 {
 		return errors.Join(w.errs...)

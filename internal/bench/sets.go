@@ -41,7 +41,8 @@ func ServerHeap(client *http.Client, server string) func(context.Context) (float
 }
 
 // sets inserts tasks that are due in a day, counts them, and changes them all by one job after the other: two
-// that move them, one that cancels them, and one that redrives them. Another lambda has a steady load meanwhile.
+// that move them, one that cancels them, and one that redrives them. Another lambda has a steady load
+// meanwhile.
 func (r *run) sets(ctx context.Context) (Report, error) {
 	report, err := r.insertOnly(ctx)
 	if err != nil {

@@ -116,7 +116,7 @@ func (c *Controller) pauseBeforeTry(ctx context.Context, tries *registerTries, e
 	}
 	if errors.Is(err, api.ErrUnknownLambda) {
 		if tries.lambdaUnknown++; tries.lambdaUnknown == 1 {
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "no lambda of this worker exists yet; waiting until one is created", slog.Any("error", err))
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a lambda of this worker does not exist yet; waiting until it is created", slog.Any("error", err))
 		}
 		_ = lambdaRetry.Sleep(ctx, c.cfg.Clock, tries.lambdaUnknown) // the caller looks at ctx
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// TestSeenHeadersAreNeverWrong has several callers read the same rows, all at a time, and replace some of them. Of
-// those who replace the same seq one wins, also when what the committer remembers is small.
+// TestSeenHeadersAreNeverWrong has several callers read the same rows, all at a time, and replace some of
+// them. Of those who replace the same seq one wins, also when what the committer remembers is small.
 func TestSeenHeadersAreNeverWrong(t *testing.T) {
 	for _, generation := range []int{1, 4, 16, 200} {
 		d := openOn(t, vfs.NewMem(), pebble.WithFreshRows(pebble.Config{}, generation))
