@@ -15,7 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
-// The actions of apply on something that a file declares.
+// The actions of apply on what a file declares.
 const (
 	applyCreate    = "create"
 	applyUpdate    = "update"
@@ -37,9 +37,9 @@ func (a *app) applyCommand() *cobra.Command {
 differs. It prints a line for each: + for what it creates, ~ for what it changes, with each setting, and - for what it deletes; "no
 changes" if there is nothing to do. All is checked before anything is changed. With -o json, an array, also of what is unchanged.
 
-What apply made or changed is managed by the file's set: the name in the file, or else that of the file without its ending. With --prune,
-what is of the set and not in the file any more is deleted; what is of other sets and of none is left alone, and so are lambdas. What is
-of another set, or registered by Terraform, is refused. docs/apply.md describes the file.
+Settings that apply made or changed are managed by the file's set: the name in the file, or else that of the file without its ending.
+With --prune, those of the set that are not in the file any more are deleted; those of other sets and of none are left alone, and so are
+lambdas. Settings of another set, or registered by Terraform, are refused. docs/apply.md describes the file.
 
 Exit 2 for a file that cannot be read, with the line; 1 when something is refused.`,
 		Example: `  kinesin apply -f schedules.yaml --dry-run

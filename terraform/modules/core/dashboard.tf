@@ -1,5 +1,5 @@
-# What CloudWatch knows of an installation, on one page: its queues, its tables, and what is in dead-letter queues. What only servers
-# know, first of all how late tasks start, is in the dashboards of deploy/grafana.
+# A page with all that CloudWatch knows of an installation: its queues, its tables, and its dead-letter queues. The dashboards of
+# deploy/grafana have what only servers know, first of all how late tasks start.
 
 locals {
   # Queues of lambdas are found by their names, since they are made elsewhere: by the words of the prefix, as CloudWatch has them.

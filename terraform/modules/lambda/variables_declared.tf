@@ -1,4 +1,4 @@
-# What fires the lambda, and what is promised about it. Both are in its registration: servers make them with the lambda, refuse
+# Crons that fire the lambda, and its objective. Both are in its registration: servers make them with the lambda, refuse
 # calls that would change them, and take them away with it (docs/adr/0018).
 
 variable "crons" {
