@@ -79,6 +79,9 @@ func (t *Tracer) Scheduling(ctx context.Context, items []*kinesinv1.ScheduleItem
 	if t == nil {
 		return ctx, func() {}
 	}
+	if call := trace.SpanContextFromContext(ctx); call.IsValid() && !call.IsSampled() {
+		return ctx, func() {} // it would not be sampled either
+	}
 	ctx, span := t.tracer.Start(ctx, "kinesin.schedule", trace.WithSpanKind(trace.SpanKindProducer))
 	if !span.SpanContext().IsSampled() {
 		return ctx, func() { span.End() }
