@@ -184,8 +184,8 @@ func attemptOf(k *task.Task, attempt uint32) trace.SpanContext {
 	return trace.NewSpanContext(c)
 }
 
-// idsKey is the key of a context's span context, whose ids a span gets if it has some, and which is sampled if
-// that is.
+// idsKey is the key of a context's span context, whose ids a span gets if it has some, and which is sampled
+// if that is.
 type idsKey struct{}
 
 // Given returns the span context whose ids the span gets that begins in a context.

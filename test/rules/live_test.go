@@ -199,8 +199,8 @@ func before(t *testing.T, service string) *away {
 	return a
 }
 
-// A real Prometheus scrapes real servers. Each fault is made in truth; its alert fires, no other one does, and
-// it clears once the fault is mended. make test/rules runs it.
+// A real Prometheus scrapes real servers. Each fault is made in truth; its alert fires, and it clears once
+// the fault is mended. make test/rules runs it.
 func TestAlertsFireAndClearOverRealServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs real processes")
