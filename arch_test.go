@@ -100,7 +100,7 @@ var table = []row{
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
-	{name: "internal/otlp", may: []string{"task", "internal/audit", "internal/tracing"}},
+	{name: "internal/otlp", may: []string{"task", "internal/audit", "internal/tracing"}, tests: []string{"api/kinesinv1"}},
 	{name: "internal/logging", stdOnly: true},
 	{name: "internal/objective", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "internal/tracing", may: slices.Concat(wire, []string{"task"}), tests: []string{"internal/otlp"}},

@@ -40,8 +40,8 @@ type Queue struct {
 	d Driver
 	// Answered, if not nil, is told how each message was sent, and how each receive ended.
 	Answered func(err error)
-	// Sent, if not nil, is told how long a send of that many messages took, and its first error.
-	Sent func(ctx context.Context, n int, took time.Duration, err error)
+	// Sending, if not nil, is told that a send begins; what it returns is told of its first error.
+	Sending func(ctx context.Context) (sent func(err error))
 }
 
 // New wraps a driver.
@@ -72,14 +72,14 @@ func (q *Queue) Send(ctx context.Context, messages []Message) []error {
 	return results
 }
 
-// send makes one call of the driver, and tells Sent of it.
+// send makes one call of the driver, and tells Sending of it.
 func (q *Queue) send(ctx context.Context, messages []Message) []error {
-	if q.Sent == nil {
+	if q.Sending == nil {
 		return q.d.Send(ctx, messages)
 	}
-	began := time.Now()
+	sent := q.Sending(ctx)
 	results := q.d.Send(ctx, messages)
-	q.Sent(ctx, len(messages), time.Since(began), cmp.Or(results...))
+	sent(cmp.Or(results...))
 	return results
 }
 

@@ -103,8 +103,8 @@ type Config struct {
 	Members Members
 	// Ended is called when a job has ended; it may be nil.
 	Ended func(ctx context.Context, j *kinesinv1.Job)
-	// Traced returns the span of a call, for a job that it makes, and Step begins that of a step of such a job.
-	// Both may be nil.
+	// Traced returns the span of a call, for a job that it makes, and Step begins that of a step of such a
+	// job. Both may be nil.
 	Traced func(ctx context.Context) string
 	Step   func(ctx context.Context, job, action, made string) (_ context.Context, end func(tasks int, err error))
 }

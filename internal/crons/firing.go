@@ -39,8 +39,8 @@ type Config struct {
 	Cancel func(ctx context.Context, t *task.Task)
 	Clock  clock.Clock
 	Log    *slog.Logger
-	// Fired returns the traceparent of an occurrence that is put; made is that of the call that set the cron. It
-	// may be nil.
+	// Fired returns the traceparent of an occurrence that is put; made is that of the call that set the cron.
+	// It may be nil.
 	Fired func(t *task.Task, made string) string
 }
 

@@ -142,8 +142,9 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.queue, n.buffer = queue.New(c.Queue), c.Buffer
 	n.queue.Answered = n.queueOutage.note
 	if n.tracer != nil {
-		n.queue.Sent = func(ctx context.Context, _ int, took time.Duration, err error) {
-			n.tracer.Op(ctx, "kinesin.queue", "send", took, err)
+		n.queue.Sending = func(ctx context.Context) func(error) {
+			began := clock.Mono(n.clock)
+			return func(err error) { n.tracer.Op(ctx, "kinesin.queue", "send", clock.Mono(n.clock)-began, err) }
 		}
 	}
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)

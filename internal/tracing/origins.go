@@ -48,9 +48,9 @@ func (t *Tracer) Step(ctx context.Context, job, action, made string) (_ context.
 		return ctx, func(int, error) {}
 	}
 	sampled := trace.NewSpanContext(trace.SpanContextConfig{TraceFlags: trace.FlagsSampled})
-	began, span := t.tracer.Start(context.WithValue(ctx, idsKey{}, sampled), "kinesin.job", append(linkTo(made),
+	began, span := t.tracer.Start(context.WithValue(ctx, idsKey{}, sampled), "kinesin.job", append(linkTo(made), //nolint:spancheck // end ends it
 		trace.WithAttributes(attribute.String("kinesin.job", job), attribute.String("kinesin.action", action)))...)
-	return trace.ContextWithSpan(ctx, trace.SpanFromContext(began)), func(tasks int, err error) {
+	return trace.ContextWithSpan(ctx, trace.SpanFromContext(began)), func(tasks int, err error) { //nolint:spancheck // end ends it
 		span.SetAttributes(attribute.Int("kinesin.tasks", tasks))
 		if err != nil {
 			span.SetStatus(codes.Error, err.Error())

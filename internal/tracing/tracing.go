@@ -79,6 +79,9 @@ func (t *Tracer) Scheduling(ctx context.Context, items []*kinesinv1.ScheduleItem
 	if t == nil {
 		return ctx, func() {}
 	}
+	if call := trace.SpanContextFromContext(ctx); call.IsValid() && !call.IsSampled() {
+		return ctx, func() {} // it would not be sampled either
+	}
 	ctx, span := t.tracer.Start(ctx, "kinesin.schedule", trace.WithSpanKind(trace.SpanKindProducer))
 	if !span.SpanContext().IsSampled() {
 		return ctx, func() { span.End() }
@@ -181,8 +184,8 @@ func attemptOf(k *task.Task, attempt uint32) trace.SpanContext {
 	return trace.NewSpanContext(c)
 }
 
-// idsKey is the key of a context's span context, whose ids a span gets if it has some, and which is sampled if
-// that is.
+// idsKey is the key of a context's span context, whose ids a span gets if it has some, and which is sampled
+// if that is.
 type idsKey struct{}
 
 // Given returns the span context whose ids the span gets that begins in a context.

@@ -103,10 +103,11 @@ func (c *client) retry(ctx context.Context, table string, send func() error) err
 }
 
 // noAnswer returns the error of a request that DynamoDB did not answer, unless its caller gave it up: that
-// says nothing about DynamoDB.
+// says nothing about DynamoDB. Then it has the error of the context as well: what alone broke off, such as
+// EOF, would look like an answer.
 func (c *client) noAnswer(ctx context.Context, table string, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("table %s: %w", table, err)
+	if gone := ctx.Err(); gone != nil {
+		return fmt.Errorf("table %s: %w: %w", table, gone, err)
 	}
 	return c.unreachableError(table, err)
 }

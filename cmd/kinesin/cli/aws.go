@@ -56,7 +56,9 @@ queues without a policy get one. If a table exists with another key, nothing is 
 			return usagef("--aws-prefix is missing: want the prefix of the names of all tables and queues, such as prod")
 		}
 		setup.NoQueuePolicies, setup.Log = !policies, a.warnings()
+		stopLine := a.waiting("looking at tables and queues")
 		report, err := server.SetupAWS(ctx, setup)
+		stopLine()
 		if len(report.Items) > 0 {
 			err = errors.Join(err, a.printSetup(&report))
 		}

@@ -59,7 +59,9 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 		return fmt.Errorf("backup to %s: %w", path, err)
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
+	stop := a.waiting("backing up to %q", path)
 	m, err := receiveBackup(ctx, client, w)
+	stop()
 	if err != nil {
 		return fmt.Errorf("backup to %s is not complete and was discarded: %w", path, a.explain(err))
 	}

@@ -44,7 +44,9 @@ SQS is with a redrive.`,
 		if err := wantLambda(ctx, k, lambda); err != nil {
 			return err
 		}
+		stop := a.waiting("counting")
 		r, err := k.Count(ctx, filter, exact)
+		stop()
 		if err != nil {
 			return err
 		}

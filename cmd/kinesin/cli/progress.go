@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,9 @@ import (
 
 // progressEvery is the least time between two updates of a progress line.
 const progressEvery = 200 * time.Millisecond
+
+// waitingAfter is how long a call lasts before it is shown, and how often that is brought up to date.
+const waitingAfter = time.Second
 
 // progress shows how far a command is, in one line of a terminal that it writes again and again. A nil
 // progress shows nothing.
@@ -30,6 +34,31 @@ func (a *app) newProgress() *progress {
 		return nil
 	}
 	return &progress{w: a.stderr, clock: clock.Real()}
+}
+
+// waiting shows on a terminal what a call waits for and for how long, from waitingAfter on, until stop is
+// called; what it shows is gone by then, so results may go to the same terminal.
+func (a *app) waiting(format string, args ...any) (stop func()) {
+	if !isTerminal(a.stderr) || a.json() {
+		return func() {}
+	}
+	return waitingOn(&progress{w: a.stderr, clock: clock.Real()}, fmt.Sprintf(format, args...))
+}
+
+func waitingOn(p *progress, text string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended, began := make(chan struct{}), clock.Mono(p.clock)
+	go func() {
+		defer close(ended)
+		defer p.clear()
+		for clock.Sleep(ctx, p.clock, waitingAfter) == nil {
+			p.show("%s: %ds", text, int((clock.Mono(p.clock)-began)/time.Second))
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 func isTerminal(w io.Writer) bool {

@@ -56,3 +56,22 @@ func TestProgressIsForTerminals(t *testing.T) {
 		}
 	}
 }
+
+func TestWaitingIsShownAfterASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		stop := waitingOn(&progress{w: &out, clock: clock.Real()}, "waiting for 2 tasks")
+		time.Sleep(waitingAfter - time.Millisecond)
+		stop()
+		if out.Len() != 0 {
+			t.Errorf("shown at once: %q", out.String())
+		}
+		stop = waitingOn(&progress{w: &out, clock: clock.Real()}, "waiting for 2 tasks")
+		time.Sleep(waitingAfter + time.Millisecond)
+		stop()
+		if got := out.String(); got != "\rwaiting for 2 tasks: 1s\r                       \r" {
+			t.Errorf("%q", got)
+		}
+	})
+}

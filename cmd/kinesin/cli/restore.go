@@ -35,7 +35,9 @@ cancelled later are live again. Tasks that are due start as soon as a server run
 		}
 		ctx, stop := untilSignal(ctx)
 		defer stop()
+		stopLine := a.waiting("checking and restoring %q", args[0])
 		report, err := server.Restore(ctx, args[0], data, log.logger(a.Stderr))
+		stopLine()
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,9 @@ timeout, after printing the latest states. A restart of the server does not inte
 			bounded, cancel = context.WithTimeout(ctx, timeout)
 		}
 		defer cancel()
+		stop := a.waiting("waiting for %d tasks to end", len(ids))
 		all, err := inParts(ids, func(some []sdk.ID) ([]sdk.GetResult, error) { return k.Wait(bounded, some...) })
+		stop()
 		timedOut := errors.Is(err, context.DeadlineExceeded) || bounded.Err() != nil && ctx.Err() == nil
 		if timedOut {
 			all, err = inParts(ids, func(some []sdk.ID) ([]sdk.GetResult, error) { return k.GetMany(ctx, some) })
