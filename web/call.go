@@ -80,7 +80,10 @@ func (c *call) showStatus(status int, template, title, nav string, body any) err
 	_, signedIn := c.Sessions.Token(c.r)
 	p := page{
 		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: signedIn, ReadOnly: c.ReadOnly, Version: c.Version,
-		Done: doneTexts[c.r.URL.Query().Get("done")], Body: body,
+		Body: body,
+	}
+	if c.r.Method != http.MethodPost { // a form of a page that said so goes to the same URL
+		p.Done = doneTexts[c.r.URL.Query().Get("done")]
 	}
 	return c.render(status, template, "page", p)
 }

@@ -79,7 +79,8 @@ func (c *call) preview(k *kinesinv1.Cron, count int) *previewBody {
 	return b
 }
 
-// clockChange returns when the clocks of the zone of a time change next, within a year or two; zero: they do not.
+// clockChange returns when the clocks of the zone of a time change next, within a year or two; zero: they do
+// not.
 func clockChange(t time.Time) time.Time {
 	const boundsMax = 5 // a zone also has some at which no clock changes
 	_, before := t.Zone()
