@@ -28,8 +28,8 @@ func (rotating) Decode(_ context.Context, p sdk.PayloadContext, encoded []byte) 
 	return plain, nil
 }
 
-// Payloads of members and of what follows a group are encoded, and large ones are blobs, small or large, with a
-// key or without one.
+// Payloads of members and of what follows a group are encoded, and large ones are blobs, small or large, with
+// a key or without one.
 func TestPayloadsOfGroupsAreEncodedAndMayBeBlobs(t *testing.T) {
 	t.Parallel()
 	place, err := blobs.OpenDir(t.TempDir())
