@@ -25,13 +25,13 @@ func TestSDKShowsNoInternalType(t *testing.T) {
 
 // TestSDKFitsTwoScreens bounds what `go doc` prints of the SDK.
 func TestSDKFitsTwoScreens(t *testing.T) {
-	// Crons took four: a cron, its pause, an occurrence, and what became of a nominal time. Groups took nine:
-	// what makes one, what it is while it is made, what it is, its members as tasks and as a list, and its
-	// end.
+	// Crons took four: a cron, its pause, an occurrence, and what became of a nominal time. Groups took ten:
+	// what makes one, what it is while it is made, what it is, its members as tasks and as a list, what
+	// follows it, and its end.
 	// Chains took eight: Chain, its steps and a step, a parent, a link, a chain, a task of it, and what a
 	// change did.
 	// Version took one, which is what workers say of their programs.
-	const linesMax = 162
+	const linesMax = 163
 	out, err := exec.CommandContext(t.Context(), "go", "doc", "./sdk").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -154,8 +154,8 @@ func (in *Inbound) FollowUp(ctx context.Context, item *kinesinv1.ScheduleItem, a
 	return in.Sealer.SealTask(c.Task), nil
 }
 
-// withKeyOf returns the id of the task that holds the key of one that follows after a group, if an earlier try
-// made it. Another task is not taken for it.
+// withKeyOf returns the id of the task that holds the key of one that follows after a group, if an earlier
+// try made it. Another task is not taken for it.
 func (in *Inbound) withKeyOf(ctx context.Context, c *intake.Incoming, id task.ID) (string, error) {
 	rows, err := in.Store.Tasks(ctx, []task.ID{id})
 	switch {

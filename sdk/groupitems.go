@@ -86,8 +86,8 @@ func (c *Client) encodeMembers(ctx context.Context, group string, at int, items 
 	return encoded, large, nil
 }
 
-// groupFollowUps returns tasks that follow after a group as the wire has them. Their ids are not known yet, so
-// that they are encoded for their lambda alone.
+// groupFollowUps returns tasks that follow after a group as the wire has them. Their ids are not known yet,
+// so that they are encoded for their lambda alone.
 func (c *Client) groupFollowUps(ctx context.Context, edge string, items []Item) (wire []*kinesinv1.ScheduleItem, err error) {
 	for i := range items {
 		one, err := c.encodeGroupItem(ctx, items[i], "")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/sdk/blobs"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
@@ -27,11 +28,16 @@ func (rotating) Decode(_ context.Context, p sdk.PayloadContext, encoded []byte) 
 	return plain, nil
 }
 
-// Payloads of members and of what follows a group are encoded, and large ones are blobs, small or large, with a
-// key or without one.
+// Payloads of members and of what follows a group are encoded, and large ones are blobs, small or large, with
+// a key or without one.
 func TestPayloadsOfGroupsAreEncodedAndMayBeBlobs(t *testing.T) {
 	t.Parallel()
-	k := sdktest.New(t, sdktest.Codec(rotating{}), sdktest.Blobs(blobLimit))
+	place, err := blobs.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = place.Close() })
+	k := sdktest.New(t, sdktest.PayloadCodec(rotating{}), sdktest.Blobs(place, blobLimit))
 	k.Lambda("part")
 	k.Lambda("whole")
 	got := map[string]int{}
@@ -39,8 +45,8 @@ func TestPayloadsOfGroupsAreEncodedAndMayBeBlobs(t *testing.T) {
 		w := sdk.NewWorker(k.Client(), sdk.Slots(5))
 		for _, name := range []string{"part", "whole"} {
 			w.Register(name, func(_ context.Context, t *sdk.Task[[]byte]) error {
-				got[fmt.Sprintf("%s %c %d", t.Lambda, t.Args[0], len(t.Args))]++
-				t.SetResult(t.Args[:1])
+				got[fmt.Sprintf("%s %c %d", t.Lambda, t.Payload[0], len(t.Payload))]++
+				t.SetResult(t.Payload[:1])
 				return nil
 			})
 		}
@@ -66,7 +72,7 @@ func TestPayloadsOfGroupsAreEncodedAndMayBeBlobs(t *testing.T) {
 		t.Fatalf("%+v, %v", g, err)
 	}
 	for i, f := range g.FollowUps {
-		info, err := k.Client().Get(t.Context(), f.ID)
+		info, err := k.Client().Get(t.Context(), f.ID, sdk.WithPayload())
 		if err != nil || len(info.Payload) != []int{10, 300_000, 10, 5000}[i] {
 			t.Errorf("%+v: payload of %d bytes, %v", f, len(info.Payload), err)
 		}

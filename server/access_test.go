@@ -176,6 +176,7 @@ var needs = map[string]need{
 	"GroupService/CreateGroup":            {[]access.Verb{access.Schedule}, false, `{"then":{"lambda":"L"}}`},
 	"GroupService/AddMembers":             {nil, false, `{"group":"none","items":[{"lambda":"L"}]}`}, // there is none; TestWhoMayChangeAGroup has one
 	"GroupService/SealGroup":              {nil, false, `{"group":"none"}`},
+	"GroupService/CancelGroup":            {nil, false, `{"group":"none"}`},
 	"GroupService/GetGroup":               {nil, false, `{"id":"none"}`},
 	"GroupService/ListMembers":            {nil, false, `{"group":"none"}`},
 	"ChainService/GetChain":               {[]access.Verb{access.Read}, false, `{"id":"I"}`},

@@ -12,6 +12,7 @@ const (
 	createGroup = kinesinv1connect.GroupServiceCreateGroupProcedure
 	addMembers  = kinesinv1connect.GroupServiceAddMembersProcedure
 	sealGroup   = kinesinv1connect.GroupServiceSealGroupProcedure
+	cancelGroup = kinesinv1connect.GroupServiceCancelGroupProcedure
 	getGroup    = kinesinv1connect.GroupServiceGetGroupProcedure
 	listMembers = kinesinv1connect.GroupServiceListMembersProcedure
 )
@@ -37,6 +38,9 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 		{"follow", whole, false},
 		{"follow", part, true},
 		{"follow", other, false},
+		{"follow", `{"then":{"lambda":"report","collection":"seven"},"finally":[{"lambda":"mail"}]}`, false},
+		{"follow", `{"moreThen":[{"lambda":"mail"}]}`, false},
+		{"follow", `{"finally":[{"lambda":"report","collection":"seven"}]}`, true},
 		{"both", other, true},
 		{"mailer", deep, false},
 		{"both", deep, true},
@@ -68,6 +72,9 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 		{"mailer", sealGroup, `{"group":"ID"}`, "not_found"},
 		{"reader", sealGroup, `{"group":"ID"}`, "permission_denied"},
 		{"follow", sealGroup, `{"group":"ID"}`, ""},
+		{"mailer", cancelGroup, `{"group":"ID"}`, "not_found"},
+		{"follow", cancelGroup, `{"group":"ID"}`, "permission_denied"},
+		{"root", cancelGroup, `{"group":"ID"}`, ""},
 	} {
 		if answer, code := r.callAs(c.who, c.procedure, strings.ReplaceAll(c.body, "ID", id)); code != c.code {
 			t.Errorf("%s %s as %s: %s, want %q", c.procedure, c.body, c.who, answer, c.code)
@@ -82,7 +89,7 @@ func TestWhoMayChangeAGroup(t *testing.T) {
 		}
 	}
 	log, _ := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{}`)
-	for _, action := range []string{"group.create", "group.seal"} {
+	for _, action := range []string{"group.create", "group.seal", "group.cancel"} {
 		if !strings.Contains(log, action) {
 			t.Errorf("no %s in the audit log", action)
 		}

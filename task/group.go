@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// GroupMembersMax is how many members a group has at most, and GroupFollowUpsMax how many tasks may follow it.
+// GroupMembersMax is how many members a group has at most, and GroupFollowUpsMax how many tasks may follow
+// it.
 const (
 	GroupMembersMax   = 100_000
 	GroupFollowUpsMax = 100

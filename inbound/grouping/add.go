@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// abandonedAfter is the age of a task from which the call that stored it, and did not have the group count
-	// it, is taken to be dead.
+	// abandonedAfter is the age of a task from which the call that stored it, and did not have the group
+	// count it, is taken to be dead.
 	abandonedAfter = 30 * time.Second
 	// addAgainAfter is after how long a call at such a place is made again.
 	addAgainAfter = 5 * time.Second
-	// restFirst is how many members are looked for first behind those that a group counts: calls store so many
-	// at once at least.
+	// restFirst is how many members are looked for first behind those that a group counts: calls store so
+	// many at once at least.
 	restFirst = 25
 )
 

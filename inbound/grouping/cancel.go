@@ -32,8 +32,8 @@ func (s *Service) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupReque
 	return &kinesinv1.CancelGroupResponse{Group: v, Job: job}, err
 }
 
-// sealForCancel seals a group that is cancelled, unless it has ended. The caller in the context is who cancels
-// it.
+// sealForCancel seals a group that is cancelled, unless it has ended. The caller in the context is who
+// cancels it.
 func (s *Service) sealForCancel(ctx context.Context, id string) (*groups.Group, error) {
 	existed := false
 	g, err := groups.Change(ctx, s.Store, id, func(g *groups.Group) (bool, error) {

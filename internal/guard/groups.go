@@ -77,8 +77,8 @@ func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*
 	return response, err
 }
 
-// CancelGroup needs cancel on the lambda of the follow-up in one collection at least. The job that cancels the
-// members refuses those that the caller may not cancel.
+// CancelGroup needs cancel on the lambda of the follow-up in one collection at least. The job that cancels
+// the members refuses those that the caller may not cancel.
 func (s groups) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
 	lambda, err := s.allowChange(ctx, actCancelGroup, access.Cancel, r.GetGroup())
 	if err != nil {

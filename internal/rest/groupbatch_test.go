@@ -42,8 +42,8 @@ func (g *oneGroup) AddMembers(_ context.Context, r *kinesinv1.AddMembersRequest)
 	return response, nil
 }
 
-// The lines of a batch are members in their order, those of a part all or none, and a batch that is sent again
-// adds nothing twice.
+// The lines of a batch are members in their order, those of a part all or none, and a batch that is sent
+// again adds nothing twice.
 func TestABatchOfMembers(t *testing.T) {
 	lines := func(n int, more string) string { return strings.Repeat("{\"payload\":1}\n", n) + more }
 	for _, c := range []struct {

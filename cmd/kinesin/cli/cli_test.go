@@ -262,7 +262,7 @@ func TestBadUsage(t *testing.T) {
 		{"chain extend a --start-before soon", "--start-before"},
 		{"group create", "--then is missing"},
 		{"group create extra", "extra"},
-		{"group create --then - --else -", "cannot both be read from stdin"},
+		{"group create --then - --else -", "can be read from stdin"},
 		{"group add", "ID is missing"},
 		{"group add a b", "one argument too many"},
 		{"group add a --offset 0", "--lambda is missing"},
