@@ -26,8 +26,8 @@ type server struct {
 	over      chan struct{} // closed when all of it has ended
 }
 
-// restartDelayMax bounds the backoff of a supervisor, as a kubelet bounds it. A store may be away for hours, and
-// each start takes memory that a seed never gives back, as it runs without collections.
+// restartDelayMax bounds the backoff of a supervisor, as a kubelet bounds it. A store may be away for hours,
+// and each start takes memory that a seed never gives back, as it runs without collections.
 const restartDelayMax = 30 * time.Second
 
 // serve starts the server of a slot, as a supervisor does: again and again, with backoff, until it comes up.
