@@ -91,7 +91,8 @@ func (r *stepRecord) run(payload []byte) error {
 	return nil
 }
 
-// await waits until all steps have run. Steps that do not start for long are counted as lost, which is no error.
+// await waits until all steps have run. Steps that do not start for long are counted as lost, which is no
+// error.
 func (r *stepRecord) await(ctx context.Context, patience time.Duration) error {
 	for r.left.Load() > 0 {
 		if err := await(ctx, r.moved, patience); errors.Is(err, errPatience) {
@@ -213,7 +214,8 @@ func (r *chainsRun) wall(ctx context.Context, chains, steps int) (o wallOutcome,
 	return o, err
 }
 
-// paced has chains begin at random milliseconds, so that a step waits for nothing but what ends the one before.
+// paced has chains begin at random milliseconds, so that a step waits for nothing but the end of the one
+// before.
 func (r *chainsRun) paced(ctx context.Context) error {
 	chains := max(1, int(float64(r.Rate)*r.Duration.Seconds())/r.Steps)
 	r.begin(chains, r.Steps)

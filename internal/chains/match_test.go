@@ -20,8 +20,8 @@ func (s slot) Lease() time.Duration { return time.Minute }
 
 func (s slot) Settle(_ *task.Task, outcome error) { *s.outcomes = append(*s.outcomes, outcome) }
 
-// Follow-ups that are due are claimed for workers that wait, in the commit that ends their parent. An end that
-// is refused claims nothing, and gives the slots back.
+// Follow-ups that are due are claimed for workers that wait, in the commit that ends their parent. An end
+// that is refused claims nothing, and gives the slots back.
 func TestFollowUpsMatchedWithTheEnd(t *testing.T) {
 	for name, refused := range map[string]bool{"applied": false, "refused": true} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 // How results are sent.
 const (
 	flushMax         = 32 // reports that are sent without a linger
-	flushSlotsShare  = 4  // as are reports of one part in this many of the slots
+	promptLinger     = time.Millisecond
+	flushSlotsShare  = 4 // as are reports of one part in this many of the slots
 	reportsPerSend   = 1024
 	resultBytesMax   = 4 << 20         // of the values in one message, beside one that has more
 	unknownDelay     = 5 * time.Second // until a task of an unknown lambda is tried elsewhere
@@ -36,18 +37,25 @@ func (o *outbox) size() int { return len(o.results) + len(o.started) }
 // report puts the result of an attempt in the outbox, and wakes the writer when it has to set its timer or
 // has enough to send. Call with mu held.
 func (s *session) report(a *attempt) {
-	s.outbox.results = append(s.outbox.results, a)
-	s.outbox.prompt = s.outbox.prompt || a.prompt
-	if s.outbox.size() == 1 || s.flushes() {
+	o := &s.outbox
+	first := o.size() == 0 || a.prompt && !o.prompt
+	o.results = append(o.results, a)
+	o.prompt = o.prompt || a.prompt
+	if first || s.flushes() {
 		wake(s.outboxReady)
 	}
 }
 
 // flushes reports whether the outbox is sent at once. A small one is sent no sooner than the linger after the
-// last message: so the first result goes at once, and those of a busy time go together. A prompt one is sent
-// at once.
-func (s *session) flushes() bool {
-	return s.outbox.size() >= s.flushAt || s.draining || s.outbox.prompt
+// last message: so the first result goes at once, and those of a busy time go together. The linger is short
+// if one of them is awaited.
+func (s *session) flushes() bool { return s.outbox.size() >= s.flushAt || s.draining }
+
+func (s *session) linger() time.Duration {
+	if s.outbox.prompt {
+		return min(s.cfg.Linger, promptLinger)
+	}
+	return s.cfg.Linger
 }
 
 // nextRequest takes the next message from the outbox. Without one it returns how long to wait for it; forever
@@ -60,8 +68,8 @@ func (s *session) nextRequest() (*kinesinv1.WorkRequest, time.Duration) {
 		return nil, forever
 	}
 	now := clock.Mono(s.cfg.Clock)
-	if since := now - o.last; !s.flushes() && !o.drain && since < s.cfg.Linger {
-		return nil, s.cfg.Linger - since
+	if since, linger := now-o.last, s.linger(); !s.flushes() && !o.drain && since < linger {
+		return nil, linger - since
 	}
 	o.last = now
 	request := &kinesinv1.WorkRequest{Drain: o.drain}

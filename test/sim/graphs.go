@@ -120,7 +120,7 @@ func (w *world) openGraphs(c *client) *graphs {
 		return g
 	}
 	g.chains, g.groups, g.ends = make([]chainRun, len(g.plan.Chains)), make([]string, len(g.plan.Groups)), make([]*sdk.GroupEnd, len(g.plan.Groups))
-	g.try(func() error {
+	_ = g.try(func() error {
 		_, _, err := c.sdk.CreateLambda(w.ctx, sdk.LambdaInfo{Name: graphLambda, Timeout: time.Hour, Shards: w.plan.Shards, MaxAttempts: 1000, PoisonBound: 1000, BackoffMin: time.Second, BackoffMax: 2 * time.Second})
 		return err
 	})
