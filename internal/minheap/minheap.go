@@ -20,6 +20,8 @@ type Place struct{ number int } // one more than its index, 0 in no heap
 
 func (p *Place) place() *Place { return p }
 
+var _ interface{ place() *Place } = (*Place)(nil) // items have it by embedding, which linters do not see
+
 // IsHeld reports whether the item is in a Heap.
 func (p *Place) IsHeld() bool { return p.number > 0 }
 
