@@ -72,6 +72,8 @@ type Config struct {
 	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 50,000, of a store on
 	// AWS 2,000.
 	ConsoleRowsMax int
+	// ConsoleOIDC lets browsers sign in to the console at the page of an OpenID Connect provider.
+	ConsoleOIDC ConsoleOIDC
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
@@ -220,6 +222,7 @@ func (c Config) Validate() error {
 	if c.ConsoleRowsMax < 0 {
 		errs = append(errs, fmt.Errorf("%d rows for the forecast of the console: want 1 or more", c.ConsoleRowsMax))
 	}
+	errs = append(errs, c.checkConsoleOIDC())
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))
 	}
