@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
@@ -29,7 +30,8 @@ const (
 const (
 	TasksMax   = 10_000_000
 	SlotsMax   = 10_000
-	callersMax = 4 // calls in flight while inserting
+	PagesMax   = 2000 // as many as a server streams to
+	callersMax = 4    // calls in flight while inserting
 
 	insertAhead  = 24 * time.Hour // when the tasks of Insert are due
 	aheadBase    = 4 * time.Second
@@ -70,6 +72,10 @@ type Config struct {
 	// ServerHeap returns the bytes in the server's heap, for Sets.
 	ServerHeap func(ctx context.Context) (float64, error)
 	Progress   func(text string)
+	// Pages is how many pages of the console of PageServer are open meanwhile, of Steady.
+	Pages      int
+	PageServer string
+	PageClient *http.Client
 }
 
 // ErrConfig is returned for an invalid Config; the text says what is allowed.
@@ -90,6 +96,7 @@ func (c *Config) Validate() error {
 	within("workers", c.Slots, 1, SlotsMax)
 	within("payload bytes", c.PayloadBytes, indexBytes, 1<<20)
 	within("batch", c.Batch, 1, 10_000)
+	within("pages", c.Pages, 0, PagesMax)
 	return errors.Join(errs...)
 }
 
@@ -111,6 +118,7 @@ type run struct {
 	Config
 
 	seen     *record
+	open     *pages
 	inserted phase
 	accepted int
 }
@@ -133,6 +141,11 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 	stop, stopped := r.startWorker(ctx, cancel)
 	var measured phase
 	err := r.warmUp(ctx)
+	if err == nil && r.Pages > 0 {
+		if r.open, err = r.openPages(ctx); err == nil {
+			defer r.open.close()
+		}
+	}
 	if err == nil {
 		measured, err = load(ctx)
 	}
