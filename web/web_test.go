@@ -58,8 +58,8 @@ func (f *fakes) List(context.Context, *kinesinv1.ListRequest) (*kinesinv1.ListRe
 }
 
 func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
-	f.counted.Add(1)
-	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 3}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}}}}, nil
+	n := f.counted.Add(1)
+	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}}}}, nil
 }
 
 func (f *fakes) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
