@@ -97,6 +97,8 @@ var table = []row{
 	{name: "internal/quota/quotas", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/backoff", "internal/catalog", "internal/clock", "internal/quota", "internal/refusal"})},
 	{name: "internal/lease", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
 	{name: "internal/access", stdOnly: true},
+	{name: "internal/access/sessions", may: []string{"task", "store", "internal/access/policy", "internal/clock"}},
+	{name: "internal/access/signin", may: []string{"task", "internal/access/policy", "internal/access/sessions", "internal/clock", "internal/livefile"}},
 	{name: "internal/access/policy", may: []string{"task", "internal/access", "internal/backoff", "internal/clock", "internal/livefile", "internal/token"}},
 	{name: "internal/access/tokens", may: []string{"task", "store", "internal/access", "internal/backoff", "internal/clock"}},
 	{name: "internal/audit", may: []string{"task", "store", "internal/backoff", "internal/clock"}},
@@ -107,7 +109,7 @@ var table = []row{
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
 	{name: "internal/overview", stdOnly: true},
 	{
-		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/clock", "internal/cron", "internal/overview", "internal/where"}),
+		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/access/sessions", "internal/clock", "internal/cron", "internal/overview", "internal/where"}),
 		tests: []string{"task"}, never: []string{"inbound", "scheduler", "hsc", "internal/node", "server", "github.com/cockroachdb", "github.com/aws"},
 	},
 	{name: "internal/rest", may: slices.Concat(wire, []string{"task"})},
@@ -167,7 +169,7 @@ var table = []row{
 	},
 
 	{
-		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
+		name: "internal/node", may: slices.Concat(seams, wire, []string{"internal/access", "internal/access/sessions", "internal/access/tokens", "internal/audit", "internal/guard", "internal/blobsweep", "internal/breaker", "internal/chains", "internal/crons", "internal/gates", "internal/groups", "internal/keyring", "internal/overview", "internal/quota", "internal/quota/quotas", "internal/rest", "internal/logging", "internal/objective", "internal/tracing", "partition/fleet", "internal/catalog/lambdas", "inbound", "inbound/buffer", "inbound/chaining", "inbound/gating", "inbound/grouping", "inbound/ingest", "inbound/intake", "inbound/jobs", "inbound/deadletters", "inbound/periodic", "scheduler", "dispatcher", "hsc"}, tools),
 		tests: []string{"sdk", "internal/otlp", "internal/sdkconfig", "store/dynamo", "queue/sqs", "inbound/buffer/mem"},
 		never: []string{"store/pebble", "store/mem", "queue/mem", "github.com/cockroachdb", "github.com/aws"},
 	},
@@ -175,7 +177,7 @@ var table = []row{
 		name: "server", tests: []string{"sdk", "internal/controller"},
 		may: slices.Concat(wire, drivers, []string{
 			"task", "store", "store/dynamo", "queue", "queue/sqs", "internal/blobplace", "inbound/buffer", "inbound/buffer/sqsbuffer", "internal/catalog", "partition", "partition/fleet", "partition/kube", "internal/node",
-			"internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/logging", "internal/otlp", "web",
+			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/audit", "internal/logging", "internal/otlp", "web",
 		}, tools),
 	},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -58,6 +59,7 @@ const (
 // madeTokens finds the tokens that operators made.
 type madeTokens interface {
 	Find(ctx context.Context, secret string) (tokens.Token, error)
+	FindHash(ctx context.Context, hash [sha256.Size]byte) (tokens.Token, error)
 }
 
 // credentials are the files that say whose calls are accepted. Both are nil on a server for this machine
@@ -147,7 +149,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, error) {
 	sent, present := token.Of(r.Header)
 	if !present && g.console != nil && web.Has(r.URL.Path) { // a cookie opens the console and nothing else
-		sent, present = g.console.Sessions.Token(r)
+		if id, found, err := g.bySession(ctx, r); found {
+			return id, err
+		}
 	}
 	switch {
 	case present && sent == "":
@@ -166,26 +170,44 @@ func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, 
 	return access.Anonymous(), nil
 }
 
-// byToken looks for a token in the file of tokens, in the policy, and among those that operators made.
+// byToken returns the identity of a token, which may be a JWT.
 func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error) {
-	if g.tokens != nil && g.tokens.Get().Holds(sent) {
-		return access.Identity{Name: access.TokenFileName, Grants: access.All()}, nil
+	if id, found := g.byFiles(sha256.Sum256([]byte(sent))); found {
+		return id, nil
 	}
-	var p *policy.Policy
-	if g.policy != nil {
-		p = g.policy.Get()
-		if id, found := p.ByToken(sent); found {
-			return id, nil
+	if g.policy != nil && policy.IsJWT(sent) {
+		id, err := g.verifier.ByJWT(ctx, g.policy.Get(), sent)
+		if errors.Is(err, policy.ErrJWT) {
+			err = &refusalError{because: becauseJWT, text: err.Error()}
 		}
-		if policy.IsJWT(sent) {
-			id, err := g.verifier.ByJWT(ctx, p, sent)
-			if errors.Is(err, policy.ErrJWT) {
-				err = &refusalError{because: becauseJWT, text: err.Error()}
-			}
-			return id, err
-		}
+		return id, err
 	}
 	made, err := g.made.Find(ctx, sent)
+	return g.byMade(&made, err)
+}
+
+// byTokenHash returns the identity of a token that is no JWT, by its SHA-256.
+func (g *gate) byTokenHash(ctx context.Context, hash [sha256.Size]byte) (access.Identity, error) {
+	if id, found := g.byFiles(hash); found {
+		return id, nil
+	}
+	made, err := g.made.FindHash(ctx, hash)
+	return g.byMade(&made, err)
+}
+
+// byFiles looks for a token in the file of tokens and in the policy.
+func (g *gate) byFiles(hash [sha256.Size]byte) (id access.Identity, found bool) {
+	if g.tokens != nil && g.tokens.Get().HoldsHash(hash) {
+		return access.Identity{Name: access.TokenFileName, Grants: access.All()}, true
+	}
+	if g.policy == nil {
+		return id, false
+	}
+	return g.policy.Get().ByTokenHash(hash)
+}
+
+// byMade returns the identity of a token that operators made, unless it has ended.
+func (g *gate) byMade(made *tokens.Token, err error) (access.Identity, error) {
 	switch {
 	case errors.Is(err, tokens.ErrUnknown):
 		return access.Identity{}, &refusalError{because: becauseUnknown, text: refusedUnknown}
@@ -193,7 +215,7 @@ func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error
 		return access.Identity{}, &refusalError{because: becauseExpired, text: err.Error(), name: made.Name}
 	case errors.Is(err, tokens.ErrRevoked):
 		return access.Identity{}, &refusalError{because: becauseRevoked, text: err.Error(), name: made.Name}
-	case err == nil && p != nil && p.Has(made.Name):
+	case err == nil && g.policy != nil && g.policy.Get().Has(made.Name):
 		return access.Identity{}, &refusalError{because: becauseUnknown, text: "the policy file defines another identity " + made.Name +
 			"; a name exists once: revoke the token, or rename the identity in the file"}
 	}

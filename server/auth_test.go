@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
@@ -48,6 +49,10 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 type noTokens struct{}
 
 func (noTokens) Find(context.Context, string) (tokens.Token, error) {
+	return tokens.Token{}, tokens.ErrUnknown
+}
+
+func (noTokens) FindHash(context.Context, [sha256.Size]byte) (tokens.Token, error) {
 	return tokens.Token{}, tokens.ErrUnknown
 }
 

@@ -77,6 +77,8 @@ type Config struct {
 	// TraceURL is where the console links to for the trace of a task, with {trace_id} in place of its id;
 	// empty: it does not.
 	TraceURL string
+	// ConsoleOIDC lets browsers sign in to the console at the page of an OpenID Connect provider.
+	ConsoleOIDC ConsoleOIDC
 
 	Store string // StorePebble or StoreDynamoDB; StorePebble
 	Queue string // QueueMemory or QueueSQS; QueueMemory
@@ -228,6 +230,7 @@ func (c Config) Validate() error {
 	if c.ConsoleRowsMax < 0 {
 		errs = append(errs, fmt.Errorf("%d rows for the forecast of the console: want 1 or more", c.ConsoleRowsMax))
 	}
+	errs = append(errs, c.checkConsoleOIDC())
 	if c.OTLPEndpoint != "" {
 		errs = append(errs, otlp.CheckEndpoint(c.OTLPEndpoint))
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/access/signin"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
 	"github.com/kinesin-io/kinesin/internal/node"
@@ -29,6 +30,7 @@ var ErrListen = errors.New("cannot listen")
 
 // Server is a node on the drivers that its configuration names, behind a port.
 type Server struct {
+	console  *web.Console // nil: it is off
 	config   Config
 	metrics  *node.Metrics
 	drivers  *drivers
@@ -59,7 +61,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	})}
 	asked, err := s.openCredentials(ctx)
 	secure, tlsErr := s.openTLS(ctx, asked)
-	if err := errors.Join(err, tlsErr); err != nil {
+	provider, providerErr := s.openProvider(ctx, asked)
+	if err := errors.Join(err, tlsErr, providerErr); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	s.warnLoose(ctx)
@@ -76,7 +79,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.open(ctx, asked); err != nil {
 		return nil, errors.Join(err, s.listener.Close())
 	}
-	s.http = api.NewServer(s.handler(asked))
+	s.http = api.NewServer(s.handler(asked, provider))
+	if s.console != nil {
+		s.http.RegisterOnShutdown(s.console.CloseStreams)
+	}
 	s.http.TLSConfig = secure
 	s.http.ErrorLog = httpLog(s.config.Log)
 	s.http.ConnState = s.listener.state
@@ -86,7 +92,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 
 // warnLoose logs which files with secrets all users of this machine may read.
 func (s *Server) warnLoose(ctx context.Context) {
-	for _, path := range []string{s.config.AuthTokenFile, s.config.TLSKeyFile} {
+	for _, path := range []string{s.config.AuthTokenFile, s.config.TLSKeyFile, s.config.ConsoleOIDC.ClientSecretFile} {
 		if path != "" && livefile.IsLoose(path) {
 			s.config.Log.WarnContext(ctx, "every user of this machine may use a file with a secret; chmod 600 it", slog.String("file", path))
 		}
@@ -94,10 +100,13 @@ func (s *Server) warnLoose(ctx context.Context) {
 }
 
 // handler returns the node's handler behind the checks of a call's origin and identity.
-func (s *Server) handler(asked credentials) http.Handler {
-	console := s.openConsole()
-	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), api.BoundBodies(withConsole(console, s.node.Handler())))
-	calls.useConsole(console)
+func (s *Server) handler(asked credentials, provider *signin.Flow) http.Handler {
+	s.console = s.openConsole()
+	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), api.BoundBodies(withConsole(s.console, s.node.Handler())))
+	if provider != nil {
+		provider.Verifier, provider.Sealer = calls.verifier, s.node.SessionSealer()
+	}
+	calls.useConsole(s.console, provider)
 	if !asked.areAsked() {
 		return loopbackOnly(calls)
 	}

@@ -3,6 +3,7 @@ package task
 import (
 	"bytes"
 	"context"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -78,6 +79,7 @@ type ringKey struct {
 	secret  []byte
 
 	ids, leases, messages, pages macs
+	sessions                     cipher.AEAD
 
 	inbound []byte // given to senders
 	sealer  macs   // by inbound
@@ -146,6 +148,7 @@ func newRingKey(key Key) *ringKey {
 		r.leases = r.ids
 	}
 	r.messages, r.pages, r.sealer = newMACs(derive(secret, "queue")), newMACs(derive(secret, "page")), newMACs(r.inbound)
+	r.sessions = newSessionCipher(derive(secret, "session"))
 	return r
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
 )
 
 // call is one request for a page.
@@ -22,28 +23,45 @@ type call struct {
 	w http.ResponseWriter
 	r *http.Request
 
-	caller access.Caller
+	caller  access.Caller
+	session *sessions.Session // nil: not signed in by a form
 }
 
 // handle answers with a page, or with a page that says what went wrong.
 func (k *Console) handle(show func(*call) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{Console: k, w: w, r: r, caller: access.From(r.Context())}
-		defer c.recovered()
-		if r.Method == http.MethodPost && k.ReadOnly && Needs(r.URL.Path) && r.URL.Path != Prefix+"signout" {
-			c.fail(errReadOnly)
-			return
-		}
-		if r.Method == http.MethodPost {
-			if err := r.ParseForm(); err != nil {
-				c.fail(invalid("this form cannot be read, or is larger than %d bytes", bodyBytesMax))
-				return
+		if Needs(r.URL.Path) {
+			if s, err := k.Session(r); err == nil {
+				c.session = s
+				k.renew(w, r, s)
 			}
 		}
-		if err := show(c); err != nil {
-			c.fail(err)
+		if isStream(r) {
+			c.stream(show)
+			return
 		}
+		c.answer(show)
 	})
+}
+
+// answer answers with a page, or with one that says what went wrong.
+func (c *call) answer(show func(*call) error) {
+	defer c.recovered()
+	r := c.r
+	if r.Method == http.MethodPost && c.ReadOnly && Needs(r.URL.Path) && r.URL.Path != Prefix+"signout" {
+		c.fail(errReadOnly)
+		return
+	}
+	if r.Method == http.MethodPost {
+		if err := r.ParseForm(); err != nil {
+			c.fail(invalid("this form cannot be read, or is larger than %d bytes", bodyBytesMax))
+			return
+		}
+	}
+	if err := show(c); err != nil {
+		c.fail(err)
+	}
 }
 
 // recovered answers a panic as an internal error.
@@ -77,9 +95,8 @@ func (c *call) show(template, title, nav string, body any) error {
 }
 
 func (c *call) showStatus(status int, template, title, nav string, body any) error {
-	_, signedIn := c.Sessions.Token(c.r)
 	p := page{
-		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: signedIn, ReadOnly: c.ReadOnly, Version: c.Version,
+		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: c.session != nil, ReadOnly: c.ReadOnly, Version: c.Version,
 		Body: body,
 	}
 	if c.r.Method != http.MethodPost { // a form of a page that said so goes to the same URL

@@ -1,133 +1,65 @@
 package web
 
 import (
-	"cmp"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
+	"errors"
 	"net/http"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
 )
 
-// Bounds of sessions.
-const (
-	sessionsMax      = 1000 // of a server; the one that was used longest ago ends for a new one
-	sessionsTokenMax = 20   // of one token
-	sessionLife      = 12 * time.Hour
-	sessionIdleMax   = 2 * time.Hour
-	sessionIDBytes   = 32
-)
-
-// Cookies of sessions. A browser takes the first name only over TLS, for the whole host and from the host
+// Cookies of the console. A browser takes the first names only over TLS, for the whole host and from the host
 // itself.
 const (
-	cookieTLS   = "__Host-kinesin"
-	cookiePlain = "kinesin_console"
+	cookieTLS, cookiePlain = "__Host-kinesin", "kinesin_console"        // a session
+	flowTLS, flowPlain     = "__Host-kinesin-signin", "kinesin_sign_in" // a sign-in at the page of a provider
 )
 
-// Sessions are the browsers that are signed in. Each stands for a token, which is checked anew with every
-// request: a session can do no more than its token, and ends with it. They are kept in memory alone.
-type Sessions struct {
-	clock clock.Clock
-
-	mu  sync.Mutex
-	all map[[sha256.Size]byte]*session // by the hash of the id
-}
-
-type session struct {
-	token       string
-	began, used time.Duration // monotonic
-}
-
-func newSessions(c clock.Clock) *Sessions {
-	return &Sessions{clock: c, all: map[[sha256.Size]byte]*session{}}
-}
-
-// Token returns the token for which a browser is signed in.
-func (s *Sessions) Token(r *http.Request) (token string, found bool) {
-	id := idOf(r)
-	if id == "" {
-		return "", false
+// Session returns the session of a browser. Errors are those of sessions.Registry.Find.
+func (k *Console) Session(r *http.Request) (*sessions.Session, error) {
+	text := valueOf(r, cookiePlain, cookieTLS)
+	if text == "" || k.Sessions == nil {
+		return nil, sessions.ErrNone
 	}
-	now := clock.Mono(s.clock)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := sha256.Sum256([]byte(id))
-	one := s.all[key]
-	if one == nil {
-		return "", false
-	}
-	if now-one.began > sessionLife || now-one.used > sessionIdleMax {
-		delete(s.all, key)
-		return "", false
-	}
-	one.used = now
-	return one.token, true
+	return k.Sessions.Find(r.Context(), text)
 }
 
-// start begins a session under a new id, whatever the browser sent, and ends the one that it had.
-func (s *Sessions) start(w http.ResponseWriter, r *http.Request, token string) {
-	s.End(w, r)
-	id := make([]byte, sessionIDBytes)
-	_, _ = rand.Read(id) // never fails
-	text := base64.RawURLEncoding.EncodeToString(id)
-	now := clock.Mono(s.clock)
-	s.mu.Lock()
-	s.makeRoom(token, now)
-	s.all[sha256.Sum256([]byte(text))] = &session{token: token, began: now, used: now}
-	s.mu.Unlock()
-	http.SetCookie(w, cookie(r, text, int(sessionLife.Seconds())))
-}
-
-// makeRoom ends what is over, and the session of the token, or of all, that was used longest ago. Call with
-// mu held.
-func (s *Sessions) makeRoom(token string, now time.Duration) {
-	type used struct {
-		key [sha256.Size]byte
-		at  time.Duration
+// begin begins a session under a new id, whatever the browser sent, and ends the one that it had.
+func (k *Console) begin(w http.ResponseWriter, r *http.Request, proof sessions.Proof) error {
+	text, err := k.Sessions.Begin(proof)
+	if err != nil {
+		return err
 	}
-	var all, own []used
-	for key, one := range s.all {
-		if now-one.began > sessionLife || now-one.used > sessionIdleMax {
-			delete(s.all, key)
-			continue
-		}
-		all = append(all, used{key, one.used})
-		if one.token == token {
-			own = append(own, used{key, one.used})
+	if old := valueOf(r, cookiePlain, cookieTLS); old != "" {
+		if err := k.Sessions.End(r.Context(), old); err != nil && !errors.Is(err, sessions.ErrFull) {
+			return err
 		}
 	}
-	oldest := func(some []used) [sha256.Size]byte {
-		return slices.MinFunc(some, func(a, b used) int { return cmp.Compare(a.at, b.at) }).key
-	}
-	switch {
-	case len(own) >= sessionsTokenMax:
-		delete(s.all, oldest(own))
-	case len(all) >= sessionsMax:
-		delete(s.all, oldest(all))
+	http.SetCookie(w, sessionCookie(r, text, sessions.Life))
+	return nil
+}
+
+// renew notes in the cookie of a browser, now and then, that its session is used.
+func (k *Console) renew(w http.ResponseWriter, r *http.Request, s *sessions.Session) {
+	if text, ok := k.Sessions.Renew(s); ok {
+		http.SetCookie(w, sessionCookie(r, text, sessions.Life))
 	}
 }
 
-// End ends the session of a browser, if it has one.
-func (s *Sessions) End(w http.ResponseWriter, r *http.Request) {
-	id := idOf(r)
-	if id == "" {
-		return
+// EndSession ends the session of a browser, if it has one. The browser forgets it also if that fails.
+func (k *Console) EndSession(w http.ResponseWriter, r *http.Request) error {
+	text := valueOf(r, cookiePlain, cookieTLS)
+	if text == "" || k.Sessions == nil {
+		return nil
 	}
-	s.mu.Lock()
-	delete(s.all, sha256.Sum256([]byte(id)))
-	s.mu.Unlock()
-	http.SetCookie(w, cookie(r, "", -1))
+	http.SetCookie(w, sessionCookie(r, "", 0))
+	return k.Sessions.End(r.Context(), text)
 }
 
-func idOf(r *http.Request) string {
-	name := cookiePlain
+func valueOf(r *http.Request, plain, tls string) string {
+	name := plain
 	if isTLS(r) {
-		name = cookieTLS
+		name = tls
 	}
 	if c, err := r.Cookie(name); err == nil {
 		return c.Value
@@ -141,10 +73,24 @@ func isTLS(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-func cookie(r *http.Request, value string, maxAge int) *http.Cookie {
-	c := &http.Cookie{Name: cookiePlain, Value: value, Path: Prefix, HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: maxAge}
+// sessionCookie is sent by no other site, not even by its links.
+func sessionCookie(r *http.Request, value string, life time.Duration) *http.Cookie {
+	return cookie(r, cookiePlain, cookieTLS, value, life, http.SameSiteStrictMode)
+}
+
+// flowCookie is sent when the page of a provider leads back here.
+func flowCookie(r *http.Request, value string, life time.Duration) *http.Cookie {
+	return cookie(r, flowPlain, flowTLS, value, life, http.SameSiteLaxMode)
+}
+
+// cookie returns a cookie that scripts do not see; without life it takes away the one that there is.
+func cookie(r *http.Request, plain, tls, value string, life time.Duration, site http.SameSite) *http.Cookie {
+	c := &http.Cookie{Name: plain, Value: value, Path: Prefix, HttpOnly: true, SameSite: site, MaxAge: int(life.Seconds())}
+	if life == 0 {
+		c.MaxAge = -1
+	}
 	if isTLS(r) {
-		c.Name, c.Path, c.Secure = cookieTLS, "/", true
+		c.Name, c.Path, c.Secure = tls, "/", true
 	}
 	return c
 }

@@ -1,25 +1,56 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
 )
 
-type signInBody struct {
-	Next    string
-	Refused string
+// CallbackPath is where the page of a provider leads back to.
+const CallbackPath = Prefix + "signin/callback"
+
+// flowWithin is how long a browser keeps what it needs for a sign-in at the page of a provider.
+const flowWithin = 10 * time.Minute
+
+// Provider signs browsers in at a page elsewhere. Its errors that are ErrRefused say why for people.
+type Provider interface {
+	// Name is what people know it by.
+	Name() string
+	// Begin returns where to send a browser, and what it is to keep until it comes back to redirect.
+	Begin(ctx context.Context, redirect, next string) (to, kept string, err error)
+	// Finish takes what it comes back with. next is the one of Begin, also if it fails.
+	Finish(r *http.Request, kept string, query url.Values) (proof sessions.Proof, next string, err error)
 }
 
-// showSignIn asks for a token.
+type signInBody struct {
+	Next     string
+	Refused  string
+	Provider string // empty: there is none
+}
+
+// askToSignIn shows the page for signing in.
+func (c *call) askToSignIn(status int, next, refused string) error {
+	b := signInBody{Next: next, Refused: refused}
+	if c.Provider != nil {
+		b.Provider = c.Provider.Name()
+	}
+	return c.render(status, "signin", "bare", page{Title: "Sign in", Body: b})
+}
+
+// showSignIn asks who somebody is.
 func showSignIn(c *call) error {
 	if c.SignIn == nil {
 		return c.goTo(Prefix, "")
 	}
-	return c.render(http.StatusOK, "signin", "bare", page{Title: "Sign in", Body: signInBody{Next: local(c.field("next"))}})
+	return c.askToSignIn(http.StatusOK, local(c.field("next")), "")
 }
 
-// ErrRefused is an error of Config.SignIn that says for people why a token is not accepted.
+// ErrRefused is an error of Config.SignIn and of a Provider: who signs in is not let in.
 var ErrRefused = errors.New("this token is not accepted")
 
 func signIn(c *call) error {
@@ -27,28 +58,102 @@ func signIn(c *call) error {
 		return c.goTo(Prefix, "")
 	}
 	next, token := local(c.field("next")), c.field("token")
-	if _, err := c.SignIn(c.r.Context(), c.r, token); err != nil {
-		text, status := "The token cannot be checked for now. Try again.", http.StatusServiceUnavailable
-		if errors.Is(err, ErrRefused) {
-			text, status = "This token is not accepted. It may be mistyped, expired or revoked.", http.StatusUnauthorized
-		}
-		return c.render(status, "signin", "bare", page{Title: "Sign in", Body: signInBody{Next: next, Refused: text}})
+	proof, err := c.SignIn(c.r.Context(), c.r, token)
+	if err == nil {
+		err = c.begin(c.w, c.r, proof)
 	}
-	c.Sessions.start(c.w, c.r, token)
+	switch {
+	case errors.Is(err, ErrRefused):
+		return c.askToSignIn(http.StatusUnauthorized, next, "This token is not accepted. It may be mistyped, expired or revoked.")
+	case errors.Is(err, sessions.ErrLong):
+		return c.askToSignIn(http.StatusUnauthorized, next, "No cookie can hold what this token says of you: it names too many groups of the policy.")
+	case err != nil:
+		return c.askToSignIn(http.StatusServiceUnavailable, next, "The token cannot be checked for now. Try again.")
+	}
 	return c.goTo(next, "")
 }
 
-func signOut(c *call) error {
-	c.Sessions.End(c.w, c.r)
-	if c.SignIn == nil {
-		return c.goTo(Prefix, "")
+// signInElsewhere sends a browser to the page of the provider.
+func signInElsewhere(c *call) error {
+	if c.Provider == nil {
+		return c.goTo(Prefix+"signin", "")
 	}
-	return c.goTo(Prefix+"signin", "")
+	next := local(c.field("next"))
+	to, kept, err := c.Provider.Begin(c.r.Context(), c.redirect(), next)
+	if err != nil {
+		return c.notSignedIn(next, err)
+	}
+	http.SetCookie(c.w, flowCookie(c.r, kept, flowWithin))
+	http.Redirect(c.w, c.r, to, http.StatusSeeOther)
+	return nil
+}
+
+// redirect returns the URL of CallbackPath, as the provider has to know it.
+func (c *call) redirect() string {
+	if c.RedirectURL != "" {
+		return c.RedirectURL
+	}
+	scheme := "http://"
+	if isTLS(c.r) {
+		scheme = "https://"
+	}
+	return scheme + c.r.Host + CallbackPath
+}
+
+// comeBack takes a browser that was at the page of the provider. It goes on by a page of this site, since the
+// cookie of its session is not sent with what another one began.
+func comeBack(c *call) error {
+	if c.Provider == nil {
+		return c.goTo(Prefix+"signin", "")
+	}
+	kept := valueOf(c.r, flowPlain, flowTLS)
+	http.SetCookie(c.w, flowCookie(c.r, "", 0))
+	proof, next, err := c.Provider.Finish(c.r, kept, c.r.URL.Query())
+	if err == nil {
+		err = c.begin(c.w, c.r, proof)
+	}
+	if err != nil {
+		return c.notSignedIn(local(next), err)
+	}
+	return c.render(http.StatusOK, "signin", "again", local(next))
+}
+
+// notSignedIn says why a sign-in at the page of a provider came to nothing.
+func (c *call) notSignedIn(next string, err error) error {
+	switch {
+	case errors.Is(err, ErrRefused):
+		return c.askToSignIn(http.StatusUnauthorized, next, sentence(err.Error()))
+	case errors.Is(err, sessions.ErrLong):
+		return c.askToSignIn(http.StatusUnauthorized, next, "No cookie can hold what the provider says of you: you are in too many groups of the policy.")
+	}
+	c.Log.WarnContext(c.r.Context(), "console cannot sign somebody in", "error", err)
+	return c.askToSignIn(http.StatusServiceUnavailable, next, "The provider, or the store of this server, does not answer for now. Try again.")
+}
+
+// sentence makes a sentence of the text of an error.
+func sentence(text string) string {
+	text = strings.TrimPrefix(text, ErrRefused.Error()+": ")
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+func signOut(c *call) error {
+	to := Prefix + "signin"
+	if c.SignIn == nil {
+		to = Prefix
+	}
+	if err := c.EndSession(c.w, c.r); err != nil {
+		c.Log.WarnContext(c.r.Context(), "a session of the console goes on until it is over", "error", err)
+		return c.askToSignIn(http.StatusServiceUnavailable, Prefix, "This browser is signed out. But the server could not note it: a copy of its cookie is good for some hours more.")
+	}
+	return c.goTo(to, "")
 }
 
 // local returns a path of the console, whatever it is given: nobody is sent elsewhere.
 func local(path string) string {
-	if !strings.HasPrefix(path, Prefix) || strings.HasPrefix(path, Prefix+"sign") || strings.ContainsAny(path, "\\\r\n\x00") || strings.Contains(path, "//") {
+	if !strings.HasPrefix(path, Prefix) || strings.HasPrefix(path, Prefix+"sign") || strings.ContainsAny(path, "\\\r\n\x00") || strings.Contains(path, "//") || strings.Contains(path, "/..") {
 		return Prefix
 	}
 	return path
@@ -65,6 +170,10 @@ func AskToSignIn(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Method == http.MethodGet && r.URL.Query().Get("again") == "" {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_ = templates()["signin"].ExecuteTemplate(w, "again", r.URL.RequestURI()) // fails only if the browser has gone
+		return
+	}
+	if isStream(r) { // which then asks for its part without one
+		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	if r.Header.Get("HX-Request") != "" { // a part of a page that is shown

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
-	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
@@ -51,21 +51,27 @@ type Config struct {
 	// TraceURL is where a trace is shown, with {trace_id} in place of its id; empty: nowhere.
 	TraceURL string
 	// SignIn checks a token that somebody enters. nil: nobody has to sign in.
-	SignIn func(ctx context.Context, r *http.Request, token string) (access.Identity, error)
+	SignIn func(ctx context.Context, r *http.Request, token string) (sessions.Proof, error)
+	// Sessions are those of browsers; nil only where nobody signs in.
+	Sessions *sessions.Registry
+	// Provider signs in elsewhere; nil: tokens alone do. RedirectURL is where it leads back to: CallbackPath
+	// under the name that the browser knows; empty: as the browser named the server.
+	Provider    Provider
+	RedirectURL string
 }
 
 // Console serves all paths that begin with Prefix.
 type Console struct {
 	Config
 
-	Sessions *Sessions
-	live     *live
-	mux      http.Handler
+	live    *live
+	streams *streams
+	mux     http.Handler
 }
 
 // New returns a console.
 func New(c Config) *Console {
-	k := &Console{Config: c, Sessions: newSessions(c.Clock)}
+	k := &Console{Config: c, streams: newStreams()}
 	k.live = newLive(&k.Config)
 	mux := http.NewServeMux()
 	page := func(pattern string, show func(*call) error) { mux.Handle(pattern, k.handle(show)) }
@@ -95,6 +101,8 @@ func New(c Config) *Console {
 	page("GET /ui/audit", showAudit)
 	page("GET /ui/signin", showSignIn)
 	page("POST /ui/signin", signIn)
+	page("GET /ui/signin/provider", signInElsewhere)
+	page("GET "+CallbackPath, comeBack)
 	page("POST /ui/signout", signOut)
 	page("/ui/", func(*call) error { return errNoPage })
 	mux.Handle("GET /ui/static/", serveAsset())
@@ -104,11 +112,14 @@ func New(c Config) *Console {
 
 // Needs reports whether a path of the console needs to know who asks for it.
 func Needs(path string) bool {
-	return strings.HasPrefix(path, Prefix) && path != Prefix+"signin" && !strings.HasPrefix(path, Prefix+"static/")
+	return strings.HasPrefix(path, Prefix) && path != Prefix+"signin" && !strings.HasPrefix(path, Prefix+"signin/") && !strings.HasPrefix(path, Prefix+"static/")
 }
 
 // Has reports whether a path is of the console.
 func Has(path string) bool { return path == "/" || path == "/ui" || strings.HasPrefix(path, Prefix) }
+
+// CloseStreams ends the streams of all open pages, and lets none begin.
+func (k *Console) CloseStreams() { k.streams.close() }
 
 // ServeHTTP implements http.Handler.
 func (k *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -20,8 +20,12 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/overview"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // evil are texts that would do something if a page took them for markup or script.
@@ -54,8 +58,8 @@ func (f *fakes) List(context.Context, *kinesinv1.ListRequest) (*kinesinv1.ListRe
 }
 
 func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
-	f.counted.Add(1)
-	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 3}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}}}}, nil
+	n := f.counted.Add(1)
+	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}}}}, nil
 }
 
 func (f *fakes) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
@@ -266,18 +270,29 @@ func TestNobodyWaitsForASlowStore(t *testing.T) {
 	}
 }
 
+// withSessions lets browsers sign in with one token.
+func withSessions(t *testing.T, k *Console, good string) {
+	t.Helper()
+	ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("k", task.TokenKeyBytes))}}, Seals: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Sessions = sessions.NewRegistry(store.New(mem.New(), store.Config{Clock: k.Clock}), ring.Sessions(), k.Clock, k.Log)
+	k.SignIn = func(_ context.Context, _ *http.Request, token string) (sessions.Proof, error) {
+		switch token {
+		case good:
+			return sessions.Proof{Token: []byte(token)}, nil
+		case "away":
+			return sessions.Proof{}, errors.New("the store does not answer")
+		}
+		return sessions.Proof{}, ErrRefused
+	}
+}
+
 func TestSessions(t *testing.T) {
 	k, _ := newFakes("mail")
 	good := strings.Repeat("good", 8)
-	k.SignIn = func(_ context.Context, _ *http.Request, token string) (access.Identity, error) {
-		switch token {
-		case good:
-			return access.Identity{Name: "ada"}, nil
-		case "away":
-			return access.Identity{}, errors.New("the store does not answer")
-		}
-		return access.Identity{}, ErrRefused
-	}
+	withSessions(t, k, good)
 	for token, status := range map[string]int{"": 401, "bad": 401, "away": 503} {
 		w := as(k, nil, "POST", "/ui/signin", url.Values{"token": {token}})
 		checkPage(t, "refused sign-in", w)
@@ -285,54 +300,33 @@ func TestSessions(t *testing.T) {
 			t.Errorf("token %q: %d, %v", token, w.Code, w.Result().Cookies())
 		}
 	}
-	fixed := strings.Repeat("A", 43)
-	w := as(k, nil, "POST", "/ui/signin", url.Values{"token": {good}, "next": {"/ui/tasks?q=a"}}, "Cookie", cookiePlain+"="+fixed)
-	cookies := w.Result().Cookies()
-	c := cookies[len(cookies)-1]
-	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/ui/tasks?q=a" || c.Value == fixed || len(c.Value) < 43 || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/ui/" {
-		t.Errorf("%d to %s: %+v", w.Code, w.Header().Get("Location"), c)
-	}
-	with := func(value string) *http.Request {
+	signedIn := func(value string) bool {
 		r := httptest.NewRequest(http.MethodGet, "/ui/", nil)
 		r.AddCookie(&http.Cookie{Name: cookiePlain, Value: value})
-		return r
+		_, err := k.Session(r)
+		return err == nil
 	}
-	if token, found := k.Sessions.Token(with(c.Value)); !found || token != good {
-		t.Errorf("signed in: %v %v", token, found)
-	}
-	if _, found := k.Sessions.Token(with(fixed)); found {
-		t.Error("an id that the browser chose is a session")
-	}
-	as(k, nil, "POST", "/ui/signout", nil, "Cookie", cookiePlain+"="+c.Value)
-	if _, found := k.Sessions.Token(with(c.Value)); found {
-		t.Error("signed out, and still in")
-	}
-	for range sessionsTokenMax + 5 {
-		as(k, nil, "POST", "/ui/signin", url.Values{"token": {good}})
-	}
-	if n := len(k.Sessions.all); n != sessionsTokenMax {
-		t.Errorf("%d sessions of one token", n)
+	form := url.Values{"token": {good}, "next": {"/ui/tasks?q=a"}}
+	before := as(k, nil, "POST", "/ui/signin", form).Result().Cookies()[0].Value
+	for _, sent := range []string{strings.Repeat("A", 43), before} { // an id that somebody else chose, or knows
+		w := as(k, nil, "POST", "/ui/signin", form, "Cookie", cookiePlain+"="+sent)
+		c := w.Result().Cookies()[0]
+		if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/ui/tasks?q=a" || len(w.Result().Cookies()) != 1 || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Secure || c.Path != "/ui/" {
+			t.Errorf("%d to %s: %+v", w.Code, w.Header().Get("Location"), c)
+		}
+		if c.Value == sent || signedIn(sent) || !signedIn(c.Value) {
+			t.Error("signed in under what the browser sent")
+		}
+		as(k, nil, "POST", "/ui/signout", nil, "Cookie", cookiePlain+"="+c.Value)
+		if signedIn(c.Value) {
+			t.Error("signed out, and still in")
+		}
 	}
 	r := httptest.NewRequest(http.MethodPost, "/ui/signin", nil)
 	r.TLS = &tls.ConnectionState{}
-	if c := cookie(r, "x", 1); !c.Secure || c.Name != "__Host-kinesin" || c.Path != "/" || c.Domain != "" {
-		t.Errorf("over TLS: %+v", c)
-	}
-}
-
-func TestSessionsEnd(t *testing.T) {
-	k, _ := newFakes("mail")
-	s := k.Sessions
-	for i, age := range []struct{ began, used time.Duration }{{sessionLife + 1, 0}, {0, sessionIdleMax + 1}} {
-		now := clock.Mono(s.clock)
-		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/ui/signin", nil)
-		s.start(w, r, "token")
-		for _, one := range s.all {
-			one.began, one.used = now-age.began, now-age.used
-		}
-		r.AddCookie(w.Result().Cookies()[0])
-		if _, found := s.Token(r); found || len(s.all) > 0 {
-			t.Errorf("%d: a session that is over is one", i)
+	for _, c := range []*http.Cookie{sessionCookie(r, "x", 1), flowCookie(r, "x", 1)} {
+		if !c.Secure || !c.HttpOnly || !strings.HasPrefix(c.Name, "__Host-kinesin") || c.Path != "/" || c.Domain != "" {
+			t.Errorf("over TLS: %+v", c)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
@@ -29,8 +30,9 @@ const (
 const (
 	TasksMax      = 10_000_000
 	SlotsMax      = 10_000
-	othersRateMax = 500 // fewer than milliseconds, by which their tasks are told apart
-	callersMax    = 4   // calls in flight while inserting
+	othersRateMax = 500  // fewer than milliseconds, by which their tasks are told apart
+	callersMax    = 4    // calls in flight while inserting
+	PagesMax      = 2000 // as many as a server streams to
 
 	insertAhead  = 24 * time.Hour // when the tasks of Insert are due
 	aheadBase    = 4 * time.Second
@@ -72,6 +74,10 @@ type Config struct {
 	// ServerHeap returns the bytes in the server's heap, for Sets.
 	ServerHeap func(ctx context.Context) (float64, error)
 	Progress   func(text string)
+	// Pages is how many pages of the console of PageServer are open meanwhile, of Steady.
+	Pages      int
+	PageServer string
+	PageClient *http.Client
 }
 
 // ErrConfig is returned for an invalid Config; the text says what is allowed.
@@ -93,6 +99,7 @@ func (c *Config) Validate() error {
 	within("payload bytes", c.PayloadBytes, indexBytes, 1<<20)
 	within("batch", c.Batch, 1, 10_000)
 	within("tasks per second of the other lambda", int(c.OthersRate), 0, othersRateMax)
+	within("pages", c.Pages, 0, PagesMax)
 	return errors.Join(errs...)
 }
 
@@ -114,6 +121,7 @@ type run struct {
 	Config
 
 	seen     *record
+	open     *pages
 	inserted phase
 	accepted int
 }
@@ -136,6 +144,11 @@ func (r *run) measure(ctx context.Context) (Report, error) {
 	stop, stopped := r.startWorker(ctx, cancel)
 	var measured phase
 	err := r.warmUp(ctx)
+	if err == nil && r.Pages > 0 {
+		if r.open, err = r.openPages(ctx); err == nil {
+			defer r.open.close()
+		}
+	}
 	if err == nil {
 		measured, err = load(ctx)
 	}

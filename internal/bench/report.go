@@ -39,6 +39,11 @@ type Report struct {
 	Sets         []SetChange `json:"sets,omitempty"`
 	OthersAlone  *Others     `json:"others_alone,omitempty"` // how another lambda fares without a job
 
+	// Pages of the console that were open, what they were sent, and how many ended by themselves.
+	Pages      int   `json:"pages,omitempty"`
+	PageEvents int64 `json:"page_events,omitempty"`
+	PagesLost  int64 `json:"pages_lost,omitempty"`
+
 	Lost      int `json:"lost"`      // accepted and never started
 	Duplicate int `json:"duplicate"` // starts beyond the first of each task
 	Early     int `json:"early"`     // starts before the due time
@@ -81,6 +86,9 @@ func (r *run) report(p phase) Report {
 	o.LatenessP50, o.LatenessP95, o.LatenessP99, o.LatenessMax = percentile(late, .50), percentile(late, .95), percentile(late, .99), percentile(late, 1)
 	o.Lost = r.accepted - int(r.seen.started.Load())
 	o.Duplicate, o.Early = int(r.seen.duplicate.Load()), int(r.seen.early.Load())
+	if r.open != nil {
+		o.Pages, o.PageEvents, o.PagesLost = r.Pages, r.open.events.Load(), r.open.lost.Load()
+	}
 	return o
 }
 
@@ -116,6 +124,9 @@ func (o *Report) Print(w io.Writer) error {
 	}
 	if err == nil && o.InsertSeconds > 0 && o.Kind != Insert && o.Kind != Sets {
 		_, err = fmt.Fprintf(w, "inserted before: in %.3f s, %.0f/s, CPU-seconds per 1,000 %.4f\n", o.InsertSeconds, o.InsertRate, o.InsertCPU)
+	}
+	if err == nil && o.Pages > 0 {
+		_, err = fmt.Fprintf(w, "pages of the console: %d open, %d states sent, %d ended\n", o.Pages, o.PageEvents, o.PagesLost)
 	}
 	if err == nil && o.Kind == Sets {
 		_, err = fmt.Fprintf(w, "counted in %.3f s\n", o.CountSeconds)

@@ -10,9 +10,11 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/guard"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // AuditConfig configures the audit log of a node.
@@ -97,6 +99,12 @@ func (n *Node) grantsOf(ctx context.Context, name string) (access.Grants, error)
 
 // Tokens finds the identities of tokens that `kinesin token create` made.
 func (n *Node) Tokens() *tokens.Registry { return n.tokens }
+
+// Sessions are the browsers that are signed in to the console.
+func (n *Node) Sessions() *sessions.Registry { return n.sessions }
+
+// SessionSealer seals what browsers keep.
+func (n *Node) SessionSealer() *task.SessionSealer { return n.keyring.Sessions() }
 
 // Audit returns the audit log; nil if there is none.
 func (n *Node) Audit() *audit.Log { return n.audit }

@@ -27,6 +27,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/inbound/periodic"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/blobsweep"
@@ -92,6 +93,7 @@ type Node struct {
 	noWorker   *noWorker
 	guard      *guard.Guard
 	tokens     *tokens.Registry
+	sessions   *sessions.Registry
 	audit      *audit.Log // nil: nothing is recorded
 	defined    func(name string) (may access.Grants, found bool)
 	grower     *grower // nil if shards are not added
@@ -170,6 +172,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 		n.steps = clock.NewSteps(c.Clock, n.clockStepped)
 	}
 	n.tokens, n.defined = tokens.NewRegistry(n.store, c.Clock, c.Log), c.Defined
+	n.sessions = sessions.NewRegistry(n.store, n.keyring.Sessions(), c.Clock, c.Log)
 	n.guard = n.newGuard(&c)
 	if n.quotas, err = n.newQuotas(ctx, &c); err != nil {
 		return nil, err

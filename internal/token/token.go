@@ -77,8 +77,10 @@ func NewSet(tokens []string) Set {
 }
 
 // Holds reports whether the set holds the token. The time it takes does not depend on the tokens.
-func (s Set) Holds(token string) bool {
-	hash := sha256.Sum256([]byte(token))
+func (s Set) Holds(token string) bool { return s.HoldsHash(sha256.Sum256([]byte(token))) }
+
+// HoldsHash is Holds for the SHA-256 of a token.
+func (s Set) HoldsHash(hash [sha256.Size]byte) bool {
 	found := 0
 	for i := range s.hashes {
 		found |= subtle.ConstantTimeCompare(hash[:], s.hashes[i][:])

@@ -55,6 +55,8 @@ type browser struct {
 	t   *testing.T
 	ctx context.Context //nolint:containedctx // how chromedp names a window
 	at  string          // the server
+	// elsewhere is where it may also go: the page of a provider.
+	elsewhere string
 
 	mu     sync.Mutex
 	wrong  []string
@@ -94,7 +96,7 @@ func (b *browser) heard(event any) {
 	case *page.EventJavascriptDialogOpening:
 		b.wrong = append(b.wrong, "a page runs script of its data: "+e.Message)
 	case *network.EventRequestWillBeSent:
-		if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" && u.Scheme != "blob" && !strings.HasPrefix(e.Request.URL, b.at) && u.Scheme != "about" {
+		if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" && u.Scheme != "blob" && !strings.HasPrefix(e.Request.URL, b.at) && u.Scheme != "about" && (b.elsewhere == "" || !strings.HasPrefix(e.Request.URL, b.elsewhere)) {
 			b.beyond = append(b.beyond, e.Request.URL)
 		}
 	}

@@ -47,14 +47,32 @@
 	};
 	addEventListener('resize', reachable);
 
-	// Live parts ask again while the page is seen. One that is not seen costs nobody anything.
-	const live = byId('live-state');
-	let waiting = false;
+	// Live parts are streamed while the page is seen, and asked for again and again where that fails. A page
+	// that is not seen costs nobody anything, and holds none of the few connections of a browser.
+	const live = byId('live-state'), part = byId('live');
+	const inUse = () => document.querySelector('#live details[open], #live :focus');
+	let waiting = false, stream = null, missed = false;
 	if (live) {
 		setInterval(() => {
-			if (document.hidden || waiting || document.querySelector('#live details[open], #live :focus')) return;
+			if (document.hidden || waiting || stream && !missed || inUse()) return;
+			missed = false;
 			htmx.trigger(document.body, 'tick');
 		}, Number(live.dataset.live));
+	}
+	const connect = () => htmx.trigger(part, 'htmx:afterProcessNode'); // as the extension begins a stream
+	const disconnect = () => { if (stream) stream.close(); stream = null; };
+	if (live && part && window.EventSource) { // htmx, which is not ready yet, begins the first stream
+		part.setAttribute('sse-connect', part.getAttribute('hx-get'));
+		part.setAttribute('sse-swap', 'live');
+		part.setAttribute('hx-ext', 'sse');
+		part.addEventListener('htmx:sseOpen', (e) => {
+			if (stream !== e.detail.source) disconnect();
+			stream = e.detail.source;
+			if (document.hidden) disconnect(); else stale(false);
+		});
+		part.addEventListener('htmx:sseError', () => { stream = null; });
+		part.addEventListener('htmx:sseBeforeMessage', (e) => { if (inUse()) { missed = true; e.preventDefault(); } });
+		document.addEventListener('visibilitychange', () => { if (document.hidden) disconnect(); else if (!stream) connect(); });
 	}
 	const stale = (is) => {
 		if (!live || live.hidden) return;

@@ -63,6 +63,7 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 	if b.Kind == bench.Steady {
 		f.Float64Var(&b.Rate, "rate", b.Rate, "tasks per second")
 		f.Var(durationValue{d: &b.Duration, min: time.Millisecond}, "duration", "time from the first due time to the last")
+		f.IntVar(&b.Pages, "pages", 0, "how many first pages of the console are open meanwhile")
 	} else {
 		f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, "how many tasks")
 	}
@@ -119,6 +120,7 @@ func (a *app) benchServer(ctx context.Context, b *benchFlags) error {
 		}
 		defer metrics.CloseIdle()
 		b.Client, b.ServerCPU = k, bench.ServerCPU(metrics.Calls, metrics.Base)
+		b.PageServer, b.PageClient = metrics.Base, metrics.Streams
 		b.ServerHeap = bench.ServerHeap(metrics.Calls, metrics.Base)
 		b.Lambda = "bench-" + strings.ToLower(rand.Text()[:10])
 		b.Progress = func(text string) { a.note("%s", text) }

@@ -111,7 +111,13 @@ func (s *serveFlags) addConsole(f *pflag.FlagSet) {
 	f.BoolVar(&s.ConsoleReadOnly, "console-read-only", false, "the console changes nothing, whatever its viewers may do")
 	f.Var(intValue{n: &s.ConsoleRowsMax, min: 1}, "console-forecast-rows", "how many `ROWS` the console reads at a time to count what will be due; 200000 when not set, 2000 with DynamoDB")
 	f.StringVar(&s.TraceURL, "trace-url", "", "`URL` to which the console links for the trace of a task, such as https://traces.example/trace/{trace_id}")
-	settings(f, "console", "console-read-only", "console-forecast-rows", "trace-url")
+	f.StringVar(&s.ConsoleOIDC.Issuer, "console-oidc-issuer", "", "`URL` of an OpenID Connect issuer of the policy, at whose page browsers sign in to the console")
+	f.StringVar(&s.ConsoleOIDC.ClientID, "console-oidc-client-id", "", "`ID` of the client of the console that is registered there")
+	f.StringVar(&s.ConsoleOIDC.ClientSecretFile, "console-oidc-client-secret-file", "", "`FILE` with the secret of that client; without one PKCE alone tells it from others")
+	f.StringSliceVar(&s.ConsoleOIDC.Scopes, "console-oidc-scopes", nil, "`SCOPES` that are asked for besides openid; email when not set")
+	f.StringVar(&s.ConsoleOIDC.RedirectURL, "console-oidc-redirect-url", "", "`URL` to which the provider leads back, as it is registered there, https://HOST/ui/signin/callback; when not set, by the name that the browser uses")
+	settings(f, "console", "console-read-only", "console-forecast-rows", "console-oidc-issuer", "console-oidc-client-id", "console-oidc-client-secret-file",
+		"console-oidc-scopes", "console-oidc-redirect-url", "trace-url")
 }
 
 // addBounds adds the flags that bound what callers can make a server keep.

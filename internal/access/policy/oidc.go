@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
 
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -45,14 +46,16 @@ type Verifier struct {
 	clock clock.Clock
 
 	mu       sync.Mutex
-	verifies map[string]*issuerKeys // by URL
+	verifies map[string]*issuerKeys // by URL and audience
 }
 
 // issuerKeys verifies the signatures of an issuer.
 type issuerKeys struct {
 	of       issuer
 	verifier *oidc.IDTokenVerifier // nil: not discovered yet
-	tryAt    time.Duration         // in monotonic time; of a verifier: when it is made anew
+	endpoint oauth2.Endpoint       // where browsers sign in; empty if the issuer did not have to say
+	client   *http.Client
+	tryAt    time.Duration // in monotonic time; of a verifier: when it is made anew
 	failure  error
 }
 
@@ -81,39 +84,107 @@ type claims struct {
 
 // ByJWT returns the identity of a JWT. Errors are ErrJWT and ErrIssuer.
 func (v *Verifier) ByJWT(ctx context.Context, p *Policy, text string) (access.Identity, error) {
+	verified, err := v.Verify(ctx, p, text)
+	if err != nil {
+		return access.Identity{}, err
+	}
+	id, err := p.ByClaims(verified.Claims)
+	if err != nil {
+		return id, fmt.Errorf("%w: the policy has no identity with the subject %q of its issuer", ErrJWT, verified.Subject)
+	}
+	return id, nil
+}
+
+// Verified is what a JWT says whose signature is that of an issuer of the policy.
+type Verified struct {
+	Claims
+
+	Nonce  string
+	Expiry time.Time
+}
+
+// Verify checks a JWT. Errors are ErrJWT and ErrIssuer.
+func (v *Verifier) Verify(ctx context.Context, p *Policy, text string) (*Verified, error) {
+	return v.verify(ctx, p, text, "", func(of *issuer) (*oidc.IDTokenVerifier, error) { return v.verifierOf(ctx, of) })
+}
+
+// Provider is an issuer of the policy at whose page browsers sign in.
+type Provider struct {
+	Endpoint oauth2.Endpoint
+	Client   *http.Client // that reaches it
+
+	of       *issuer
+	verifier *Verifier
+}
+
+// Provider returns the issuer with this URL, as it is for a client of its own that is registered there.
+// Errors are ErrIssuer, and ErrJWT if the policy does not name it.
+func (v *Verifier) Provider(ctx context.Context, p *Policy, url, clientID string) (*Provider, error) {
+	named := p.issuer(url)
+	if named == nil {
+		return nil, fmt.Errorf("%w: the policy does not name its issuer", ErrJWT)
+	}
+	of := *named
+	of.Audience, of.browsers = clientID, true
+	keys, err := v.keysOf(ctx, &of)
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{Endpoint: keys.endpoint, Client: keys.client, of: &of, verifier: v}, nil
+}
+
+// Verify checks an ID token that the provider gave the client. Errors are ErrJWT and ErrIssuer.
+func (o *Provider) Verify(ctx context.Context, p *Policy, text string) (*Verified, error) {
+	if !IsJWT(text) {
+		return nil, fmt.Errorf("%w: it is none", ErrJWT)
+	}
+	return o.verifier.verify(ctx, p, text, o.of.URL, func(*issuer) (*oidc.IDTokenVerifier, error) { return o.verifier.verifierOf(ctx, o.of) })
+}
+
+// verify checks a JWT by the verifier of its issuer, which has to be only, if that is not empty.
+func (v *Verifier) verify(ctx context.Context, p *Policy, text, only string, by func(*issuer) (*oidc.IDTokenVerifier, error)) (*Verified, error) {
 	var unverified claims
 	payload, err := base64.RawURLEncoding.DecodeString(strings.Split(text, ".")[1])
 	if err != nil || json.Unmarshal(payload, &unverified) != nil {
-		return access.Identity{}, fmt.Errorf("%w: its claims cannot be read", ErrJWT)
+		return nil, fmt.Errorf("%w: its claims cannot be read", ErrJWT)
 	}
-	var of *issuer
-	for i := range p.issuers {
-		if p.issuers[i].URL == unverified.Issuer {
-			of = &p.issuers[i]
-		}
+	of := p.issuer(unverified.Issuer)
+	if of == nil || only != "" && of.URL != only {
+		return nil, fmt.Errorf("%w: the policy does not name its issuer", ErrJWT)
 	}
-	if of == nil {
-		return access.Identity{}, fmt.Errorf("%w: the policy does not name its issuer", ErrJWT)
-	}
-	verifier, err := v.verifierOf(ctx, of)
+	verifier, err := by(of)
 	if err != nil {
-		return access.Identity{}, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, issuerTimeout)
 	defer cancel()
 	verified, err := verifier.Verify(ctx, text)
 	if err != nil {
-		return access.Identity{}, v.explain(err, &unverified)
+		return nil, v.explain(err, &unverified)
 	}
 	if unverified.begins().After(v.clock.Now().Time().Add(earlyMax)) {
-		return access.Identity{}, v.early(&unverified)
+		return nil, v.early(&unverified)
 	}
-	name, found := p.subjects[oidcSubject{verified.Issuer, verified.Subject}]
-	if !found {
-		return access.Identity{}, fmt.Errorf("%w: the policy has no identity with the subject %q of its issuer", ErrJWT, verified.Subject)
+	var all map[string]any
+	if err := verified.Claims(&all); err != nil {
+		return nil, fmt.Errorf("%w: its claims cannot be read", ErrJWT)
 	}
-	return p.identities[name], nil
+	said, err := p.asked(of, verified.Subject, all)
+	return &Verified{Claims: said, Nonce: verified.Nonce, Expiry: verified.Expiry}, err
 }
+
+// issuer returns an issuer of the policy; nil if it has none of that URL.
+func (p *Policy) issuer(url string) *issuer {
+	for i := range p.issuers {
+		if p.issuers[i].URL == url {
+			return &p.issuers[i]
+		}
+	}
+	return nil
+}
+
+// HasIssuer reports whether the policy takes what an issuer says.
+func (p *Policy) HasIssuer(url string) bool { return p.issuer(url) != nil }
 
 func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
@@ -148,16 +219,26 @@ func (v *Verifier) explain(err error, c *claims) error {
 
 // verifierOf returns the verifier of an issuer, whose address of keys it asks for once.
 func (v *Verifier) verifierOf(ctx context.Context, of *issuer) (*oidc.IDTokenVerifier, error) {
+	keys, err := v.keysOf(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return keys.verifier, nil
+}
+
+// keysOf returns what is known of an issuer.
+func (v *Verifier) keysOf(ctx context.Context, of *issuer) (known issuerKeys, err error) {
 	v.mu.Lock()
-	keys := v.verifies[of.URL]
+	key := of.URL + " " + of.Audience
+	keys := v.verifies[key]
 	if keys == nil || !sameIssuer(&keys.of, of) {
 		keys = &issuerKeys{of: *of}
-		v.verifies[of.URL] = keys
+		v.verifies[key] = keys
 	}
 	now := clock.Mono(v.clock)
 	if now < keys.tryAt {
 		defer v.mu.Unlock()
-		return keys.verifier, keys.failure
+		return *keys, keys.failure
 	}
 	keys.tryAt = now + discoverEvery
 	if keys.verifier == nil {
@@ -165,28 +246,28 @@ func (v *Verifier) verifierOf(ctx context.Context, of *issuer) (*oidc.IDTokenVer
 	}
 	v.mu.Unlock()
 
-	verifier, err := v.discover(ctx, of)
+	found, err := v.discover(ctx, of)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
 	case err == nil:
-		keys.verifier, keys.failure = verifier, nil
+		keys.verifier, keys.endpoint, keys.client, keys.failure = found.verifier, found.endpoint, found.client, nil
 		keys.tryAt = now + keysFor
 	case keys.verifier == nil:
 		keys.failure = err
 	}
-	return keys.verifier, keys.failure
+	return *keys, keys.failure
 }
 
 func sameIssuer(a, b *issuer) bool {
-	return a.URL == b.URL && a.Audience == b.Audience && a.JWKSURL == b.JWKSURL && bytes.Equal(a.ca, b.ca) && a.TokenFile == b.TokenFile &&
+	return a.URL == b.URL && a.browsers == b.browsers && a.Audience == b.Audience && a.JWKSURL == b.JWKSURL && bytes.Equal(a.ca, b.ca) && a.TokenFile == b.TokenFile &&
 		strings.Join(a.Algorithms, " ") == strings.Join(b.Algorithms, " ")
 }
 
-func (v *Verifier) discover(ctx context.Context, of *issuer) (*oidc.IDTokenVerifier, error) {
+func (v *Verifier) discover(ctx context.Context, of *issuer) (keys issuerKeys, err error) {
 	client, err := v.client(of)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIssuer, err)
+		return keys, fmt.Errorf("%w: %w", ErrIssuer, err)
 	}
 	config := &oidc.Config{
 		ClientID: of.Audience, SupportedSigningAlgs: of.Algorithms, Now: func() time.Time { return v.clock.Now().Time() },
@@ -196,16 +277,18 @@ func (v *Verifier) discover(ctx context.Context, of *issuer) (*oidc.IDTokenVerif
 	found := struct {
 		JWKSURL string `json:"jwks_uri"`
 	}{of.JWKSURL}
-	if found.JWKSURL == "" {
+	if found.JWKSURL == "" || of.browsers {
 		provider, err := oidc.NewProvider(lasting, of.URL)
-		if err == nil {
+		if err == nil && found.JWKSURL == "" {
 			err = provider.Claims(&found)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrIssuer, err)
+			return keys, fmt.Errorf("%w: %w", ErrIssuer, err)
 		}
+		keys.endpoint = provider.Endpoint()
 	}
-	return oidc.NewVerifier(of.URL, newKeySet(lasting, client, found.JWKSURL, v.clock), config), nil
+	keys.client, keys.verifier = client, oidc.NewVerifier(of.URL, newKeySet(lasting, client, found.JWKSURL, v.clock), config)
+	return keys, nil
 }
 
 // client returns an HTTP client for an issuer.

@@ -47,9 +47,12 @@ type identity struct {
 	Certificate *certSubject `yaml:"certificate"`
 }
 
+// oidcSubject has one of subject, email and group.
 type oidcSubject struct {
 	Issuer  string `yaml:"issuer"`
 	Subject string `yaml:"subject"`
+	Email   string `yaml:"email"`
+	Group   string `yaml:"group"`
 }
 
 type certSubject struct {
@@ -69,8 +72,11 @@ type issuer struct {
 	JWKSURL    string   `yaml:"jwks_url"`
 	CAFile     string   `yaml:"ca_file"`
 	TokenFile  string   `yaml:"token_file"` // sent to the issuer, which may not show its keys to everybody
+	// GroupsClaim names the claim that lists the groups of a subject; groupsClaimDefault.
+	GroupsClaim string `yaml:"groups_claim"`
 
-	ca []byte // what CAFile holds
+	ca       []byte // what CAFile holds
+	browsers bool   // sign in at its page
 }
 
 // algorithms are the signatures that an issuer may use: none that the holder of a public key could make.
@@ -83,6 +89,8 @@ type Policy struct {
 	identities map[string]access.Identity
 	tokens     map[[sha256.Size]byte]string // name by hash
 	subjects   map[oidcSubject]string
+	emails     map[oidcSubject]string // in lower case
+	groups     []oidcGroup            // in the order of the file
 	uris, dns  map[string]string
 	issuers    []issuer
 	roots      *x509.CertPool // of client certificates; nil: there are none
@@ -101,7 +109,7 @@ func Parse(content []byte) (*Policy, error) {
 		return nil, errors.New("it holds more than one YAML document: want one")
 	}
 	p := &Policy{
-		identities: map[string]access.Identity{}, tokens: map[[sha256.Size]byte]string{}, subjects: map[oidcSubject]string{},
+		identities: map[string]access.Identity{}, tokens: map[[sha256.Size]byte]string{}, subjects: map[oidcSubject]string{}, emails: map[oidcSubject]string{},
 		uris: map[string]string{}, dns: map[string]string{},
 	}
 	errs := []error{p.addIssuers(f.Issuers), p.addIdentities(f.Identities), p.addGrants(f.Grants), p.readRoots(f.ClientCAFile)}
@@ -211,13 +219,13 @@ func (p *Policy) addProof(id *identity) error {
 }
 
 func (p *Policy) addSubject(id *identity) error {
-	if id.OIDC.Subject == "" {
-		return errors.New("oidc: it has no subject")
+	if err := id.OIDC.check(); err != nil {
+		return fmt.Errorf("oidc: %w", err)
 	}
 	if !slices.ContainsFunc(p.issuers, func(is issuer) bool { return is.URL == id.OIDC.Issuer }) {
 		return fmt.Errorf("oidc: unknown issuer %q: want the url of one under issuers", id.OIDC.Issuer)
 	}
-	return note(p.subjects, *id.OIDC, id.Name, "subject of this issuer")
+	return p.noteClaim(id.Name, *id.OIDC)
 }
 
 func (p *Policy) addCertificate(id *identity) error {
@@ -313,7 +321,12 @@ func (p *Policy) Grants(name string) (may access.Grants, found bool) {
 
 // ByToken returns the identity of a token.
 func (p *Policy) ByToken(token string) (access.Identity, bool) {
-	name, found := p.tokens[sha256.Sum256([]byte(token))]
+	return p.ByTokenHash(sha256.Sum256([]byte(token)))
+}
+
+// ByTokenHash is ByToken for the SHA-256 of a token.
+func (p *Policy) ByTokenHash(hash [sha256.Size]byte) (access.Identity, bool) {
+	name, found := p.tokens[hash]
 	return p.identities[name], found
 }
 

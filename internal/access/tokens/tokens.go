@@ -113,7 +113,11 @@ func (r *Registry) Find(ctx context.Context, secret string) (Token, error) {
 	if !strings.HasPrefix(secret, secretPrefix) {
 		return Token{}, ErrUnknown
 	}
-	hash := sha256.Sum256([]byte(secret))
+	return r.FindHash(ctx, sha256.Sum256([]byte(secret)))
+}
+
+// FindHash is Find for the SHA-256 of a secret.
+func (r *Registry) FindHash(ctx context.Context, hash [sha256.Size]byte) (Token, error) {
 	t, err := r.find(ctx, hash, refreshEvery)
 	if errors.Is(err, ErrUnknown) { // another server may have made it a moment ago
 		t, err = r.find(ctx, hash, unknownEvery)

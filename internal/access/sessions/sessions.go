@@ -1,0 +1,283 @@
+// Package sessions keeps browsers signed in. A session is a sealed text that the browser keeps and every
+// server of the installation can open: it says how somebody showed who he is, and since when. Which identity
+// that is now, and what it may do, is decided anew with each request. The store has one control row for each
+// session that somebody signed out of, until it would have ended by itself.
+package sessions
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/access/policy"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Kind is the kind of the control rows.
+const Kind = "ended-session"
+
+// Bounds of sessions.
+const (
+	Life    = 12 * time.Hour // however often it is used
+	IdleMax = 2 * time.Hour  // without a request
+	// EndedMax bounds the sessions that are known to be signed out of, of the installation.
+	EndedMax = 1000
+	// TextBytesMax bounds the sealed text: browsers take cookies of 4,096 bytes with their names.
+	TextBytesMax = 3800
+
+	renewEvery   = 5 * time.Minute // how far behind the time of the last use may be
+	clockOffMax  = 5 * time.Minute // how far the clocks of two servers may be apart
+	refreshEvery = 2 * time.Second // how old what was read of the rows may be
+	sweptMax     = 100             // rows that one sign-out deletes, because their sessions would be over
+	idBytes      = 16
+	use          = "console session"
+)
+
+// Errors of sessions.
+var (
+	ErrNone = errors.New("no session")
+	ErrFull = errors.New("too many sessions were signed out of in the last hours")
+	ErrLong = errors.New("a session of this identity is too long for a cookie")
+)
+
+// Proof is how somebody showed who he is: by a token, of which only the hash is kept, or by what an issuer
+// said of him.
+type Proof struct {
+	Token   []byte         `json:"t,omitempty"` // SHA-256
+	OIDC    *policy.Claims `json:"o,omitempty"`
+	Expires int64          `json:"e,omitempty"` // in seconds since 1970; 0: when the token does
+}
+
+// Session is a browser that is signed in.
+type Session struct {
+	Proof
+
+	ID    []byte       `json:"i"`
+	Began task.Instant `json:"b"`
+	Used  task.Instant `json:"u"` // at least; renewEvery behind at most
+}
+
+// until is when the session ends if it is used all the time.
+func (s *Session) until() task.Instant {
+	end := s.Began.Add(Life)
+	if s.Expires != 0 {
+		end = min(end, task.InstantOf(time.Unix(s.Expires, 0)))
+	}
+	return end
+}
+
+// Sealer encrypts what browsers keep; that of task.Keyring.
+type Sealer interface {
+	Seal(use string, text []byte) []byte
+	Open(ctx context.Context, use string, sealed []byte) ([]byte, error)
+}
+
+// Rows is what a Registry needs of a store.
+type Rows interface {
+	Controls(ctx context.Context, kind string) ([]store.Control, error)
+	PutControl(ctx context.Context, c store.Control) error
+	DeleteControl(ctx context.Context, c store.Control) error
+}
+
+// Registry begins, finds and ends sessions. It is safe for concurrent use.
+type Registry struct {
+	rows   Rows
+	sealer Sealer
+	clock  clock.Clock
+	log    *slog.Logger
+
+	reading chan struct{} // holds a token while one call reads
+
+	mu      sync.Mutex
+	ended   map[string]struct{} // ids, as rows name them
+	stale   []store.Control     // rows of sessions that would be over
+	readAt  time.Duration       // monotonic time when the newest read began
+	hasRead bool
+}
+
+// NewRegistry returns a registry over the rows of a store.
+func NewRegistry(rows Rows, sealer Sealer, c clock.Clock, log *slog.Logger) *Registry {
+	return &Registry{rows: rows, sealer: sealer, clock: c, log: log, reading: make(chan struct{}, 1), ended: map[string]struct{}{}}
+}
+
+// Begin returns the text of a new session, under an id that nobody has seen.
+func (r *Registry) Begin(p Proof) (string, error) {
+	id := make([]byte, idBytes)
+	_, _ = rand.Read(id) // never fails
+	now := r.clock.Now()
+	return r.seal(&Session{Proof: p, ID: id, Began: now, Used: now})
+}
+
+func (r *Registry) seal(s *Session) (string, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	sealed := base64.RawURLEncoding.EncodeToString(r.sealer.Seal(use, text))
+	if len(sealed) > TextBytesMax {
+		return "", ErrLong
+	}
+	return sealed, nil
+}
+
+// Find returns the session of a text. ErrNone: it is none, is over, or was signed out of. Other errors are of
+// the store: what was read of it too long ago decides nothing.
+func (r *Registry) Find(ctx context.Context, text string) (*Session, error) {
+	s := r.open(ctx, text)
+	if s == nil {
+		return nil, ErrNone
+	}
+	if err := r.refresh(ctx, refreshEvery); err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ended := r.ended[s.name()]; ended {
+		return nil, ErrNone
+	}
+	return s, nil
+}
+
+// open returns what a text says, unless it was not sealed here or is over.
+func (r *Registry) open(ctx context.Context, text string) *Session {
+	if len(text) == 0 || len(text) > TextBytesMax {
+		return nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return nil
+	}
+	plain, err := r.sealer.Open(ctx, use, sealed)
+	if err != nil {
+		return nil
+	}
+	var s Session
+	if json.Unmarshal(plain, &s) != nil || len(s.ID) != idBytes || (s.OIDC == nil) == (s.Token == nil) {
+		return nil
+	}
+	now := r.clock.Now()
+	if now >= s.until() || now >= s.Used.Add(IdleMax) || s.Began > now.Add(clockOffMax) {
+		return nil
+	}
+	return &s
+}
+
+// Renew returns the text of a session that was used now. ok: it is time for it.
+func (r *Registry) Renew(s *Session) (text string, ok bool) {
+	now := r.clock.Now()
+	if now < s.Used.Add(renewEvery) {
+		return "", false
+	}
+	next := *s
+	next.Used = now
+	text, err := r.seal(&next)
+	return text, err == nil
+}
+
+func (s *Session) name() string { return base64.RawURLEncoding.EncodeToString(s.ID) }
+
+// record is the stored form of a session that was signed out of.
+type record struct {
+	Until int64 `json:"until_us"`
+}
+
+// End ends the session of a text on all servers: on this one at once, on the others when they read the rows
+// again. A text that is no session needs no end.
+func (r *Registry) End(ctx context.Context, text string) error {
+	s := r.open(ctx, text)
+	if s == nil {
+		return nil
+	}
+	if err := r.refresh(ctx, refreshEvery); err != nil {
+		return fmt.Errorf("end a session: %w", err)
+	}
+	r.mu.Lock()
+	count, stale := len(r.ended), r.stale
+	r.stale = nil
+	r.mu.Unlock()
+	for i := range stale[:min(len(stale), sweptMax)] {
+		_ = r.rows.DeleteControl(ctx, stale[i]) // the next sign-out tries again
+	}
+	if count >= EndedMax {
+		return ErrFull
+	}
+	value, err := json.Marshal(record{int64(s.until())})
+	if err != nil {
+		return err
+	}
+	err = r.rows.PutControl(ctx, store.Control{Kind: Kind, Name: s.name(), Version: 1, Value: value})
+	if errors.Is(err, store.ErrUnknown) {
+		err = r.readBack(ctx, s, err)
+	}
+	if err != nil && !errors.Is(err, store.ErrConflict) { // a conflict: it was ended twice
+		return fmt.Errorf("end a session: %w", err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended[s.name()] = struct{}{}
+	return nil
+}
+
+// readBack returns nil if a write whose outcome is unknown was applied.
+func (r *Registry) readBack(ctx context.Context, s *Session, unknown error) error {
+	if err := r.refresh(ctx, 0); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, ended := r.ended[s.name()]; ended {
+		return nil
+	}
+	return unknown
+}
+
+// refresh reads the rows unless what is known is not older than age. One call at a time reads.
+func (r *Registry) refresh(ctx context.Context, age time.Duration) error {
+	if r.isFresh(age) {
+		return nil
+	}
+	select {
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if r.isFresh(age) {
+		return nil
+	}
+	began := clock.Mono(r.clock)
+	rows, err := r.rows.Controls(ctx, Kind)
+	if err != nil {
+		return fmt.Errorf("read which sessions ended: %w", err)
+	}
+	ended, now := make(map[string]struct{}, len(rows)), r.clock.Now()
+	var stale []store.Control
+	for i := range rows {
+		var rec record
+		if err := json.Unmarshal(rows[i].Value, &rec); err != nil {
+			r.log.ErrorContext(ctx, "a row of an ended session cannot be read; the session stays ended", slog.String("row", rows[i].Name), slog.Any("error", err))
+		} else if now > task.Instant(rec.Until).Add(clockOffMax) {
+			stale = append(stale, rows[i])
+			continue
+		}
+		ended[rows[i].Name] = struct{}{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended, r.stale, r.readAt, r.hasRead = ended, stale, began, true
+	return nil
+}
+
+func (r *Registry) isFresh(age time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hasRead && clock.Mono(r.clock)-r.readAt < age
+}

@@ -1,0 +1,204 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
+)
+
+// Bounds of streams, by which open pages learn what changes.
+const (
+	streamsMax    = 2000 // of a server
+	partsMax      = 200  // different ones of a server: by the URL, and by what the viewers may do
+	partURLMax    = 2048 // bytes
+	streamFor     = 10 * time.Minute
+	streamEvery   = 2 * time.Second
+	heartbeat     = 15 * time.Second // after which a stream without news says that it is there
+	writeWithin   = 10 * time.Second // or the viewer is too slow
+	retryInMillis = "2000"
+)
+
+// streams are the pages that are open. A part of a page is rendered once in streamEvery for all viewers that
+// may see the same of it, by whichever stream comes first. Each stream takes the newest when it has written
+// what it wrote before, so that a slow one leaves states out, keeps nothing waiting and holds up nobody.
+type streams struct {
+	done chan struct{} // closed with the server
+
+	mu     sync.Mutex
+	closed bool
+	open   int
+	parts  map[string]*part
+}
+
+// part is a part of a page that streams show.
+type part struct {
+	shared[*rendering]
+
+	viewers int // guarded by streams.mu
+}
+
+// rendering is a part as it was at one time.
+type rendering struct {
+	status int
+	event  []byte
+}
+
+func newStreams() *streams { return &streams{done: make(chan struct{}), parts: map[string]*part{}} }
+
+// enter counts a stream; nil: there are too many.
+func (s *streams) enter(key string) *part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parts[key]
+	switch {
+	case s.closed || s.open >= streamsMax || p == nil && len(s.parts) >= partsMax:
+		return nil
+	case p == nil:
+		p = &part{}
+		s.parts[key] = p
+	}
+	s.open++
+	p.viewers++
+	return p
+}
+
+func (s *streams) leave(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if p := s.parts[key]; p.viewers > 1 {
+		p.viewers--
+	} else {
+		delete(s.parts, key)
+	}
+}
+
+// close ends all streams, and lets none begin.
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+}
+
+// isStream reports whether a browser asks for the changes of a part of a page, rather than for the part.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" && r.URL.Query().Get("part") != ""
+}
+
+// stream sends a part of a page each time when it has changed, until the viewer goes, may no longer see it,
+// or has watched for streamFor: then the browser comes again, maybe to another server. What cannot be shown
+// ends the stream, and the page that asks for its parts one by one learns why.
+func (c *call) stream(show func(*call) error) {
+	key := c.r.URL.RequestURI() + "\n" + strings.Join(c.caller.Grants.Strings(), "\n")
+	p := (*part)(nil)
+	if len(c.r.URL.RequestURI()) <= partURLMax {
+		p = c.streams.enter(key)
+	}
+	if p == nil {
+		c.w.Header().Set("Retry-After", "30")
+		http.Error(c.w, "this server streams to as many pages as it may; ask for the part by itself", http.StatusServiceUnavailable)
+		return
+	}
+	defer c.streams.leave(key)
+	var last *rendering
+	until, quiet := clock.Mono(c.Clock)+streamFor, clock.Mono(c.Clock)
+	out := eventWriter{c.w, http.NewResponseController(c.w), c.Clock}
+	timer := c.Clock.NewTimer(streamEvery)
+	defer timer.Stop()
+	for clock.Mono(c.Clock) < until {
+		next := p.get(c.Clock, streamEvery, liveShare, func() *rendering { return c.renderPart(show) })
+		now := clock.Mono(c.Clock)
+		var text []byte
+		switch {
+		case next.status != http.StatusOK && last == nil:
+			http.Error(c.w, "this part of the page cannot be shown", next.status)
+			return
+		case next.status != http.StatusOK:
+			return
+		case last == nil:
+			out.begin()
+			text = append([]byte("retry: "+retryInMillis+"\n"), next.event...)
+		case last != next && !bytes.Equal(last.event, next.event):
+			text = next.event
+		case now-quiet >= heartbeat:
+			text = []byte(": no news\n\n")
+		}
+		if last = next; text != nil {
+			if quiet = now; out.write(text) != nil {
+				return // the viewer has gone, or does not read
+			}
+		}
+		timer.Reset(streamEvery)
+		select {
+		case <-timer.C():
+		case <-c.r.Context().Done(): // also when the session ends, or its grants change
+			return
+		case <-c.streams.done:
+			return
+		}
+	}
+}
+
+// renderPart renders a part for all who may see the same as this viewer.
+func (c *call) renderPart(show func(*call) error) *rendering {
+	ctx, cancel := clock.Within(context.WithoutCancel(c.r.Context()), c.Clock, liveWithin)
+	defer cancel()
+	r, w := c.r.Clone(ctx), &memory{header: http.Header{}, status: http.StatusOK}
+	r.Header.Del("Accept-Encoding")
+	of := &call{Console: c.Console, w: w, r: r, caller: c.caller}
+	of.answer(show)
+	return &rendering{w.status, eventOf(w.body.Bytes())}
+}
+
+// eventOf makes an event of the kind "live" of markup.
+func eventOf(markup []byte) []byte {
+	markup = bytes.ReplaceAll(markup, []byte("\r"), nil) // would end a line
+	event := append([]byte("event: live\ndata: "), bytes.ReplaceAll(markup, []byte("\n"), []byte("\ndata: "))...)
+	return append(event, "\n\n"...)
+}
+
+// memory keeps an answer.
+type memory struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (m *memory) Header() http.Header         { return m.header }
+func (m *memory) WriteHeader(status int)      { m.status = status }
+func (m *memory) Write(b []byte) (int, error) { return m.body.Write(b) }
+
+// eventWriter writes the events of a stream.
+type eventWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	clock   clock.Clock
+}
+
+func (e eventWriter) begin() {
+	h := e.w.Header()
+	h.Set("Content-Type", "text/event-stream; charset=utf-8")
+	h.Set("X-Accel-Buffering", "no") // proxies are to pass each event on
+}
+
+// write writes and sends, or fails in writeWithin. A deadline that passes between two events would end an
+// HTTP/2 stream.
+func (e eventWriter) write(text []byte) error {
+	_ = e.control.SetWriteDeadline(e.clock.Now().Time().Add(writeWithin)) // fails only where there is no connection
+	if _, err := e.w.Write(text); err != nil {
+		return err
+	}
+	if err := e.control.Flush(); err != nil {
+		return err
+	}
+	_ = e.control.SetWriteDeadline(time.Time{}) // as above
+	return nil
+}

@@ -1,0 +1,152 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/access"
+)
+
+// openPage opens a stream as somebody with grants. next returns the data of the next event; false: it ended.
+func openPage(t *testing.T, url string) (status int, next func() (string, bool)) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/ui/?part=live", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	lines := bufio.NewScanner(response.Body)
+	lines.Buffer(nil, 1<<20)
+	return response.StatusCode, func() (string, bool) {
+		var event strings.Builder
+		for lines.Scan() {
+			if lines.Text() == "" && strings.Contains(event.String(), "event: live") {
+				return event.String(), true
+			}
+			event.WriteString(lines.Text() + "\n")
+		}
+		return "", false
+	}
+}
+
+// serveAs serves a console to somebody with grants.
+func serveAs(t *testing.T, k *Console, grants access.Grants) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		k.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Caller{Identity: access.Identity{Name: "ada", Grants: grants}})))
+	}))
+	t.Cleanup(s.Close)
+	t.Cleanup(k.CloseStreams) // before it: it waits for them
+	return s.URL
+}
+
+// All pages that may see the same are rendered together, and one that does not read holds up nobody.
+func TestPagesAreStreamedTogether(t *testing.T) {
+	k, f := newFakes("mail")
+	url := serveAs(t, k, access.All())
+	host := strings.TrimPrefix(url, "http://")
+	stuck, err := net.Dial("tcp", host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stuck.Close() })
+	if _, err := fmt.Fprintf(stuck, "GET /ui/?part=live HTTP/1.1\r\nHost: %s\r\nAccept: text/event-stream\r\n\r\n", host); err != nil {
+		t.Fatal(err)
+	}
+	const pages = 50
+	var all sync.WaitGroup
+	for range pages {
+		status, next := openPage(t, url)
+		if status != http.StatusOK {
+			t.Fatal(status)
+		}
+		all.Go(func() {
+			for range 2 {
+				if event, ok := next(); !ok || !strings.Contains(event, "data: ") || strings.Contains(event, "<html") {
+					t.Errorf("%v %q", ok, event)
+				}
+			}
+		})
+	}
+	began := time.Now()
+	all.Wait()
+	if n := f.counted.Load(); n < 2 || n > 3+int64(time.Since(began)/liveEvery) {
+		t.Errorf("%d reads for %d pages", n, pages)
+	}
+	k.streams.mu.Lock()
+	open, parts := k.streams.open, len(k.streams.parts)
+	k.streams.mu.Unlock()
+	if open != pages+1 || parts != 1 {
+		t.Errorf("%d streams of %d parts", open, parts)
+	}
+	k.CloseStreams()
+	if status, _ := openPage(t, url); status != http.StatusServiceUnavailable {
+		t.Error("a stream of a server that stops:", status)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s := newStreams()
+	for i := range partsMax {
+		if s.enter(fmt.Sprint(i)) == nil {
+			t.Fatal(i)
+		}
+	}
+	if s.enter("one more") != nil {
+		t.Error("too many parts")
+	}
+	for range streamsMax - partsMax {
+		if s.enter("0") == nil {
+			t.Fatal("too few streams")
+		}
+	}
+	if s.enter("0") != nil {
+		t.Error("too many streams")
+	}
+	s.leave("1")
+	if s.enter("another") == nil || s.parts["1"] != nil || s.parts["0"].viewers != streamsMax-partsMax+1 {
+		t.Errorf("%d parts after one left", len(s.parts))
+	}
+}
+
+// What others may not see is rendered for each apart, and what nobody may see ends.
+func TestStreamsGoByGrants(t *testing.T) {
+	k, _ := newFakes("mail")
+	few, err := access.ParseGrants([]string{"read:other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, all := openPage(t, serveAs(t, k, access.All()))
+	_, some := openPage(t, serveAs(t, k, few))
+	seen, _ := all()
+	hidden, ok := some()
+	if !strings.Contains(seen, "mail") || strings.Contains(hidden, "mail") || !ok {
+		t.Errorf("%q and %q", seen, hidden)
+	}
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/ui/workers?part=live", nil)
+	r.Header.Set("Accept", "text/event-stream")
+	w := httptest.NewRecorder()
+	k.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Caller{Identity: access.Identity{Name: "bob", Grants: few}})))
+	if w.Code != http.StatusForbidden {
+		t.Error(w.Code)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	if got, want := string(eventOf([]byte("<p>\r\nevent: x\n\n</p>"))), "event: live\ndata: <p>\ndata: event: x\ndata: \ndata: </p>\n\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
