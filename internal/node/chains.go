@@ -6,7 +6,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
@@ -16,7 +15,7 @@ import (
 // newChains returns the store for who may end tasks. added tells the scheduler of a follow-up, if there is
 // one here.
 func (n *Node) newChains(c *Config, added func(*task.Task)) *chains.Keeper {
-	return chains.New(chains.Config{Store: n.store, Lambda: n.lambdaOfFollowup, Added: added, Clock: c.Clock, Log: c.Log})
+	return chains.New(chains.Config{Store: n.store, Lambda: n.lambdaOfFollowup, Take: n.takeKey, Added: added, Clock: c.Clock, Log: c.Log})
 }
 
 func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, error) {
@@ -33,6 +32,15 @@ func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, 
 	return &l.Lambda, nil
 }
 
+// takeKey has a follow-up become the task of its key, or returns the task that holds that.
+func (n *Node) takeKey(ctx context.Context, t task.Task, with *chains.Keyed) (holder *task.Task, err error) {
+	l := n.catalog.ByRef(t.Partition.Lambda)
+	if l == nil || l.Deleting { // since a moment ago; then the follow-up is not created
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda is being deleted")
+	}
+	return n.intake.Take(ctx, l, t, with.Payload, with.Follow)
+}
+
 // extendChain returns the chain of a task with what its handler adds to what follows it. The worker's caller
 // needs the same right as whoever schedules such a task.
 func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Followups) (*task.Chain, error) {
@@ -43,8 +51,7 @@ func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Fol
 	if err != nil {
 		return nil, err
 	}
-	in := intake.New(intake.Config{Store: n.store, Queue: n.queue, Catalog: n.catalog, Clock: n.clock, Horizon: n.horizon})
-	b, end := in.Begin(0)
+	b, end := n.intake.Begin(0)
 	defer end()
 	if err := b.AddFollowups(ctx, t, add); err != nil {
 		return nil, refusal.Wire(err) // an unknown lambda is refused, and no reason to try again
