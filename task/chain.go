@@ -123,6 +123,14 @@ func (t *Task) Succeeded() bool {
 	return (t.State == Success || t.State == Delivered) && !t.CancelRequested
 }
 
+// PlannedDue returns when the task is due, also while its chain is paused.
+func (t *Task) PlannedDue() Instant {
+	if t.Chain != nil && t.Chain.Paused && !t.Chain.PausedDue.IsZero() {
+		return t.Chain.PausedDue
+	}
+	return t.Due
+}
+
 // IsFollowup reports whether the task is the follow-up of a task that has ended at a place. A task with a key
 // has to be asked, as its id does not say it.
 func (t *Task) IsFollowup(ended *Task, e Edge, index uint32) bool {

@@ -140,9 +140,6 @@ func (s *showing) view(t *task.Task) *kinesinv1.ChainTask {
 	}
 	if c := t.Chain; c != nil && c.Paused && !t.State.IsEnd() {
 		v.Paused, v.WaitsFor = true, "the chain is paused"
-		if !t.State.IsRunning() {
-			v.DueMicros = int64(c.PausedDue)
-		}
 	}
 	if n := len(t.History); n > 0 && t.State != task.Success {
 		v.Error = t.History[n-1].Error

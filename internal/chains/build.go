@@ -131,7 +131,10 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 	}
 	c := &task.Chain{Root: ended.RootLink(), Parent: task.LinkTo(ended), Edge: at.Edge, Index: at.Index, Depth: 1}
 	if ended.Chain != nil {
-		c.Depth, c.Paused = ended.Chain.Depth+1, ended.Chain.Paused
+		c.Depth, c.Paused, c.StartBefore = ended.Chain.Depth+1, ended.Chain.Paused, ended.Chain.StartBefore
+	}
+	if c.StartBefore > t.Due && l.Mode == task.Managed {
+		t.StartBefore = c.StartBefore
 	}
 	if c.Paused {
 		c.PausedDue, t.Due = t.Due, Never

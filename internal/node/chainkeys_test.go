@@ -103,3 +103,92 @@ func TestACycleOfKeysIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// While a chain is paused its tasks show when they would be due and what they wait for, and are found by that.
+func TestAPausedTaskShowsWhenItIsDue(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		id, err := sdk.Chain(mail("sleep"), mail("b").After(time.Hour)).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := r.client.PauseChain(r.ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		time.Sleep(20 * time.Minute)
+		c, err := r.client.GetChain(r.ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		next, err := r.client.Get(r.ctx, c.Root.Followups[0].ID)
+		if err != nil || next.Due.Before(begun) || next.Due.After(begun.Add(2*time.Hour)) || !next.Next.IsZero() {
+			t.Errorf("due %v, next look %v: %v", next.Due, next.Next, err)
+		}
+		if !strings.Contains(next.WaitsFor.Text, "chain paused") {
+			t.Errorf("it waits for %+v", next.WaitsFor)
+		}
+	})
+}
+
+// The time until which the tasks of a chain may start is handed on to those that come later, also while one
+// runs; one that starts earlier than its own is not put off by that.
+func TestAnExtensionHoldsForLaterTasks(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		short := sdk.Item{Lambda: "mail", Payload: []byte("b"), In: time.Hour, StartBefore: time.Now().Add(2 * time.Hour)}.Step()
+		id, err := sdk.Chain(mail("sleep"), short, mail("c").After(time.Hour)).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		until := time.Now().Add(30 * 24 * time.Hour).Truncate(time.Microsecond)
+		if change, err := r.client.ExtendChain(r.ctx, id, until); err != nil || change.Changed != 1 {
+			t.Fatalf("%+v, %v", change, err)
+		}
+		for range 2 {
+			time.Sleep(time.Hour + 11*time.Minute)
+		}
+		c, err := r.client.GetChain(r.ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for one := &c.Root.Followups[0]; ; one = &one.Followups[0] {
+			if got, err := r.client.Get(r.ctx, one.ID); err != nil || !got.StartBefore.Equal(until) {
+				t.Errorf("%s may start before %v, want %v: %v", one.ID, got.StartBefore, until, err)
+			}
+			if len(one.Followups) == 0 {
+				break
+			}
+		}
+		if change, err := r.client.ExtendChain(r.ctx, id, until); err != nil || change.Changed > 1 {
+			t.Errorf("%+v, %v", change, err)
+		}
+	})
+}
+
+// Lambdas are read again once for a lambda that is gone, and not for each follow-up of it.
+func TestADeletedLambdaIsLookedForOnce(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		n := r.nodes[0]
+		for range 3 {
+			if l, err := n.lambdaOfFollowup(r.ctx, 99); l != nil || err != nil {
+				t.Fatalf("%v, %v", l, err)
+			}
+		}
+		if !n.gone.has(99) || n.gone.has(98) {
+			t.Error("it is not remembered which lambda is gone")
+		}
+		for ref := range uint32(goneMax + 10) {
+			n.gone.add(1000 + ref)
+		}
+		if len(n.gone.refs) > goneMax {
+			t.Errorf("%d are remembered", len(n.gone.refs))
+		}
+	})
+}

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -20,16 +21,44 @@ func (n *Node) newChains(c *Config, added func(*task.Task)) *chains.Keeper {
 
 func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, error) {
 	l := n.catalog.ByRef(ref)
-	if l == nil { // another process may have created it a moment ago
+	if l == nil && !n.gone.has(ref) { // another process may have created it a moment ago
 		if err := n.catalog.Refresh(ctx); err != nil {
 			return nil, err
 		}
-		l = n.catalog.ByRef(ref)
+		if l = n.catalog.ByRef(ref); l == nil {
+			n.gone.add(ref)
+		}
 	}
 	if l == nil || l.Deleting {
 		return nil, nil //nolint:nilnil // it was deleted
 	}
 	return &l.Lambda, nil
+}
+
+// goneMax bounds how many deleted lambdas are remembered.
+const goneMax = 10_000
+
+// goneLambdas are lambdas that follow-ups name and that were deleted, so that the lambdas are read again once
+// for each and not for each of its follow-ups. A reference is never used again.
+type goneLambdas struct {
+	mu   sync.Mutex // guards refs
+	refs map[uint32]struct{}
+}
+
+func (g *goneLambdas) has(ref uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, is := g.refs[ref]
+	return is
+}
+
+func (g *goneLambdas) add(ref uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refs == nil || len(g.refs) >= goneMax {
+		g.refs = map[uint32]struct{}{}
+	}
+	g.refs[ref] = struct{}{}
 }
 
 // takeKey has a follow-up become the task of its key, or returns the task that holds that.

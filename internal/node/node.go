@@ -65,6 +65,7 @@ type Node struct {
 	store   *store.Store
 	chains  *chains.Keeper // the store, for who may end tasks
 	intake  *intake.Intake
+	gone    goneLambdas
 	queue   *queue.Queue
 	buffer  buffer.Buffer // nil: none
 
