@@ -175,7 +175,7 @@ func TestAnExtensionHoldsForLaterTasks(t *testing.T) {
 // Lambdas are read again once for a lambda that is gone, and not for each follow-up of it.
 func TestADeletedLambdaIsLookedForOnce(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		n := r.nodes[0]
+		n := r.nodes[0].node
 		for range 3 {
 			if l, err := n.lambdaOfFollowup(r.ctx, 99); l != nil || err != nil {
 				t.Fatalf("%v, %v", l, err)
@@ -189,6 +189,30 @@ func TestADeletedLambdaIsLookedForOnce(t *testing.T) {
 		}
 		if len(n.gone.refs) > goneMax {
 			t.Errorf("%d are remembered", len(n.gone.refs))
+		}
+	})
+}
+
+// A task that was in no chain until its handler added to it is kept as long as one of a chain.
+func TestAFirstFollowUpKeepsItsTask(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail", Retention: time.Hour})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		added, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail", Payload: []byte("more")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		alone, err := r.client.Schedule(r.ctx, sdk.Item{Lambda: "mail", Payload: []byte("alone")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Hour)
+		if got, want := r.chain(added.ID), "ended: success then(success)"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got, err := r.client.Get(r.ctx, alone.ID); !errors.Is(err, sdk.ErrNotFound) {
+			t.Errorf("another task is kept as long: %v, %v", got.State, err)
 		}
 	})
 }

@@ -49,7 +49,7 @@ type placed struct {
 	error
 }
 
-func (p *placed) Error() string { return p.where + ": " + p.error.Error() }
+func (p *placed) Error() string { return fmt.Sprintf("%.100s: %v", p.where, p.error) }
 
 // within says where an error is, of which the inner part may be known.
 func within(where string, err error) error {
