@@ -12,7 +12,8 @@ const (
 	ChainDepthMax = 100
 	// FollowupsMax is how many follow-ups a task may have, counted with those of its follow-ups.
 	FollowupsMax = 10_000
-	// HeldMax bounds how many follow-ups a task notes whose key another task held. Of more the log has a line.
+	// HeldMax bounds how many follow-ups a task notes whose key another task held. Of more the log has a
+	// line.
 	HeldMax = 100
 	// ChainRetention is how long the ended row of a task in a chain is kept at least, also where the lambda
 	// keeps its ended tasks shorter.

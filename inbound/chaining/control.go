@@ -170,7 +170,8 @@ func (s *Service) extend(ctx context.Context, r *kinesinv1.ControlChainRequest, 
 	return done, nil
 }
 
-// completeEnds creates what is to follow tasks that have ended, so that it is not put afterwards as they were.
+// completeEnds creates what is to follow tasks that have ended, so that it is not put afterwards as they
+// were.
 func (s *Service) completeEnds(ctx context.Context, all []*node) error {
 	for _, n := range all {
 		if n.row.State.IsEnd() {

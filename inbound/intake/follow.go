@@ -52,8 +52,8 @@ type FollowCheck struct {
 	// Depth is how many tasks come before the follow-ups that are checked.
 	Depth int
 	count int
-	// before are the ids of the tasks with keys that come before the follow-ups that are checked. One of these
-	// with the same key could only be created if the row of the task before it were gone.
+	// before are the ids of the tasks with keys that come before the follow-ups that are checked. One of
+	// these with the same key could only be created if the row of the task before it were gone.
 	before []task.ID
 }
 

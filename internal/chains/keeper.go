@@ -25,7 +25,8 @@ type Config struct {
 	Store *store.Store
 	// Lambda returns a lambda; nil if there is none, or it is being deleted.
 	Lambda func(ctx context.Context, ref uint32) (*task.Lambda, error)
-	// Take has a follow-up become the task of its key by the rules of keys, or returns the task that holds it.
+	// Take has a follow-up become the task of its key by the rules of keys, or returns the task that holds
+	// it.
 	Take func(ctx context.Context, t task.Task, with *Keyed) (holder *task.Task, err error)
 	// Added tells the scheduler of a task that waits as a wake-up row.
 	Added func(t *task.Task)

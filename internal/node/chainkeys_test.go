@@ -104,7 +104,8 @@ func TestACycleOfKeysIsRefused(t *testing.T) {
 	})
 }
 
-// While a chain is paused its tasks show when they would be due and what they wait for, and are found by that.
+// While a chain is paused its tasks show when they would be due and what they wait for, and are found by
+// that.
 func TestAPausedTaskShowsWhenItIsDue(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})

@@ -34,7 +34,7 @@ func (a *app) groupCreateCommand() *cobra.Command {
 		Short: "Create an empty group and print its id",
 		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, in the JSON of plain HTTP:
 an object with "lambda" and, if you like, of
-`+followFields+`.
+` + followFields + `.
 The task of --else follows instead if a member did not succeed, or the group expired.
 
 A group that is not done in time expires: by then it has to be sealed, and its members have to have ended.`,

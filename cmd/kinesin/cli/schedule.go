@@ -56,7 +56,7 @@ func (a *app) scheduleCommand() *cobra.Command {
 Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake.
 
 --then names a file with the tasks that follow it, in the JSON of plain HTTP: a list of tasks, each with "lambda" and of the fields
-`+followFields+`,
+` + followFields + `,
 which start when it has succeeded ("delay" counts from then); or an object with such lists as "then", "else" (after any other end) and
 "finally". Each task may have "then", "else" and "finally" of its own. See docs/chains.md.
 
