@@ -41,7 +41,8 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	}
 }
 
-// What follows is the JSON of plain HTTP, for schedule, its batches and groups alike. An error says where it is.
+// What follows is the JSON of plain HTTP, for schedule, its batches and groups alike. An error says where it
+// is.
 func TestWhatFollowsIsRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
