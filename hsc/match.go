@@ -182,7 +182,8 @@ func (m *Slot) stored() {
 	}
 	parent, err := m.stream.svc.readParent(m.stream.ctx, row) // which reads nothing
 	if err != nil {
-		m.stream.svc.Hooks.Failed("read a parent", err)
+		m.stream.svc.inBackground(m.readPayload) // which fails in the same way, and puts the task back
+		return
 	}
 	m.deliver(nil, parent)
 }

@@ -137,13 +137,17 @@ func (s *Service) decideReports(worker string, reports []report, patient bool, o
 		}
 		event := r.event
 		event.Started = boundStart(event.Started, r.row, now)
-		next, effect, err := r.row.Apply(event, now, policy)
+		from := *r.row
+		if r.chain != nil {
+			from.Chain = r.chain // before its end, which is kept as that of a chain
+		}
+		next, effect, err := from.Apply(event, now, policy)
 		if err != nil {
 			r.refuse(worker, err)
 			continue
 		}
-		if r.chain != nil && next.State == task.Success {
-			next.Chain = r.chain
+		if r.chain != nil && next.State != task.Success {
+			next.Chain = r.row.Chain
 		}
 		r.next, r.effect, r.at = next, effect, len(ops)
 		move := s.movesWakeup(&r.next)

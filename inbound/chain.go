@@ -6,6 +6,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -14,6 +15,53 @@ import (
 // there had been no pause. The follow-ups of a task that runs wait instead. changed is false of a task that
 // was so already, or has ended.
 func (in *Inbound) PauseInChain(ctx context.Context, id string, until task.Instant) (changed bool, err error) {
+	return in.changeInChain(ctx, id, func(t *task.Task, l *catalog.Entry) (next task.Task, err error) {
+		paused := t.Chain != nil && t.Chain.Paused
+		switch {
+		case paused == !until.IsZero():
+			return next, errDone
+		case t.State.IsRunning():
+			next = *t
+			next.Chain = pausedChain(t.Chain, until, 0)
+			return next, nil
+		}
+		return in.pausedUntil(t, until, l.PolicyFor(t))
+	})
+}
+
+// ExtendInChain has a task expire then, unless it has started, and so those that come later in its chain.
+// changed is false of a task that was so already, or has ended.
+func (in *Inbound) ExtendInChain(ctx context.Context, id string, startBefore task.Instant) (changed bool, err error) {
+	return in.changeInChain(ctx, id, func(t *task.Task, l *catalog.Entry) (next task.Task, err error) {
+		next = *t
+		waits := !t.State.IsRunning() && t.FirstStarted.IsZero() && l.Mode == task.Managed
+		if t.Chain != nil && t.Chain.StartBefore == startBefore && (!waits || t.StartBefore == startBefore) {
+			return next, errDone
+		}
+		if waits {
+			if due := t.PlannedDue(); startBefore <= due {
+				return next, refusal.Invalid("start_before %s is not after the due time %s", startBefore.Time().Format(timeForm), due.Time().Format(timeForm))
+			}
+			if next, _, err = t.Apply(task.Event{Kind: task.Update}, in.Clock.Now(), l.PolicyFor(t)); err != nil {
+				return next, err
+			}
+			next.StartBefore = startBefore
+		}
+		chain := task.Chain{}
+		if t.Chain != nil {
+			chain = *t.Chain
+		}
+		chain.StartBefore = startBefore
+		next.Chain = &chain
+		return next, nil
+	})
+}
+
+// errDone says that a task of a chain is as it was to be.
+var errDone = errors.New("nothing to change")
+
+// changeInChain changes a task of a chain unless it has ended. Of one that a worker has, only its chain.
+func (in *Inbound) changeInChain(ctx context.Context, id string, edit func(t *task.Task, l *catalog.Entry) (task.Task, error)) (changed bool, err error) {
 	for range casTriesMax {
 		token, err := in.open(ctx, id)
 		if err != nil {
@@ -23,33 +71,30 @@ func (in *Inbound) PauseInChain(ctx context.Context, id string, until task.Insta
 		if err != nil {
 			return false, err
 		}
-		if paused := t.Chain != nil && t.Chain.Paused; t.State.IsEnd() || paused == !until.IsZero() {
+		l := in.Catalog.ByRef(t.Partition.Lambda)
+		if t.State.IsEnd() || l == nil {
 			return false, nil
 		}
 		if t.State.IsRunning() {
-			err = in.markPaused(ctx, &t, until)
+			var next task.Task
+			if next, err = edit(&t.Task, l); err == nil {
+				next.Seq = t.Seq + 1
+				err = in.change(ctx, store.Change(next, false, false))[0]
+			}
 		} else {
 			_, err = in.changeTask(ctx, id, t.Seq, trial{}, func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) {
-				next, err := in.pausedUntil(t, until, l.PolicyFor(t))
+				next, err := edit(t, l)
 				return next, nil, err
 			})
 		}
-		if err == nil {
-			return true, nil
+		if err == nil || errors.Is(err, errDone) {
+			return err == nil, nil
 		}
 		if moved := errors.Is(err, store.ErrConflict) || errors.Is(err, api.ErrStaleSeq) || errors.Is(err, api.ErrTooLate); !moved {
 			return false, err
 		}
 	}
 	return false, errMoving
-}
-
-// markPaused notes in the row of a task that a worker has that what follows it waits, or does not any more.
-func (in *Inbound) markPaused(ctx context.Context, t *found, until task.Instant) error {
-	next := t.Task
-	next.Seq++
-	next.Chain = pausedChain(t.Chain, until, 0)
-	return in.change(ctx, store.Change(next, false, false))[0]
 }
 
 // pausedUntil returns a waiting task as paused until then, or as resumed.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
@@ -202,7 +203,7 @@ func (in *Inbound) tidy(ctx context.Context, t, changed *task.Task) {
 
 // replacePayload gives next another payload, which is stored before any row names it.
 func (in *Inbound) replacePayload(ctx context.Context, t, next *task.Task, l *catalog.Entry, payload []byte) error {
-	next.PayloadRev, next.Digest = t.Seq, digest(next, payload)
+	next.PayloadRev, next.Digest = t.Seq, intake.Digest(next, payload)
 	next.Payload, next.PayloadSize = payload, uint32(len(payload))
 	if len(payload) <= in.Intake.Store.PayloadInlineMax() {
 		return nil

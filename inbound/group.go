@@ -146,7 +146,7 @@ func (in *Inbound) FollowUp(ctx context.Context, item *kinesinv1.ScheduleItem, a
 	b.Write(lasting)
 	b.Announce(lasting)
 	if c.Item.Key != "" && (c.Exists || refusal.Problem(c.Err).GetReason() == kinesinv1.Reason_REASON_KEY_CONFLICT) {
-		return in.withKeyOf(ctx, c, KeyedID(l.Ref, c.Item.Key))
+		return in.withKeyOf(ctx, c, task.KeyedID(l.Ref, c.Item.Key))
 	}
 	if c.Err != nil {
 		return "", refusal.Wire(c.Err)

@@ -26,7 +26,7 @@ func (in *Inbound) withKeys(ctx context.Context, ids []string, keys []*kinesinv1
 		if err != nil {
 			return nil, refusal.Wire(err)
 		}
-		derived[i] = KeyedID(l.Ref, k.GetKey())
+		derived[i] = task.KeyedID(l.Ref, k.GetKey())
 	}
 	rows, err := in.Store.Tasks(ctx, derived)
 	if err != nil {

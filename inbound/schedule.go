@@ -2,12 +2,7 @@ package inbound
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"math"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -107,7 +102,7 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*
 		return err
 	}
 	if t.Key != "" && t.Chain != nil {
-		t.Digest = digest(t, c.Item.Payload)
+		t.Digest = intake.Digest(t, c.Item.Payload)
 	}
 	if err := take(l); err != nil {
 		return err
@@ -151,13 +146,13 @@ func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.I
 func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.ScheduleItem) error {
 	switch {
 	case item.Key != "":
-		t.ID = KeyedID(l.Ref, item.Key)
+		t.ID = task.KeyedID(l.Ref, item.Key)
 		if m := t.Member; m != nil {
 			t.ID = m.ID()
 		}
 		t.Seq = b.SeqOfKeyed()
 		t.Life = t.Seq
-		t.Digest = digest(t, item.Payload)
+		t.Digest = intake.Digest(t, item.Payload)
 	case len(item.RequestId) == 0:
 		t.ID = task.NewID(b.Now, b.Clock.Uint64(), b.Clock.Uint64())
 	default:
@@ -170,37 +165,4 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 		}
 	}
 	return nil
-}
-
-// KeyedID returns the id of all tasks of a lambda with a key: a UUID version 8 made of both.
-func KeyedID(lambda uint32, key string) task.ID {
-	var space uuid.UUID
-	binary.BigEndian.PutUint32(space[:], lambda)
-	return task.ID(uuid.NewHash(sha256.New(), space, []byte(key), 8))
-}
-
-// digest tells whether a key is used again for the same task: same priority, collection, limit key, payload
-// and follow-ups. A blob counts by its contents, and is never the same as a payload in a row: no priority
-// has the number 255, which marks it, nor 254, which marks a limit key.
-func digest(t *task.Task, payload []byte) (d [16]byte) {
-	h := sha256.New()
-	if t.Blob != nil {
-		payload = t.Blob.SHA256[:]
-		h.Write([]byte{math.MaxUint8})
-	}
-	if t.LimitKey != "" {
-		h.Write([]byte{math.MaxUint8 - 1, byte(len(t.LimitKey) - 1)})
-		h.Write([]byte(t.LimitKey))
-	}
-	if t.HasFollowups() {
-		h.Write([]byte{math.MaxUint8 - 2})
-		h.Write(binary.BigEndian.AppendUint32(nil, t.Chain.FollowBytes))
-		h.Write(t.Chain.Follow)
-		h.Write(t.Chain.FollowID[:])
-	}
-	h.Write([]byte{t.Partition.Priority, byte(len(t.Collection))})
-	h.Write([]byte(t.Collection))
-	h.Write(payload)
-	copy(d[:], h.Sum(nil))
-	return d
 }

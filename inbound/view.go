@@ -18,7 +18,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	v := &kinesinv1.Task{
 		Id: in.Sealer.SealTask(t), Lambda: deletedLambda, State: t.State.String(),
 		Collection: t.Collection, Key: t.Key, LimitKey: t.LimitKey,
-		DueMicros: int64(t.Due), CreatedMicros: int64(t.Created), EnqueuedMicros: int64(t.Enqueued),
+		DueMicros: int64(t.PlannedDue()), CreatedMicros: int64(t.Created), EnqueuedMicros: int64(t.Enqueued),
 		StartedMicros: int64(t.FirstStarted), EndedMicros: int64(t.Ended), NextMicros: int64(t.Wake),
 		Attempt: t.Attempt, Failures: t.Failures, WorkerLost: t.Lost, Suspect: t.Suspect,
 		CancelRequested: t.CancelRequested, Worker: workerOf(t), PayloadBytes: int64(t.PayloadSize), Seq: t.Seq,
@@ -32,6 +32,8 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 	switch {
 	case t.State.IsRunning():
 		v.NextMicros = 0 // its worker's lease decides, wherever the wake-up is
+	case t.Chain != nil && t.Chain.Paused:
+		v.NextMicros = 0
 	case t.State == task.Acquired:
 		v.NextMicros = int64(t.ClaimedAt.Add(task.AcquireTimeout))
 	}
@@ -86,12 +88,16 @@ const (
 	waitsForBudget = "retry budget"
 	waitsForWorker = "no worker"
 	waitsForRoom   = "queue full"
+	waitsForChain  = "chain"
 	waitsForSlot   = "busy workers" // told of lambdas only
 )
 
 // waitsFor returns what holds a task back; nil: nothing that is known here. A gate is told of before the task
 // is due if it still holds the task then.
 func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor {
+	if t.Chain != nil && t.Chain.Paused && !t.State.IsEnd() && !t.State.IsRunning() {
+		return &kinesinv1.WaitsFor{Reason: waitsForChain, Text: "chain paused: kinesin chain resume has it go on"}
+	}
 	start, waits := startOf(t)
 	if !waits || l == nil {
 		return nil

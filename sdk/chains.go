@@ -16,8 +16,8 @@ type Step struct {
 	err  error
 }
 
-// With returns a step of a chain: a task of the lambda with these arguments. Of the options those that give
-// a key do not apply.
+// With returns a step of a chain: a task of the lambda with these arguments. A step with a Key becomes the
+// task of that key; if another task holds it, the step is not created, and the chain says so.
 func (l Lambda[T]) With(args T, opts ...Option) Step {
 	item, err := l.Item(args, opts...)
 	return Step{item, err}
@@ -180,8 +180,9 @@ type ChainInfo struct {
 type ChainTask struct {
 	ID     ID // empty: it is not there, or the caller may not read it
 	Lambda string
-	// State is that of the task, or "planned", "skipped" (the task before it ended in another way) or
-	// "missing" (it is not kept any more, or its lambda was deleted).
+	// State is that of the task, or "planned", "skipped" (the task before it ended in another way), "held"
+	// (another task held its key: Error says which) or "missing" (it is not kept any more, or its lambda was
+	// deleted).
 	State      State
 	Edge       string // "then", "else" or "finally"; empty: it is the first
 	Collection string
@@ -246,7 +247,8 @@ func (c *Client) RedriveChain(ctx context.Context, id ID) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "redrive"})
 }
 
-// ExtendChain gives the tasks of a chain that are there and have not started another StartBefore.
+// ExtendChain gives the tasks of a chain that have not started another StartBefore, also those that come
+// later, unless they are due after it.
 func (c *Client) ExtendChain(ctx context.Context, id ID, startBefore time.Time) (ChainChange, error) {
 	return c.controlChain(ctx, &kinesinv1.ControlChainRequest{Id: string(id), Action: "extend", StartBeforeMicros: startBefore.UnixMicro()})
 }
@@ -260,7 +262,7 @@ func (c *Client) controlChain(ctx context.Context, r *kinesinv1.ControlChainRequ
 }
 
 // encodeFollowups returns items that follow a task with encoded payloads. Their ids are not known yet, so
-// they are encoded for their lambda alone.
+// they are encoded for their lambda, and their key if they have one.
 func (c *Client) encodeFollowups(ctx context.Context, items []Item) ([]Item, error) {
 	if c.cfg.Encode == nil || len(items) == 0 {
 		return items, nil
@@ -268,7 +270,7 @@ func (c *Client) encodeFollowups(ctx context.Context, items []Item) ([]Item, err
 	encoded := slices.Clone(items)
 	for i := range encoded {
 		var err error
-		if encoded[i].Payload, err = c.cfg.Encode(ctx, items[i].Lambda, "", [16]byte{}, items[i].Payload); err != nil {
+		if encoded[i].Payload, err = c.cfg.Encode(ctx, items[i].Lambda, items[i].Key, [16]byte{}, items[i].Payload); err != nil {
 			return nil, fmt.Errorf("encode the payload of a %s task: %w", items[i].Lambda, err)
 		}
 		if encoded[i], err = c.encodeWhatFollows(ctx, encoded[i]); err != nil {

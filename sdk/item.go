@@ -43,7 +43,8 @@ type Item struct {
 	Traceparent string            // W3C trace context, passed on to the handler or the consumer
 
 	// Then follows when the task has succeeded, Else when it has ended in any other way, Finally in either
-	// case. In of a follow-up counts from that end; it has no Key. See Chain.
+	// case. In of a follow-up counts from that end. If a task holds its Key then, it is not created. See
+	// Chain.
 	Then, Else, Finally []Item
 
 	blob *task.Blob // instead of Payload

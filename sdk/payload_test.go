@@ -413,3 +413,25 @@ func BenchmarkAESGCM(b *testing.B) {
 		}
 	}
 }
+
+// The payload of a follow-up with a key is encoded for that, as what replaces it later will be.
+func TestAKeyedFollowUpIsEncoded(t *testing.T) {
+	k, _, charged := codecRig(t)
+	k.Lambda("step")
+	next := sdk.Item{Lambda: charge.Name(), Payload: []byte(`{"card":"4111"}`), Key: "k", In: time.Hour}
+	if _, err := k.Client().Schedule(t.Context(), sdk.Item{Lambda: "step", Then: []sdk.Item{next}}); err != nil {
+		t.Fatal(err)
+	}
+	w := sdk.NewWorker(k.Client(), sdk.Slots(1))
+	w.Register("step", func(context.Context, *sdk.Task[[]byte]) error { return nil })
+	k.Run(w)
+	k.Advance(time.Minute)
+	got, err := k.Client().Get(t.Context(), sdk.ByKey(charge.Name(), "k"), sdk.WithPayload())
+	if err != nil || string(got.Payload) != `{"card":"4111"}` {
+		t.Errorf("%q, %v", got.Payload, err)
+	}
+	k.Advance(2 * time.Hour)
+	if len(*charged) == 0 || (*charged)[0] != "4111" {
+		t.Errorf("the handler got %q", *charged)
+	}
+}

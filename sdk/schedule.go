@@ -62,12 +62,23 @@ func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, erro
 func fitting(items []Item) int {
 	size := 0
 	for n := range min(len(items), itemsPerCallMax) {
-		size += len(items[n].Payload) + itemBytesAround
+		size += sizeOf(&items[n])
 		if size > bytesPerCallMax {
 			return max(n, 1)
 		}
 	}
 	return min(len(items), itemsPerCallMax)
+}
+
+// sizeOf returns about how many bytes an item has in a call, with those that follow it.
+func sizeOf(i *Item) int {
+	size := len(i.Payload) + itemBytesAround
+	for _, list := range [][]Item{i.Then, i.Else, i.Finally} {
+		for n := range list {
+			size += sizeOf(&list[n])
+		}
+	}
+	return size
 }
 
 // summary returns one error for all results, nil if no task failed.

@@ -31,7 +31,36 @@ func appendChain(dst []byte, c *task.Chain) []byte {
 	dst = appendVarint(dst, chainAddedThen, uint64(c.Added[0]))
 	dst = appendVarint(dst, chainAddedElse, uint64(c.Added[1]))
 	dst = appendVarint(dst, chainAddedFinally, uint64(c.Added[2]))
+	for i := range c.Held {
+		dst = appendHeld(dst, &c.Held[i])
+	}
+	dst = appendVarint(dst, chainStartBefore, uint64(c.StartBefore))
 	return insertLength(dst, start)
+}
+
+func appendHeld(dst []byte, h *task.Held) []byte {
+	dst = protowire.AppendTag(dst, chainHeld, protowire.BytesType)
+	start := len(dst)
+	dst = appendVarint(dst, heldEdge, uint64(h.Edge))
+	dst = appendVarint(dst, heldIndex, uint64(h.Index))
+	return insertLength(appendLink(dst, heldHolder, &h.Holder), start)
+}
+
+func setHeld(c *task.Chain, b []byte) error {
+	var h task.Held
+	err := eachField(b, func(f *field) error {
+		switch f.id {
+		case heldEdge:
+			h.Edge = task.Edge(f.number)
+		case heldIndex:
+			return setUint32(&h.Index, f)
+		case heldHolder:
+			return setLink(&h.Holder, f.bytes)
+		}
+		return nil
+	})
+	c.Held = append(c.Held, h)
+	return err
 }
 
 func appendLink(dst []byte, f protowire.Number, l *task.Link) []byte {
@@ -99,6 +128,10 @@ func setChain(t *task.Task, b []byte) error {
 			return setUint32(&c.Added[1], f)
 		case chainAddedFinally:
 			return setUint32(&c.Added[2], f)
+		case chainHeld:
+			return setHeld(c, f.bytes)
+		case chainStartBefore:
+			c.StartBefore = f.instant()
 		}
 		return nil
 	})

@@ -105,6 +105,9 @@ const (
 	chainAddedThen
 	chainAddedElse
 	chainAddedFinally
+
+	chainHeld        protowire.Number = 210
+	chainStartBefore protowire.Number = 211
 )
 
 // The fields of a link.
@@ -113,6 +116,13 @@ const (
 	linkPartition
 	linkDue
 	linkLife
+)
+
+// The fields of a follow-up whose key another task held.
+const (
+	heldEdge protowire.Number = iota + 1
+	heldIndex
+	heldHolder
 )
 
 // The fields of a tag.

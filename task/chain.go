@@ -12,6 +12,9 @@ const (
 	ChainDepthMax = 100
 	// FollowupsMax is how many follow-ups a task may have, counted with those of its follow-ups.
 	FollowupsMax = 10_000
+	// HeldMax bounds how many follow-ups a task notes whose key another task held. Of more the log has a
+	// line.
+	HeldMax = 100
 	// ChainRetention is how long the ended row of a task in a chain is kept at least, also where the lambda
 	// keeps its ended tasks shorter.
 	ChainRetention = 24 * time.Hour
@@ -65,6 +68,18 @@ type Chain struct {
 	// Outcome is how its parent ended, encoded. FromParent says that the rest is in the parent's row.
 	Outcome    []byte
 	FromParent bool
+	// Held are the follow-ups that were not created since another task held their key, at most HeldMax.
+	Held []Held
+	// StartBefore is when the tasks of the chain expire that come later and have no later one of their own;
+	// zero: as they say themselves.
+	StartBefore Instant
+}
+
+// Held is a follow-up whose key another task held when it was to be created.
+type Held struct {
+	Edge   Edge
+	Index  uint32
+	Holder Link
 }
 
 // Link names a task of a chain, with all that its public id needs.
@@ -109,6 +124,34 @@ func (t *Task) Succeeded() bool {
 	return (t.State == Success || t.State == Delivered) && !t.CancelRequested
 }
 
+// PlannedDue returns when the task is due, also while its chain is paused.
+func (t *Task) PlannedDue() Instant {
+	if t.Chain != nil && t.Chain.Paused && !t.Chain.PausedDue.IsZero() {
+		return t.Chain.PausedDue
+	}
+	return t.Due
+}
+
+// IsFollowup reports whether the task is the follow-up of a task that has ended at a place. A task with a key
+// has to be asked, as its id does not say it.
+func (t *Task) IsFollowup(ended *Task, e Edge, index uint32) bool {
+	c := t.Chain
+	if c == nil || c.Parent.ID != ended.ID || c.Parent.Life != ended.Life || c.Edge != e || c.Index != index {
+		return false
+	}
+	return t.Key == "" || t.Request == FollowupID(ended, e, index) || t.Life >= uint64(ended.Ended)
+}
+
+// HolderOf returns the task that held the key of a follow-up; a zero ID: none did.
+func (c *Chain) HolderOf(e Edge, index uint32) Link {
+	for _, h := range c.Held {
+		if h.Edge == e && h.Index == index {
+			return h.Holder
+		}
+	}
+	return Link{}
+}
+
 // Follows reports whether the follow-ups on an edge follow the end of the task.
 func (t *Task) Follows(e Edge) bool {
 	switch e {
@@ -146,6 +189,6 @@ func (c *Chain) inNextRound() *Chain {
 	}
 	next := *c
 	next.Round++
-	next.Paused, next.PausedDue = false, 0
+	next.Paused, next.PausedDue, next.Held = false, 0, nil
 	return &next
 }

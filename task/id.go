@@ -25,6 +25,13 @@ func IDOf(parts ...[]byte) (id ID) {
 	return id.versioned(8)
 }
 
+// KeyedID returns the id of all tasks of a lambda with a key.
+func KeyedID(lambda uint32, key string) ID {
+	var space ID
+	binary.BigEndian.PutUint32(space[:], lambda)
+	return IDOf(space[:], []byte(key))
+}
+
 // NewID returns an id of version 7: Unix milliseconds and 74 of the random bits a and b.
 func NewID(now Instant, a, b uint64) (id ID) {
 	binary.BigEndian.PutUint64(id[0:8], uint64(now.Millis())<<16|a&0xffff)

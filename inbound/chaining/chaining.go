@@ -43,7 +43,7 @@ type Tasks interface {
 	View(row *inbound.Row) *kinesinv1.Task
 	Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*kinesinv1.ChangeResponse, error)
-	Update(ctx context.Context, r *kinesinv1.UpdateRequest) (*kinesinv1.ChangeResponse, error)
+	ExtendInChain(ctx context.Context, id string, startBefore task.Instant) (changed bool, err error)
 	PauseInChain(ctx context.Context, id string, to task.Instant) (changed bool, err error)
 }
 

@@ -95,12 +95,8 @@ func (s *Service) pause(ctx context.Context, _ *kinesinv1.ControlChainRequest, a
 // resume undoes pause. The ends that were to be followed are completed first, so that nothing is put as
 // paused afterwards.
 func (s *Service) resume(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
-	for _, n := range all {
-		if n.row.State.IsEnd() {
-			if err := s.Keeper.Complete(ctx, &n.row); err != nil {
-				return false, err
-			}
-		}
+	if err := s.completeEnds(ctx, all); err != nil {
+		return false, err
 	}
 	return s.hold(ctx, all, r, func(t *task.Task) bool { return t.Chain != nil && t.Chain.Paused })
 }
@@ -151,22 +147,38 @@ func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest,
 	return true, nil
 }
 
-// extend gives the tasks that have not started another time until which they may.
+// extend gives the tasks that have not started another time until which they may, also those that come later:
+// each task hands it on to what follows it.
 func (s *Service) extend(ctx context.Context, r *kinesinv1.ControlChainRequest, all []*node, out *kinesinv1.ControlChainResponse) (done bool, err error) {
+	if err := s.completeEnds(ctx, all); err != nil {
+		return false, err
+	}
+	done = true
 	for _, n := range all {
-		if t := &n.row; t.State.IsEnd() || t.State.IsRunning() || !t.FirstStarted.IsZero() || t.StartBefore == task.Instant(r.GetStartBeforeMicros()) {
+		if n.row.State.IsEnd() {
 			continue
 		}
-		response, err := s.Tasks.Update(ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{
-			Id: s.Sealer.SealTask(&n.row), StartBeforeMicros: r.GetStartBeforeMicros(),
-		}}})
+		changed, err := s.Tasks.ExtendInChain(ctx, s.Sealer.SealTask(&n.row), task.Instant(r.GetStartBeforeMicros()))
 		if err != nil {
 			return false, err
 		}
-		if err := api.ErrorOf(response.GetResults()[0].GetProblem()); err != nil {
-			return false, err
+		if changed {
+			out.Changed++
+			done = false
 		}
-		out.Changed++
 	}
-	return true, nil
+	return done, nil
+}
+
+// completeEnds creates what is to follow tasks that have ended, so that it is not put afterwards as they
+// were.
+func (s *Service) completeEnds(ctx context.Context, all []*node) error {
+	for _, n := range all {
+		if n.row.State.IsEnd() {
+			if err := s.Keeper.Complete(ctx, &n.row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

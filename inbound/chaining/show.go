@@ -19,6 +19,7 @@ const (
 	statePlanned = "planned"
 	stateSkipped = "skipped"
 	stateMissing = "missing"
+	stateHeld    = "held"
 )
 
 // States of a chain.
@@ -68,7 +69,7 @@ type showing struct {
 func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, error) {
 	s.left--
 	if n.row.ID.IsZero() {
-		return &kinesinv1.ChainTask{State: stateMissing, Edge: n.edge.String()}, nil
+		return s.absent(n), nil
 	}
 	v := s.view(&n.row)
 	v.Edge = n.edge.String()
@@ -104,6 +105,16 @@ func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, erro
 	return v, nil
 }
 
+// absent shows a follow-up that is not there: its lambda was deleted, it is not kept any more, or another
+// task held its key.
+func (s *showing) absent(n *node) *kinesinv1.ChainTask {
+	v := &kinesinv1.ChainTask{State: stateMissing, Edge: n.edge.String()}
+	if !n.held.ID.IsZero() {
+		v.State, v.Error = stateHeld, "not created: its key was held by task "+s.Sealer.Seal(n.held.Token())
+	}
+	return v
+}
+
 // planned shows a follow-up that is not there, and what follows that.
 func (s *showing) planned(item *kinesinv1.ScheduleItem, at chains.Place, state string) *kinesinv1.ChainTask {
 	s.left--
@@ -129,9 +140,6 @@ func (s *showing) view(t *task.Task) *kinesinv1.ChainTask {
 	}
 	if c := t.Chain; c != nil && c.Paused && !t.State.IsEnd() {
 		v.Paused, v.WaitsFor = true, "the chain is paused"
-		if !t.State.IsRunning() {
-			v.DueMicros = int64(c.PausedDue)
-		}
 	}
 	if n := len(t.History); n > 0 && t.State != task.Success {
 		v.Error = t.History[n-1].Error

@@ -15,6 +15,9 @@ type node struct {
 	row       task.Task // as its task row says or, if it has none, its wake-up row; its ID is zero if it is missing
 	edge      task.Edge
 	undoes    bool // it was reached by else or finally
+	parent    *node
+	place     chains.Place // among the follow-ups of parent
+	held      task.Link    // the task that held its key; then it is missing
 	followups []followup
 }
 
@@ -43,7 +46,10 @@ func (s *Service) walk(ctx context.Context, root task.Task, most int) (first *no
 				if n++; n > most {
 					return first, false, nil
 				}
-				one := &node{row: f.Task, edge: f.Edge, undoes: parent.undoes || f.Edge != task.Then}
+				one := &node{row: f.Task, edge: f.Edge, undoes: parent.undoes || f.Edge != task.Then, parent: parent, place: f.Place}
+				if one.held = parent.row.Chain.HolderOf(f.Edge, f.Index); !one.held.ID.IsZero() {
+					one.row = task.Task{}
+				}
 				parent.followups = append(parent.followups, followup{f, one})
 				next = append(next, one)
 			}
@@ -74,7 +80,7 @@ func (s *Service) read(ctx context.Context, nodes []*node) error {
 		}
 		still := open[:0]
 		for i, n := range open {
-			if r := &rows[i]; !r.ID.IsZero() && !r.IsBare() {
+			if r := &rows[i]; !r.ID.IsZero() && !r.IsBare() && n.is(r) {
 				n.row = *r
 			} else {
 				still = append(still, n)
@@ -86,6 +92,11 @@ func (s *Service) read(ctx context.Context, nodes []*node) error {
 		n.row = task.Task{}
 	}
 	return nil
+}
+
+// is reports whether a row with its id is that of the node: a key may have been another task's.
+func (n *node) is(row *task.Task) bool {
+	return row.Key == "" || row.IsFollowup(&n.parent.row, n.place.Edge, n.place.Index)
 }
 
 func (s *Service) taskRows(ctx context.Context, some []*node) ([]task.Task, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -26,7 +27,7 @@ func (b *Batch) Follow(ctx context.Context, c *Incoming, l *catalog.Entry, t *ta
 	if c.Item.OnConflict == conflictReplace {
 		return refusal.Invalid("on_conflict replace does not go with then, else and finally: a replacement keeps what follows the task that it replaces")
 	}
-	check := FollowCheck{Batch: b, Depth: 1}
+	check := FollowCheck{Batch: b, Depth: 1, before: keysOf(t)}
 	if err := check.all(ctx, f); err != nil {
 		return err
 	}
@@ -51,12 +52,22 @@ type FollowCheck struct {
 	// Depth is how many tasks come before the follow-ups that are checked.
 	Depth int
 	count int
+	// before are the ids of the tasks with keys that come before the follow-ups that are checked. One of
+	// these with the same key could only be created if the row of the task before it were gone.
+	before []task.ID
+}
+
+func keysOf(t *task.Task) []task.ID {
+	if t.Key == "" {
+		return nil
+	}
+	return []task.ID{task.KeyedID(t.Partition.Lambda, t.Key)}
 }
 
 // AddFollowups checks what a handler adds to its task, which has so many follow-ups, and returns the error
 // for its worker.
 func (b *Batch) AddFollowups(ctx context.Context, t *task.Task, f *kinesinv1.Followups) error {
-	check := FollowCheck{Batch: b, Depth: 1}
+	check := FollowCheck{Batch: b, Depth: 1, before: keysOf(t)}
 	if t.Chain != nil {
 		check.Depth, check.count = int(t.Chain.Depth)+1, int(t.Chain.FollowCount)
 	}
@@ -89,6 +100,14 @@ func (f *FollowCheck) one(ctx context.Context, item *kinesinv1.ScheduleItem, dep
 	if next != nil && l.Mode == task.Deliver {
 		return refusal.Invalid("%s: lambda %s is of mode deliver: Kinesin does not know how its tasks end, so nothing can follow them", where, l.Name)
 	}
+	if item.Key != "" {
+		id := task.KeyedID(l.Ref, item.Key)
+		if slices.Contains(f.before, id) {
+			return refusal.Invalid("%s: a task before it has its lambda and its key %q: a cycle", where, item.Key)
+		}
+		f.before = append(f.before, id)
+		defer func() { f.before = f.before[:len(f.before)-1] }()
+	}
 	for place, item := range chains.All(next) {
 		if err := f.one(ctx, item, depth+1, where+"."+place.String()); err != nil {
 			return err
@@ -102,10 +121,12 @@ func (f *FollowCheck) checkItem(ctx context.Context, item *kinesinv1.ScheduleIte
 	switch {
 	case item.Lambda == "":
 		return nil, refusal.Invalid("a follow-up names its lambda")
-	case item.Key != "", len(item.RequestId) > 0, item.OnConflict != "":
-		return nil, refusal.Invalid("a follow-up has no key, request id or on_conflict: it is created once, with the end of the task before it")
+	case len(item.RequestId) > 0:
+		return nil, refusal.Invalid("a follow-up has no request id: it is created once, with the end of the task before it")
+	case item.OnConflict != "" && item.OnConflict != conflictKeep:
+		return nil, refusal.Invalid("on_conflict %s: a follow-up whose key is held is not created, which is keep; nobody is there to be told otherwise", item.OnConflict)
 	case item.Blob != nil:
-		return nil, refusal.Invalid("the payload of a follow-up cannot be a blob, which takes a key")
+		return nil, refusal.Invalid("the payload of a follow-up cannot be a blob: it would be swept, since no row names it before the follow-up is there")
 	case item.DueMicros != 0 && item.DelayMicros != 0:
 		return nil, refusal.Invalid("a task has a due time or a delay, not both")
 	case item.DelayMicros < 0:

@@ -27,6 +27,8 @@ type followup struct {
 	place    Place
 	task     task.Task
 	payloads []store.Op // rows that come before it
+
+	keyed *Keyed // it takes a key, and has no first row of its own
 }
 
 // followups returns what follows a task that has ended.
@@ -117,6 +119,9 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 	}
 	t.Created, t.Due = ended.Ended, DueAfter(ended.Ended, item)
 	t.ID = task.FollowupID(ended, at.Edge, at.Index)
+	if item.GetKey() != "" {
+		t.Request, t.ID = t.ID, task.KeyedID(l.Ref, item.GetKey())
+	}
 	t.Partition = partitionOf(l, item, t.ID)
 	if t.Traceparent == "" {
 		t.Traceparent = ended.Traceparent
@@ -126,7 +131,10 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 	}
 	c := &task.Chain{Root: ended.RootLink(), Parent: task.LinkTo(ended), Edge: at.Edge, Index: at.Index, Depth: 1}
 	if ended.Chain != nil {
-		c.Depth, c.Paused = ended.Chain.Depth+1, ended.Chain.Paused
+		c.Depth, c.Paused, c.StartBefore = ended.Chain.Depth+1, ended.Chain.Paused, ended.Chain.StartBefore
+	}
+	if c.StartBefore > t.Due && l.Mode == task.Managed {
+		t.StartBefore = c.StartBefore
 	}
 	if c.Paused {
 		c.PausedDue, t.Due = t.Due, Never
@@ -141,12 +149,19 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 	if err != nil {
 		return nil, err
 	}
+	t.PayloadSize = uint32(len(item.GetPayload()))
+	inline := len(item.GetPayload()) <= k.PayloadInlineMax()
+	if inline {
+		t.Payload = item.GetPayload()
+	}
+	if t.Key != "" {
+		one.task, one.keyed = *t, &Keyed{Payload: item.GetPayload(), Follow: apart}
+		return one, nil
+	}
 	if apart != nil {
 		one.payloads = append(one.payloads, PutFollow(t, apart, until))
 	}
-	if t.PayloadSize = uint32(len(item.GetPayload())); len(item.GetPayload()) <= k.PayloadInlineMax() {
-		t.Payload = item.GetPayload()
-	} else {
+	if !inline {
 		one.payloads = append(one.payloads, store.Op{Kind: store.PutPayload, Payload: item.GetPayload(), Task: task.Task{
 			ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: until,
 		}})
@@ -162,7 +177,7 @@ func Template(item *kinesinv1.ScheduleItem) (*task.Task, error) {
 		return nil, err
 	}
 	return &task.Task{
-		State: task.Scheduled, Seq: 1, Collection: item.GetCollection(), LimitKey: item.GetLimitKey(), Tags: tags,
+		State: task.Scheduled, Seq: 1, Key: item.GetKey(), Collection: item.GetCollection(), LimitKey: item.GetLimitKey(), Tags: tags,
 		Traceparent: item.GetTraceparent(), StartBefore: task.Instant(item.GetStartBeforeMicros()),
 		Overrides: task.Overrides{
 			MaxAttempts: item.GetMaxAttempts(), Timeout: task.Micros(item.GetTimeoutMicros()),

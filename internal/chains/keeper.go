@@ -25,6 +25,9 @@ type Config struct {
 	Store *store.Store
 	// Lambda returns a lambda; nil if there is none, or it is being deleted.
 	Lambda func(ctx context.Context, ref uint32) (*task.Lambda, error)
+	// Take has a follow-up become the task of its key by the rules of keys, or returns the task that holds
+	// it.
+	Take func(ctx context.Context, t task.Task, with *Keyed) (holder *task.Task, err error)
 	// Added tells the scheduler of a task that waits as a wake-up row.
 	Added func(t *task.Task)
 	// Match reserves a slot of a worker that waits for a task which is due; nil: none is free. Sent tells the
@@ -146,7 +149,7 @@ func (k *Keeper) addEnd(ctx context.Context, c *call) (together bool) {
 	}
 	if e.followups, e.failed = k.followups(ctx, &end.Task); e.failed == nil {
 		end.Task.ExpireAt = keptFor(&end.Task, e.followups)
-		together = len(e.followups) <= togetherMax
+		together = len(e.followups) <= togetherMax && !slices.ContainsFunc(e.followups, isKeyed)
 	}
 	if together {
 		e.first = len(c.ops)
@@ -189,7 +192,7 @@ func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []er
 	if e.first < 0 {
 		lasting := context.WithoutCancel(ctx)
 		if e.failed == nil {
-			e.failed = k.put(lasting, e.followups)
+			e.failed = k.put(lasting, end, e.followups, false)
 		}
 		if e.failed == nil {
 			_, e.failed = k.Store.Apply(lasting, []store.Op{store.Remove(end)})
@@ -213,8 +216,15 @@ func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []er
 	}
 }
 
-// put stores follow-ups, each if it is absent, and tells the scheduler.
-func (k *Keeper) put(ctx context.Context, all []followup) error {
+// put stores the follow-ups of a task that has ended, each if it is absent, and tells the scheduler. again
+// says that some may have been put before.
+func (k *Keeper) put(ctx context.Context, ended *task.Task, all []followup, again bool) error {
+	if i := slices.IndexFunc(all, isKeyed); i >= 0 {
+		if err := k.takeAll(ctx, ended, all[i:], again); err != nil {
+			return err
+		}
+		all = slices.DeleteFunc(slices.Clone(all), isKeyed)
+	}
 	for len(all) > 0 {
 		part := all[:min(len(all), putsMax)]
 		all = all[len(part):]
@@ -300,5 +310,9 @@ func (k *Keeper) Complete(ctx context.Context, row *task.Task) error {
 	if err != nil {
 		return err
 	}
-	return k.put(ctx, all)
+	if n := nestingOf(ctx); n != nil && slices.ContainsFunc(all, isKeyed) {
+		n.refused = true
+		return errNested
+	}
+	return k.put(ctx, row, all, true)
 }

@@ -3,6 +3,7 @@ package chains
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
@@ -87,6 +88,7 @@ func (k *Keeper) finish(ctx context.Context, row *task.Task) error {
 	if err := k.Complete(ctx, row); err != nil {
 		return err
 	}
+	all = slices.DeleteFunc(all, isKeyed) // of which the scheduler is told when they take their key
 	keys := make([]store.WakeKey, len(all))
 	for i := range all {
 		keys[i] = store.KeyOf(&all[i].task)

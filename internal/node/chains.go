@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
@@ -16,7 +16,7 @@ import (
 // newChains returns the store for who may end tasks. hints are the scheduler's, if there is one here.
 func (n *Node) newChains(c *Config, hints func() intake.Scheduler) *chains.Keeper {
 	k := chains.Config{
-		Store: n.store, Lambda: n.lambdaOfFollowup, Clock: c.Clock, Log: c.Log,
+		Store: n.store, Lambda: n.lambdaOfFollowup, Take: n.takeKey, Clock: c.Clock, Log: c.Log,
 		Added: func(t *task.Task) { hints().Added(t) }, Sent: func(t *task.Task) { hints().Enqueued(t) },
 	}
 	if !c.NoMatch {
@@ -44,16 +44,53 @@ func (n *Node) matchFollowup(ctx context.Context, t *task.Task) chains.Slot {
 
 func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, error) {
 	l := n.catalog.ByRef(ref)
-	if l == nil { // another process may have created it a moment ago
+	if l == nil && !n.gone.has(ref) { // another process may have created it a moment ago
 		if err := n.catalog.Refresh(ctx); err != nil {
 			return nil, err
 		}
-		l = n.catalog.ByRef(ref)
+		if l = n.catalog.ByRef(ref); l == nil {
+			n.gone.add(ref)
+		}
 	}
 	if l == nil || l.Deleting {
 		return nil, nil //nolint:nilnil // it was deleted
 	}
 	return &l.Lambda, nil
+}
+
+// goneMax bounds how many deleted lambdas are remembered.
+const goneMax = 10_000
+
+// goneLambdas are lambdas that follow-ups name and that were deleted, so that the lambdas are read again once
+// for each and not for each of its follow-ups. A reference is never used again.
+type goneLambdas struct {
+	mu   sync.Mutex // guards refs
+	refs map[uint32]struct{}
+}
+
+func (g *goneLambdas) has(ref uint32) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, is := g.refs[ref]
+	return is
+}
+
+func (g *goneLambdas) add(ref uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.refs == nil || len(g.refs) >= goneMax {
+		g.refs = map[uint32]struct{}{}
+	}
+	g.refs[ref] = struct{}{}
+}
+
+// takeKey has a follow-up become the task of its key, or returns the task that holds that.
+func (n *Node) takeKey(ctx context.Context, t task.Task, with *chains.Keyed) (holder *task.Task, err error) {
+	l := n.catalog.ByRef(t.Partition.Lambda)
+	if l == nil || l.Deleting { // since a moment ago; then the follow-up is not created
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda is being deleted")
+	}
+	return n.intake.Take(ctx, l, t, with.Payload, with.Follow)
 }
 
 // extendChain returns the chain of a task with what its handler adds to what follows it. The worker's caller
@@ -66,8 +103,7 @@ func (n *Node) extendChain(ctx context.Context, t *task.Task, add *kinesinv1.Fol
 	if err != nil {
 		return nil, err
 	}
-	in := intake.New(intake.Config{Store: n.store, Queue: n.queue, Catalog: n.catalog, Clock: n.clock, Horizon: n.horizon})
-	b, end := in.Begin(0)
+	b, end := n.intake.Begin(0)
 	defer end()
 	if err := b.AddFollowups(ctx, t, add); err != nil {
 		return nil, refusal.Wire(err) // an unknown lambda is refused, and no reason to try again

@@ -283,7 +283,7 @@ func TestABadChainIsRefused(t *testing.T) {
 		for text, step := range map[string]sdk.Step{
 			`then[0].else[0]: unknown lambda "nobody"`: mail("a").Then(mail("b").Else(to("nobody"))),
 			"then[0]: invalid priority":                mail("a").Then(sdk.Item{Lambda: "mail", Priority: "x"}.Step()),
-			"finally[0]: a follow-up has no key":       mail("a").Finally(sdk.Item{Lambda: "mail", Key: "k"}.Step()),
+			"finally[0]: on_conflict replace":          mail("a").Finally(sdk.Item{Lambda: "mail", Key: "k", OnConflict: sdk.ConflictReplace}.Step()),
 			"at most 100 tasks":                        deep,
 			"more than 10000 follow-ups":               mail("a").Then(wide...),
 			"what follows the task has 3":              mail("a").Then(mail(strings.Repeat("x", 300_000/2)), mail(strings.Repeat("x", 300_000/2))),

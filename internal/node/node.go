@@ -65,6 +65,8 @@ type Node struct {
 	metrics *Metrics
 	store   *store.Store
 	chains  *chains.Keeper // the store, for who may end tasks
+	intake  *intake.Intake
+	gone    goneLambdas
 	queue   *queue.Queue
 	buffer  buffer.Buffer // nil: none
 
@@ -214,7 +216,7 @@ func (n *Node) compose(c Config) {
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
 	if c.Blobs != nil {
-		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: inbound.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
+		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: task.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
@@ -224,19 +226,25 @@ func (n *Node) compose(c Config) {
 			Caller:      callerOf, Execute: n.guard.Execute, Foreign: n.guard.Foreign, WatchProcess: c.beside(), Extend: n.extendChain,
 		})
 	}
+	n.composeIntake(&c, seal, inboundHints, toInbound)
 	if slices.Contains(c.Roles, RoleInbound) {
-		n.composeInbound(&c, seal, inboundHints, toInbound)
+		n.composeInbound(&c, seal)
 	}
 }
 
-// composeInbound makes what serves users: inbound, ingest and the lambdas' service.
-func (n *Node) composeInbound(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
-	in := intake.New(intake.Config{
+// composeIntake makes what takes tasks in: for inbound, and follow-ups with keys in any role.
+func (n *Node) composeIntake(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
+	n.intake = intake.New(intake.Config{
 		Complete: n.chains.Complete,
 		Store:    n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
 		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), SchedulerOnly: n.schedulerOnly, Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})
+}
+
+// composeInbound makes what serves users: inbound, ingest and the lambdas' service.
+func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
+	in := n.intake
 	backlog := ingest.NewBacklog(c.Clock, c.Buffer != nil)
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.chains, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),

@@ -36,11 +36,27 @@ func (f *followups) fromJSON(raw []byte) error {
 	}
 	*f = make(followups, len(each))
 	for i, one := range each {
-		if err := decodeObject(place{"follow-up", i}, one, reflect.ValueOf(&(*f)[i]).Elem()); err != nil {
-			return err
+		if err := decodeObject(place{"the task", noIndex}, one, reflect.ValueOf(&(*f)[i]).Elem()); err != nil {
+			return within(fmt.Sprintf("[%d]", i), err)
 		}
 	}
 	return nil
+}
+
+// placed is an error with its place in what follows a task, such as then[0].else[1].
+type placed struct {
+	where string
+	error
+}
+
+func (p *placed) Error() string { return fmt.Sprintf("%.100s: %v", p.where, p.error) }
+
+// within says where an error is, of which the inner part may be known.
+func within(where string, err error) error {
+	if inner, is := err.(*placed); is { //nolint:errorlint // nothing wraps one
+		return &placed{where + "." + inner.where, inner.error}
+	}
+	return &placed{where, err}
 }
 
 // items returns the items of follow-ups, as deep as a chain may be.
@@ -52,7 +68,7 @@ func (f followups) items(edge string, depth int) ([]*kinesinv1.ScheduleItem, err
 	for i := range f {
 		var err error
 		if items[i], err = f[i].itemAt(f[i].Lambda, depth+1); err != nil {
-			return nil, fmt.Errorf("%s[%d]: %w", edge, i, err)
+			return nil, within(fmt.Sprintf("%s[%d]", edge, i), err)
 		}
 	}
 	return items, nil

@@ -205,6 +205,9 @@ func named(name place, err error) error {
 	if err == nil {
 		return nil
 	}
+	if inner, is := err.(*placed); is { //nolint:errorlint // nothing wraps one
+		return &placed{name.String() + inner.where, inner.error}
+	}
 	return fmt.Errorf("%s: %w", name, err)
 }
 

@@ -261,7 +261,11 @@ type scheduleRequest struct {
 
 // item returns the item of a Schedule call.
 func (r *scheduleRequest) item(lambda string) (*kinesinv1.ScheduleItem, error) {
-	return r.itemAt(lambda, 0)
+	item, err := r.itemAt(lambda, 0)
+	if _, is := err.(*placed); is { //nolint:errorlint // nothing wraps one
+		err = invalid("%v", err)
+	}
+	return item, err
 }
 
 // itemAt returns the item of a task that so many come before.

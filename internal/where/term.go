@@ -50,7 +50,7 @@ var fields = []field{ //nolint:gochecknoglobals // a table
 	{name: "key", needs: knowRest, text: func(s *Subject) []string { return []string{s.Task.Key} }},
 	{name: "error", needs: knowRest, text: errorOf},
 	{name: "worker", needs: knowRest, text: workerOf},
-	{name: "due", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Due), true }},
+	{name: "due", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.PlannedDue()), true }},
 	{name: "ended", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Ended), !t.Ended.IsZero() }},
 	{name: "created", kind: instant, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Created), !t.Created.IsZero() }},
 	{name: "attempts", kind: number, needs: knowRest, number: func(t *task.Task) (int64, bool) { return int64(t.Attempt), true }},

@@ -35,7 +35,7 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 	}
 	if len(item.Then)+len(item.Else)+len(item.Finally) > 0 {
 		return nil, 0, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-			"then, else and finally: a task that others follow cannot come through the inbound queue, so schedule it through an sdk.Client")
+			"then, else and finally: nobody in the inbound queue could check the right to schedule what follows, nor create it if the task is cancelled there, so schedule a task that others follow through an sdk.Client")
 	}
 	due, err := dueOf(item, now)
 	if err != nil {

@@ -36,7 +36,7 @@ type batchLine struct {
 	Backoff     string            `json:"backoff"`
 	Tags        map[string]string `json:"tags"`
 
-	followLines
+	followLists
 }
 
 // parseLine reads a line. Its errors do not contain the number of the line.
@@ -80,7 +80,7 @@ func (l *batchLine) item(lambda string) (sdk.Item, error) {
 		return item, invalid(err)
 	}
 	item.Payload = payload
-	if err := l.follow(&item, 0); err != nil {
+	if err := l.follow(&item, "", 0); err != nil {
 		return item, invalid(err)
 	}
 	return item, nil
@@ -100,6 +100,11 @@ func decodeLine(text []byte, l *batchLine) error {
 		}
 		return nil
 	}
+	return jsonProblem(err, batchFields)
+}
+
+// jsonProblem says what is wrong with a JSON object of which only these fields are known.
+func jsonProblem(err error, fields string) error {
 	wrongType, isType := errors.AsType[*json.UnmarshalTypeError](err)
 	field, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
 	switch {
@@ -108,7 +113,7 @@ func decodeLine(text []byte, l *batchLine) error {
 	case isType:
 		return fmt.Errorf("want a JSON object, have a JSON %s", wrongType.Value)
 	case isUnknown:
-		return fmt.Errorf("unknown field %s: want %s", field, batchFields)
+		return fmt.Errorf("unknown field %s: want %s", field, fields)
 	}
 	return fmt.Errorf("not a JSON object: %s", strings.TrimPrefix(err.Error(), "json: "))
 }

@@ -12,7 +12,7 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	s.must("lambda", "create", "charge")
 	s.must("lambda", "create", "ship")
 	s.must("lambda", "create", "refund")
-	scheduled := s.doWith(`{"then":[{"lambda":"ship","in":"1h"}],"else":[{"lambda":"refund"}]}`,
+	scheduled := s.doWith(`{"then":[{"lambda":"ship","delay":"1h"}],"else":[{"lambda":"refund"}]}`,
 		"schedule", "charge", "--in", "1h", "--then", "-")
 	scheduled.check(t, "schedule", 0)
 	id := strings.TrimSpace(scheduled.stdout)
@@ -38,5 +38,41 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	first := s.object("get", id)
 	if link, _ := first["chain"].(map[string]any); link["root"] != id || link["followups"] != 2.0 || first["state"] != "cancelled" {
 		t.Errorf("%v", first)
+	}
+}
+
+// What follows is the JSON of plain HTTP, for schedule, its batches and groups alike. An error says where it
+// is.
+func TestWhatFollowsIsRead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	for _, name := range []string{"charge", "ship", "tell"} {
+		s.must("lambda", "create", name)
+	}
+	const follows = `{"then":[{"lambda":"ship","delay":"2h","payload":{"a": 1},"limit_key":"c","tags":{"x":"y"},"timeout":"3s","backoff_min":"1s","backoff_max":"2s",` +
+		`"max_attempts":3,"finally":[{"lambda":"tell","key":"k","payload_text":"t"}]}],"else":[{"lambda":"tell","payload_base64":"AAE="}]}`
+	id := strings.TrimSpace(s.doWith(follows, "schedule", "charge", "--then", "-").stdout)
+	line := s.doWith(`{"lambda":"charge",`+follows[1:], "schedule", "--batch", "-")
+	line.check(t, "batch", 0)
+	for _, one := range []string{id, strings.TrimSpace(line.stdout)} {
+		if got, want := s.must("chain", "show", one, "-o", "json"), `"lambda":"ship","state":"planned","edge":"then","delay":"2h","followups":[{"lambda":"tell","state":"planned","edge":"finally"}]`; !strings.Contains(strings.Join(strings.Fields(got), ""), want) {
+			t.Errorf("%s", got)
+		}
+	}
+	for text, want := range map[string]string{
+		`{"lambda":"ship"}`: "", `[]`: "",
+		`{"then":[{"lambda":"ship","else":[{"lambda":"tell"},{"lambda":"tell","dealy":"1h"}]}]}`: `then[0].else[1]: unknown field "dealy": want lambda, delay`,
+		`[{"lambda":"ship","payload":1,"payload_text":"t"}]`:                                     "then[0]: want one of payload",
+		`[{"lambda":"ship","in":"1h","due":"2030-01-01T00:00:00Z"}]`:                             `then[0]: "delay" and "due" exclude each other`,
+		`[{"lambda":"ship","then":{"lambda":"tell"}}]`:                                           "then[0].then: want a list of tasks",
+		`[{"lambda":"ship","then":[{"delay":"1h"}]}]`:                                            `then[0].then[0]: "lambda" is missing`,
+		`[{"lambda":"ship","max_attempts":"x"}]`:                                                 `then[0]: "max_attempts": want a whole number`,
+		`{"thne":[]}`:                                                                            `unknown field "thne": want then, else and finally`, `[{"lambda":`: "not JSON, at byte", `3`: "want a list of tasks",
+	} {
+		exit := 2
+		if want == "" {
+			exit = 0
+		}
+		s.doWith(text, "schedule", "charge", "--then", "-").check(t, text, exit, want)
 	}
 }

@@ -32,10 +32,11 @@ func (a *app) groupCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create [--then FILE|-] [--else FILE|-] [--finally FILE|-] [--expires-in D]",
 		Short: "Create an empty group and print its id",
-		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, or a list of such tasks, as a JSON object with "lambda" and,
-if you like, "payload" (any JSON), "payload_text" or "payload_base64", "delay", "due", "start_before", "priority", "collection", "key", "limit_key", "tags", "max_attempts",
-"timeout", "backoff_min", "backoff_max", "traceparent", and "then", "else" and "finally", lists of such tasks that follow it. Those of --else follow instead if a member did not succeed, or the group expired or was cancelled,
-and those of --finally however it ends. With --else or --finally, those of --then follow only if all members succeeded.
+		Long: `Creates an empty group. --then names a file with the task that follows when all members have ended, or a list of such tasks, in the JSON of plain
+HTTP: an object with "lambda" and, if you like, of
+` + followFields + `.
+Those of --else follow instead if a member did not succeed, or the group expired or was cancelled, and those of --finally however it ends. With --else or
+--finally, those of --then follow only if all members succeeded.
 
 A group that is not done in time expires: by then it has to be sealed, and its members have to have ended.`,
 		Example: `  echo '{"lambda":"report","payload":{"run":7}}' | kinesin group create --then -

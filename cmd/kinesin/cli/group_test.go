@@ -19,10 +19,10 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 	s.doWith(`{"lambda":"report","then":[{"lambda":"nope"}]}`, "group", "create", "--then", "-").check(t, "unknown lambda that follows", 1, `then: then[0]: unknown lambda "nope"`)
 	s.doWith(`{"lambda":"report","then":[{"lambda":"greet","delay":"1h"}]}`, "group", "create", "--then", "-").check(t, "chain", 0)
 	for text, want := range map[string]string{
-		`{}`: `"lambda" is missing`, `{"lambda":"a","dealy":"1s"}`: `unknown field "dealy"`, `[{"lambda":"a"},{}]`: `task 2 of the list: "lambda" is missing`, `[]`: "want 1 to 100",
-		`{"lambda":"a","delay":"soon"}`: `"delay"`, `{"lambda":"a","payload":1,"payload_text":"x"}`: "want one of payload", `x`: "not a JSON object",
+		`{}`: `"lambda" is missing`, `{"lambda":"a","dealy":"1s"}`: `unknown field "dealy"`, `[{"lambda":"a"},{}]`: `[1]: "lambda" is missing`, `[]`: "want 1 to 100",
+		`{"lambda":"a","delay":"soon"}`: `"delay"`, `{"lambda":"a","payload":1,"payload_text":"x"}`: "want one of payload", `x`: "not JSON",
 		`{"lambda":"a","then":[{"lambda":"b"},{"else":[{}]}]}`: `then[1]: "lambda" is missing`,
-		`{"lambda":"a"} {}`: "something follows", `{"lambda":"a","delay":"1s","due":"2030-01-01T00:00:00Z"}`: "exclude each other",
+		`{"lambda":"a"} {}`: "not JSON, at byte 16", `{"lambda":"a","delay":"1s","due":"2030-01-01T00:00:00Z"}`: "exclude each other",
 	} {
 		s.doWith(text, "group", "create", "--then", "-").check(t, text, 2, want)
 	}

@@ -55,19 +55,20 @@ func (a *app) scheduleCommand() *cobra.Command {
 
 Without --in and --at it is due now; a time in the past means now too, and one before 2001 is refused as a mistake.
 
---then names a file with the tasks that follow it: a JSON list of tasks, each with "lambda" and the other fields of a line of --batch,
-which start when it has succeeded ("in" counts from then); or an object with such lists as "then", "else" (after any other end) and
-"finally". Each of them may have "then", "else" and "finally" of its own. See docs/chains.md.
+--then names a file with the tasks that follow it, in the JSON of plain HTTP: a list of tasks, each with "lambda" and of the fields
+` + followFields + `,
+which start when it has succeeded ("delay" counts from then); or an object with such lists as "then", "else" (after any other end) and
+"finally". Each task may have "then", "else" and "finally" of its own. See docs/chains.md.
 
 --batch reads a JSON object from each line, with "lambda", "in" or "at", "start_before", "priority", "collection", "key",
 "on_conflict", "limit_key", "tags" (an object), "max_attempts", "timeout", "backoff", "traceparent" and "payload" (a string is used
-unchanged, any other value as its JSON text), and "then", "else" and "finally". LAMBDA and --on-conflict are for lines that have none
+unchanged, any other value as its JSON text), and "then", "else" and "finally", as in --then. LAMBDA and --on-conflict are for lines that have none
 of their own. It prints a result for each line, in order: the id, or "error: line N:
 …". Exit 1 when any line failed; the others are scheduled.`,
 		Example: `  kinesin schedule greet --in 90s --payload Ada
   kinesin schedule greet --in 1h --start-before "$(date -ud '+2 hours' +%FT%TZ)" --max-attempts 3 --tag tenant=acme
   kinesin schedule greet --at 2027-01-31T09:00:00+01:00 --key reminder-42 --payload-file letter.json
-  echo '[{"lambda":"ship","in":"1h","payload":"42"}]' | kinesin schedule charge --payload 42 --then -
+  echo '[{"lambda":"ship","delay":"1h","payload":42}]' | kinesin schedule charge --payload 42 --then -
   echo '{"lambda":"greet","in":"3d","payload":{"user":42}}' | kinesin schedule --batch -`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeOneLambda,
 	}
@@ -121,7 +122,7 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 		if s.then == "-" && s.payloadFile == "-" {
 			return usagef("--then and --payload-file cannot both read stdin")
 		}
-		if err := a.readFollow(s.then, &item); err != nil {
+		if err := a.readFollow("then", s.then, &item); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,41 @@
+package intake
+
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// Take has a task that follows another become the task of its key, as a Schedule call with on_conflict keep
+// would. It returns the task that holds the key if that is another one. The request of the task is the same
+// however often this is called, which makes it one task. follow is what follows it, if its row has no room.
+func (in *Intake) Take(ctx context.Context, l *catalog.Entry, t task.Task, payload, follow []byte) (holder *task.Task, err error) {
+	b, end := in.Begin(1)
+	defer end()
+	t.Created, t.Seq = b.Now, b.SeqOfKeyed()
+	t.Life, t.Digest = t.Seq, Digest(&t, payload)
+	c := &b.Tasks[0]
+	c.Item, c.follow = &kinesinv1.ScheduleItem{Lambda: l.Name, Key: t.Key, Payload: payload}, follow
+	if err := b.Plan(ctx, c, l, &t, t.Due); err != nil {
+		return nil, err
+	}
+	b.Write(ctx)
+	b.Announce(ctx)
+	switch {
+	case c.Err == nil && (!c.Exists || c.Task.Request == t.Request):
+		return nil, nil //nolint:nilnil // it has the key
+	case c.Err != nil && refusal.Problem(c.Err).GetReason() != kinesinv1.Reason_REASON_KEY_CONFLICT:
+		return nil, c.Err
+	}
+	rows, err := in.Store.Tasks(ctx, []task.ID{t.ID})
+	switch {
+	case err != nil:
+		return nil, err
+	case rows[0].ID.IsZero() || rows[0].IsBare():
+		return nil, ErrKeyMoves
+	}
+	return &rows[0], nil
+}
