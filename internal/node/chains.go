@@ -7,6 +7,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
