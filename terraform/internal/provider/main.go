@@ -8,10 +8,9 @@
 //   - Queues, tables and rows are really made, by the AWS SDK at the endpoints of its environment
 //     (AWS_ENDPOINT_URL_DYNAMODB, AWS_ENDPOINT_URL_SQS: DynamoDB Local and ElasticMQ).
 //   - Everything, these included, is besides written to a folder, the account: one JSON file a resource,
-// TYPE/NAME.json, with all attributes. Resources that the emulators do not have (IAM, alarms, autoscaling,
-// encryption, backups) are there alone, for tests to read.
-//     encryption, backups) is there alone, for tests to read. KINESIN_TEST_ACCOUNT names the folder, and
-//     without it nothing is served.
+//     TYPE/NAME.json, with all attributes. Resources that the emulators do not have (IAM, alarms,
+//     autoscaling, encryption, backups) are there alone, for tests to read. KINESIN_TEST_ACCOUNT names the
+//     folder, and without it nothing is served.
 //
 // It never calls AWS: without both endpoints it refuses to start. It imports tables, queues and what is in
 // the account alone, and has no timeouts and no retries.
