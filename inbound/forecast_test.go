@@ -36,7 +36,7 @@ func TestForecast(t *testing.T) {
 			t.Errorf("of one lambda: %v", due)
 		}
 
-		// What it has no budget for it estimates, if a shard at least was read whole.
+		// It estimates what it has no budget for, if a shard at least was read whole.
 		missed, estimated := 0, 0
 		for range 20 {
 			part, err := f.Forecast(f.ctx, edges, 900)

@@ -2,7 +2,7 @@ package sdk
 
 import "testing"
 
-// What follows a task counts with it when a call is filled.
+// Follow-ups count with their task when a call is filled.
 func TestFollowUpsCountInACall(t *testing.T) {
 	t.Parallel()
 	large := Item{Payload: make([]byte, bytesPerCallMax/4)}

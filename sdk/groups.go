@@ -145,7 +145,7 @@ func (c *Client) SealGroup(ctx context.Context, group string, members int) (Grou
 
 // CancelGroup seals a group and has a job cancel its members: those that wait end, those that run are told to
 // stop. The job goes on whatever becomes of this program; GetJob shows how far it is. pace bounds how many
-// members it cancels in a second; 0: no bound. What follows the group follows its end, as Else and Finally,
+// members it cancels in a second; 0: no bound. The follow-ups of a group follow its end, as Else and Finally,
 // and Then if it is alone. ErrTooLate says that the group has ended.
 func (c *Client) CancelGroup(ctx context.Context, group string, pace int) (GroupInfo, Job, error) {
 	r, err := call(ctx, c, "cancel group", c.backend.groups.CancelGroup,

@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// SetObjective sets the objective of a lambda, and returns it. What was counted before stays, by the time
-// that held then. It returns ErrRegistered for one that the lambda's registration set.
+// SetObjective sets the objective of a lambda, and returns it. Starts that were counted before stay, by the
+// time that held then. It returns ErrRegistered for one that the lambda's registration set.
 func (c *Client) SetObjective(ctx context.Context, o slo.Objective) (slo.Objective, error) {
 	r, err := call(ctx, c, "set objective", c.backend.objectives.SetObjective, &kinesinv1.SetObjectiveRequest{
 		Lambda: o.Lambda, WithinMicros: o.Within.Microseconds(), Objective: o.Percent, WindowMicros: o.Window.Microseconds(), ManagedBy: o.ManagedBy,

@@ -68,7 +68,8 @@ func (g *gate) useConsole(console *web.Console, provider *signin.Flow) {
 	}
 }
 
-// signIn checks a token that somebody enters, and notes that he signed in. What he enters is not kept.
+// signIn checks a token that somebody enters, and notes that he signed in. The console does not keep what he
+// enters.
 func (g *gate) signIn(ctx context.Context, r *http.Request, token string) (proof sessions.Proof, err error) {
 	var id access.Identity
 	if g.policy != nil && policy.IsJWT(token) {

@@ -9,8 +9,8 @@ import (
 	"github.com/kinesin-io/kinesin/web"
 )
 
-// ConsoleOIDC is the OpenID Connect client as which browsers sign in to the console. What somebody may do
-// who has signed in is decided by the policy, by what its issuer says of him.
+// ConsoleOIDC is the OpenID Connect client as which browsers sign in to the console. The policy decides what
+// somebody may do who has signed in, by what its issuer says of him.
 type ConsoleOIDC struct {
 	// Issuer is the URL of an issuer of the policy; empty: nobody signs in at its page.
 	Issuer string

@@ -131,7 +131,7 @@ func mustParse(t *testing.T, text string) *url.URL {
 	return u
 }
 
-// What comes back is taken only from the browser that was sent, with what was sent, in time.
+// An answer is taken only from the browser that was sent, with what was sent, in time.
 func TestASignInThatIsNotTheBrowsersOwn(t *testing.T) {
 	m, c := provider(t)
 	r := serve(t, c)

@@ -15,7 +15,7 @@ func ringOf(t *testing.T, seals uint8, keys ...Key) *Keyring {
 	return k
 }
 
-// What one server seals another of the installation opens, for the same use, as long as the key messages.
+// A server opens what another of the installation seals, for the same use, as long as the key messages.
 func TestSessionSeals(t *testing.T) {
 	first := Key{Number: 1, Secret: bytes.Repeat([]byte{1}, TokenKeyBytes)}
 	second := Key{Number: 2, Secret: bytes.Repeat([]byte{2}, TokenKeyBytes), From: 1}

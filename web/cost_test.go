@@ -61,7 +61,7 @@ func TestTraceLinks(t *testing.T) {
 	}
 }
 
-// What is left of a budget is told as exactly as it takes.
+// The rest of a budget is told as exactly as it takes.
 func TestBudgets(t *testing.T) {
 	for percent, want := range map[float64]string{100: "100.0 %", 99.95: "99.950 %", 25: "25.0 %", 0: "0.0 %", -40: "−40.0 %"} {
 		if got := percentText(percent); got != want {

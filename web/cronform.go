@@ -126,7 +126,7 @@ func (c *call) typedCron() *kinesinv1.Cron {
 	}
 }
 
-// createCron creates a cron. What is wrong with it is said beside the form, which keeps what was typed.
+// createCron creates a cron. Mistakes in it are said beside the form, which keeps what was typed.
 func createCron(c *call) error {
 	k := c.typedCron()
 	response, err := c.Crons.SetCron(c.r.Context(), &kinesinv1.SetCronRequest{Cron: k})
@@ -178,7 +178,7 @@ func (c *call) backfill(name string) error {
 		return c.goTo(Prefix+"jobs/"+url.PathEscape(plan.GetId()), "job")
 	}
 	plan.Many = plan.GetMatched() > backfillMany
-	// What was typed as a duration stays the time that it was when it was counted.
+	// A typed duration stays the time that it was when it was counted.
 	plan.From, plan.To = utcText(request.GetFromMicros()), utcText(request.GetToMicros())
 	return c.cronPage(plan)
 }

@@ -32,7 +32,8 @@ type end struct {
 	Count uint32
 }
 
-// relatedOf reads the chain and the group of a task. What the viewer may not read is left out, and said.
+// relatedOf reads the chain and the group of a task. Tasks that the viewer may not read are left out, and
+// said.
 func (c *call) relatedOf(t *kinesinv1.Task) *related {
 	r := &related{Self: t.GetId()}
 	ctx := c.r.Context()

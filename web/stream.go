@@ -94,8 +94,8 @@ func isStream(r *http.Request) bool {
 }
 
 // stream sends a part of a page each time when it has changed, until the viewer goes, may no longer see it,
-// or has watched for streamFor: then the browser comes again, maybe to another server. What cannot be shown
-// ends the stream, and the page that asks for its parts one by one learns why.
+// or has watched for streamFor: then the browser comes again, maybe to another server. A part that cannot be
+// shown ends the stream, and the page that asks for its parts one by one learns why.
 func (c *call) stream(show func(*call) error) {
 	key := c.r.URL.RequestURI() + "\n" + strings.Join(c.caller.Grants.Strings(), "\n")
 	p := (*part)(nil)

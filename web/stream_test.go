@@ -122,7 +122,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// What others may not see is rendered for each apart, and what nobody may see ends.
+// A part that others may not see is rendered for each apart, and one that nobody may see ends.
 func TestStreamsGoByGrants(t *testing.T) {
 	k, _ := newFakes("mail")
 	few, err := access.ParseGrants([]string{"read:other"})

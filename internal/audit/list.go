@@ -39,8 +39,8 @@ func (l *Log) List(ctx context.Context, since, until task.Instant, after string,
 	return l.list(ctx, since, until, after, limit, false)
 }
 
-// ListNewest is List with the newest records first. What is noted meanwhile comes before the first page, so
-// pages hold still.
+// ListNewest is List with the newest records first. Records that are noted meanwhile come before the first
+// page, so pages hold still.
 func (l *Log) ListNewest(ctx context.Context, since, until task.Instant, after string, limit int) (records []Record, next string, err error) {
 	return l.list(ctx, since, until, after, limit, true)
 }

@@ -219,7 +219,7 @@ func TestAKeyedFollowUpThatIsScheduledAgain(t *testing.T) {
 	})
 }
 
-// What cannot follow is refused when the group is made.
+// A task that cannot follow is refused when the group is made.
 func TestWhatCannotFollowAGroup(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})

@@ -124,7 +124,7 @@ func second[T any](_ T, err error) error { return err }
 
 func third[T, U any](_ T, _ U, err error) error { return err }
 
-// What cannot be made of a registration refuses all of it, before anything is changed.
+// A registration of which a part cannot be made is refused as a whole, before anything is changed.
 func TestRegistrationsWithCronsThatAreRefused(t *testing.T) {
 	inRegistered(t, func(r registered) {
 		for _, name := range []string{"mail", "other"} {

@@ -11,8 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// What begins work that no call waits for: crons and jobs. Their rows keep the span of the call that made
-// them, to which the work has a link.
+// The beginnings of work that no call waits for: crons and jobs. Their rows keep the span of the call that
+// made them, to which the work has a link.
 
 // Current returns the span of a sampled call, for a row to keep; empty if there is none.
 func (t *Tracer) Current(ctx context.Context) string {

@@ -33,7 +33,7 @@ func TestATaskAmongOthers(t *testing.T) {
 	b.fine("chains and groups")
 }
 
-// What died is grouped by the version of workers; one task gets another payload and starts anew.
+// Dead tasks are grouped by the version of workers; one task gets another payload and starts anew.
 func TestTheDeadAreMended(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a browser")

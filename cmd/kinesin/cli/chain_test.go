@@ -41,7 +41,7 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	}
 }
 
-// What follows is the JSON of plain HTTP, for schedule, its batches and groups alike. An error says where it
+// Follow-ups have the JSON of plain HTTP, for schedule, its batches and groups alike. An error says where it
 // is.
 func TestWhatFollowsIsRead(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// readFollowUps reads tasks that follow a group from a file, - for stdin: one task, or a list of them. Without
-// a path there are none.
+// readFollowUps reads tasks that follow a group from a file, - for stdin: one task, or a list of them.
+// Without a path there are none.
 func (a *app) readFollowUps(flag, path string) ([]sdk.Item, error) {
 	if path == "" {
 		return nil, nil

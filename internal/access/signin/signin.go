@@ -1,6 +1,6 @@
 // Package signin signs browsers in at the page of an OpenID Connect provider: the authorization code flow
-// with PKCE. What a sign-in has to remember until the browser comes back is sealed and kept by the browser,
-// so that it may come back to another server. It decides nothing about what anybody may do.
+// with PKCE. The browser keeps, sealed, what a sign-in has to remember until it comes back, so that it may
+// come back to another server. It decides nothing about what anybody may do.
 package signin
 
 import (
