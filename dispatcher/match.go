@@ -70,8 +70,8 @@ func (d *Dispatcher) AnyWaits(ctx context.Context, t *task.Task) bool {
 	return false
 }
 
-// sendsFirst reports whether the message of a first order is sent before the task has a task row. It does so
-// where the queue is this process's memory and a worker of this process will receive it: its claim then
+// sendsFirst reports whether the message of a first order is sent before the task has a task row. It is sent
+// first where the queue is this process's memory and a worker of this process will receive it: its claim then
 // writes the row, and one write serves for enqueue and claim, as in a direct hand-off. If the message is
 // lost, so is the process. A task that is older than such a message may become is stored as enqueued, whose
 // timeout keeps messages of a long backlog from piling up.

@@ -1,7 +1,6 @@
 package groups
 
 import (
-	"container/heap"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -72,7 +72,7 @@ type Keeper struct {
 
 	mu       sync.Mutex
 	tracked  map[task.ID]*tracker
-	waiting  trackers                 // those that are not counted right now
+	waiting  minheap.Heap[*tracker]   // those that are not counted right now, by when they are
 	heard    int                      // ends in all trackers
 	unsealed map[task.ID]task.Instant // until when a group is taken not to be sealed
 }
@@ -80,11 +80,12 @@ type Keeper struct {
 // tracker is a group that is counted here. Whoever has set running owns all of it but what heard and next
 // say.
 type tracker struct {
+	minheap.Place // in waiting
+
 	id      task.ID
 	running bool
 	// The fields until the next blank line are guarded by the keeper.
 	next    task.Instant // when it is to be counted
-	place   int          // in waiting
 	again   bool         // the group was changed
 	heard   []end        // since it was counted last
 	counted task.Instant // when it was last
@@ -142,11 +143,14 @@ func (k *Keeper) restAfter(tr *tracker, index uint32) time.Duration {
 	return restMin
 }
 
+// Before orders groups by when they are to be counted.
+func (t *tracker) Before(other *tracker) bool { return t.next < other.next }
+
 // track has a group counted at an instant. The caller holds the lock, and the group is not tracked.
 func (k *Keeper) track(id task.ID, next task.Instant) *tracker {
 	tr := &tracker{id: id, next: next}
 	k.tracked[id] = tr
-	heap.Push(&k.waiting, tr)
+	k.waiting.Put(tr)
 	return tr
 }
 
@@ -154,7 +158,7 @@ func (k *Keeper) track(id task.ID, next task.Instant) *tracker {
 func (k *Keeper) plan(tr *tracker, next task.Instant) {
 	tr.next = next
 	if !tr.running {
-		heap.Fix(&k.waiting, tr.place)
+		k.waiting.Put(tr)
 	}
 }
 
@@ -229,13 +233,13 @@ func (k *Keeper) rest(ctx context.Context, wait time.Duration) {
 func (k *Keeper) due() (*tracker, time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.waiting) == 0 {
+	if k.waiting.Len() == 0 {
 		return nil, ScanEvery
 	}
-	if left := k.waiting[0].next.Sub(k.Clock.Now()); left > 0 {
+	if left := k.waiting.First().next.Sub(k.Clock.Now()); left > 0 {
 		return nil, min(left, ScanEvery)
 	}
-	tr, _ := heap.Pop(&k.waiting).(*tracker)
+	tr := k.waiting.Pop()
 	tr.running = true
 	return tr, 0
 }
@@ -310,5 +314,5 @@ func (k *Keeper) work(ctx context.Context, tr *tracker) {
 		next = now
 	}
 	tr.next = next
-	heap.Push(&k.waiting, tr)
+	k.waiting.Put(tr)
 }

@@ -302,7 +302,7 @@ func TestABadChainIsRefused(t *testing.T) {
 	})
 }
 
-// Follow-ups that a handler adds follow the end of that run alone: another run adds it anew.
+// Follow-ups that a handler adds follow the end of that run alone: another run adds them anew.
 func TestARedriveForgetsWhatTheHandlerAdded(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail"})
