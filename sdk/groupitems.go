@@ -57,9 +57,12 @@ func (c *Client) AddMembers(ctx context.Context, group string, at int, items []I
 // encodeMembers returns members as they are stored, and the blobs that they need. A member has a key of the
 // group's, for which it is encoded.
 func (c *Client) encodeMembers(ctx context.Context, group string, at int, items []Item) (encoded []Item, large []upload, err error) {
-	id, idErr := task.ParseID(group)
-	if c.cfg.Encode == nil && c.cfg.Blobs == nil || idErr != nil { // the server refuses such an id
+	if c.cfg.Encode == nil && c.cfg.Blobs == nil {
 		return items, nil, nil
+	}
+	id, err := task.ParseID(group)
+	if err != nil {
+		return items, nil, nil //nolint:nilerr // the server refuses such an id
 	}
 	encoded = make([]Item, len(items))
 	for i := range items {
@@ -67,7 +70,7 @@ func (c *Client) encodeMembers(ctx context.Context, group string, at int, items 
 			encoded[i] = items[i] // the server refuses it
 			continue
 		}
-		key := task.MemberKey(id, uint32(at+i)) //nolint:gosec // the server refuses what is too much
+		key := task.MemberKey(id, uint32(at+i))
 		one, err := c.encodeGroupItem(ctx, items[i], key)
 		if err != nil {
 			return nil, nil, fmt.Errorf("member %d: %w", at+i, err)

@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -195,17 +194,18 @@ func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
 	b := r.browser()
 	_, back := r.atProvider(b, "/ui/")
 	r.page(b, "GET", back.RequestURI(), nil)
-	stream, events := r.stream(b, "/ui/?part=live")
-	if line := events(); line != "retry: 2000" || stream.Header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
-		t.Fatal(stream.StatusCode, stream.Header, line)
+	status, header, events := r.stream(b, "/ui/?part=live")
+	if line := events(); line != "retry: 2000" || header.Get("Content-Type") != "text/event-stream; charset=utf-8" {
+		t.Fatal(status, header, line)
 	}
-	for events() != "" { // until it ends
+	for line := events(); line != ""; line = events() { // until it ends
+		t.Log(line)
 	}
 	if answer, _ := r.page(b, "GET", "/ui/jobs", nil); answer.StatusCode != http.StatusSeeOther {
 		t.Error(answer.StatusCode)
 	}
-	if again, _ := r.stream(b, "/ui/?part=live"); again.StatusCode != http.StatusUnauthorized {
-		t.Error(again.StatusCode)
+	if again, _, _ := r.stream(b, "/ui/?part=live"); again != http.StatusUnauthorized {
+		t.Error(again)
 	}
 	m.AccessTTL = time.Hour
 	_ = m.Shutdown()
@@ -215,20 +215,21 @@ func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
 }
 
 // stream opens a stream; next returns its next line that is not empty, and nothing at its end.
-func (r *running) stream(b *http.Client, path string) (response *http.Response, next func() string) {
+func (r *running) stream(b *http.Client, path string) (status int, header http.Header, next func() string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+path, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	request.Header.Set("Accept", "text/event-stream")
-	if response, err = b.Do(request); err != nil {
+	response, err := b.Do(request)
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { _ = response.Body.Close() })
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
-	return response, func() string {
+	return response.StatusCode, response.Header, func() string {
 		for lines.Scan() {
 			if lines.Text() != "" {
 				return lines.Text()
@@ -241,14 +242,15 @@ func (r *running) stream(b *http.Client, path string) (response *http.Response, 
 // A server that stops ends the streams of its pages.
 func TestStreamsEndWithTheServer(t *testing.T) {
 	r := serve(t, Config{})
-	_, next := r.stream(r.browser(), "/ui/?part=live")
+	_, _, next := r.stream(r.browser(), "/ui/?part=live")
 	if next() != "retry: 2000" || next() != "event: live" {
 		t.Fatal("no event")
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for next() != "" {
+		for line := next(); line != ""; line = next() {
+			t.Log(line)
 		}
 	}()
 	if err := r.stop(); err != nil {
@@ -260,7 +262,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 func TestAnIssuerThatThePolicyDoesNotName(t *testing.T) {
 	_, c := provider(t)
 	c.ConsoleOIDC.Issuer, c.DataDir, c.Listen = "https://other.example", t.TempDir(), "127.0.0.1:0"
-	if _, err := New(context.Background(), c); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "does not name the issuer https://other.example") {
+	if _, err := New(t.Context(), c); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "does not name the issuer https://other.example") {
 		t.Error(err)
 	}
 }

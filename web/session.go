@@ -85,12 +85,12 @@ func flowCookie(r *http.Request, value string, life time.Duration) *http.Cookie 
 
 // cookie returns a cookie that scripts do not see; without life it takes away the one that there is.
 func cookie(r *http.Request, plain, tls, value string, life time.Duration, site http.SameSite) *http.Cookie {
-	c := &http.Cookie{Name: plain, Value: value, Path: Prefix, HttpOnly: true, SameSite: site, MaxAge: int(life.Seconds())}
+	c := &http.Cookie{Name: plain, Value: value, Path: Prefix, HttpOnly: true, Secure: isTLS(r), SameSite: site, MaxAge: int(life.Seconds())}
 	if life == 0 {
 		c.MaxAge = -1
 	}
-	if isTLS(r) {
-		c.Name, c.Path, c.Secure = tls, "/", true
+	if c.Secure {
+		c.Name, c.Path = tls, "/"
 	}
 	return c
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -126,7 +127,7 @@ func (c *call) notSignedIn(next string, err error) error {
 	case errors.Is(err, sessions.ErrLong):
 		return c.askToSignIn(http.StatusUnauthorized, next, "No cookie can hold what the provider says of you: you are in too many groups of the policy.")
 	}
-	c.Log.WarnContext(c.r.Context(), "console cannot sign somebody in", "error", err)
+	c.Log.WarnContext(c.r.Context(), "console cannot sign somebody in", slog.Any("error", err))
 	return c.askToSignIn(http.StatusServiceUnavailable, next, "The provider, or the store of this server, does not answer for now. Try again.")
 }
 
@@ -145,7 +146,7 @@ func signOut(c *call) error {
 		to = Prefix
 	}
 	if err := c.EndSession(c.w, c.r); err != nil {
-		c.Log.WarnContext(c.r.Context(), "a session of the console goes on until it is over", "error", err)
+		c.Log.WarnContext(c.r.Context(), "a session of the console goes on until it is over", slog.Any("error", err))
 		return c.askToSignIn(http.StatusServiceUnavailable, Prefix, "This browser is signed out. But the server could not note it: a copy of its cookie is good for some hours more.")
 	}
 	return c.goTo(to, "")

@@ -2,7 +2,6 @@ package web
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -136,7 +135,7 @@ func TestStreamsGoByGrants(t *testing.T) {
 	if !strings.Contains(seen, "mail") || strings.Contains(hidden, "mail") || !ok {
 		t.Errorf("%q and %q", seen, hidden)
 	}
-	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/ui/workers?part=live", nil)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ui/workers?part=live", nil)
 	r.Header.Set("Accept", "text/event-stream")
 	w := httptest.NewRecorder()
 	k.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Caller{Identity: access.Identity{Name: "bob", Grants: few}})))

@@ -62,7 +62,7 @@ func (s *Service) ToCancel(ctx context.Context, id string, from uint32, limit in
 	if err != nil {
 		return nil, 0, false, err
 	}
-	next = min(g.Members, from+uint32(limit)) //nolint:gosec // a batch is small
+	next = min(g.Members, from+uint32(limit))
 	found, err := s.Store.Tasks(ctx, g.IDs(min(from, next), next))
 	if err != nil {
 		return nil, 0, false, err

@@ -89,7 +89,7 @@ func (o *others) schedule(ctx context.Context) error {
 		if len(items) > 0 {
 			if _, err := o.client.ScheduleMany(ctx, items); err != nil {
 				if ctx.Err() != nil {
-					return nil
+					return nil //nolint:nilerr // the run is over
 				}
 				return fmt.Errorf("schedule tasks of the other lambda: %w", err)
 			}

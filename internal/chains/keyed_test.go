@@ -21,6 +21,7 @@ type keyedWorld struct {
 }
 
 func newKeyedWorld(t *testing.T) *keyedWorld {
+	t.Helper()
 	w := &keyedWorld{world: newWorld(t, false), life: uint64(start + 6e5)}
 	row := w.parent
 	if _, err := chains.Attach(&row, &kinesinv1.Followups{Then: []*kinesinv1.ScheduleItem{{Lambda: "l1", LambdaRef: 1, Key: "k", Payload: []byte("keyed")}}}, 700); err != nil {
@@ -156,7 +157,7 @@ func TestKeysThatFollowEachOther(t *testing.T) {
 	calls := 0
 	k = chains.New(chains.Config{
 		Store: store.New(w.mem, store.Config{Clock: w.clock}), Clock: w.clock, Log: slog.New(slog.DiscardHandler), Lambda: w.keeper(w.mem).Lambda,
-		Take: func(ctx context.Context, t task.Task, _ *chains.Keyed) (*task.Task, error) {
+		Take: func(ctx context.Context, _ task.Task, _ *chains.Keyed) (*task.Task, error) {
 			calls++
 			parent := w.row(w.parent.ID)
 			return nil, k.Complete(ctx, &parent) // the row that has the key is one whose own follow-up waits

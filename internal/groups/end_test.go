@@ -25,8 +25,10 @@ func TestWhichTasksFollow(t *testing.T) {
 		"else alone":         {Spec{Else: []byte(otherwise)}, nil, []string{otherwise}, []string{otherwise}, []string{otherwise}},
 		"then and finally":   {Spec{Then: []byte(then), More: []Item{item(task.Finally, finally)}}, []string{then, finally}, []string{finally}, []string{finally}, []string{finally}},
 		"several of finally": {Spec{More: []Item{item(task.Finally, finally), item(task.Finally, second)}}, []string{finally, second}, []string{finally, second}, []string{finally, second}, []string{finally, second}},
-		"all": {Spec{Then: []byte(then), Else: []byte(otherwise), More: []Item{item(task.Finally, finally), item(task.Then, also)}},
-			[]string{then, also, finally}, []string{otherwise, finally}, []string{otherwise, finally}, []string{otherwise, finally}},
+		"all": {
+			Spec{Then: []byte(then), Else: []byte(otherwise), More: []Item{item(task.Finally, finally), item(task.Then, also)}},
+			[]string{then, also, finally}, []string{otherwise, finally}, []string{otherwise, finally}, []string{otherwise, finally},
+		},
 	} {
 		for how, want := range map[string][]string{"done": c.done, "failed": c.failed, "cancelled": c.cancelled, "expired": c.expired} {
 			t.Run(name+" "+how, func(t *testing.T) {

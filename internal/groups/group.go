@@ -182,6 +182,7 @@ func (s *Spec) Follows(g *Group, edge task.Edge) bool {
 		return true
 	case task.Else:
 		return !wellDone
+	case task.NoEdge, task.Then:
 	}
 	alone := !slices.ContainsFunc(s.All(), func(i Item) bool { return i.Edge != task.Then })
 	return wellDone || alone && !g.Expired

@@ -73,11 +73,11 @@ func (b *memberBatch) schedule(k *chunk) error {
 			return err
 		}
 		for i, id := range response.GetIds() {
-			index := b.at + uint32(i) //nolint:gosec // a chunk is small
+			index := b.at + uint32(i)
 			line := &k.lines[k.of[start+i]]
 			line.scheduled, line.Index = &scheduled{ID: id, Existed: response.GetExisted()}, &index
 		}
-		b.at, start = b.at+uint32(end-start), end //nolint:gosec // as above
+		b.at, start = b.at+uint32(end-start), end
 	}
 	return nil
 }

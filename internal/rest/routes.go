@@ -106,7 +106,7 @@ func workRoutes() []route {
 }
 
 // batchToo has a route take a batch besides a single request.
-func batchToo(make batchMaker, r route) route {
-	r.batch = make
+func batchToo(maker batchMaker, r route) route {
+	r.batch = maker
 	return r
 }

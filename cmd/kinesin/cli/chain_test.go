@@ -67,7 +67,7 @@ func TestWhatFollowsIsRead(t *testing.T) {
 		`[{"lambda":"ship","then":{"lambda":"tell"}}]`:                                           "then[0].then: want a list of tasks",
 		`[{"lambda":"ship","then":[{"delay":"1h"}]}]`:                                            `then[0].then[0]: "lambda" is missing`,
 		`[{"lambda":"ship","max_attempts":"x"}]`:                                                 `then[0]: "max_attempts": want a whole number`,
-		`{"thne":[]}`:                                                                            `unknown field "thne": want then, else and finally`, `[{"lambda":`: "not JSON, at byte", `3`: "want a list of tasks",
+		`{"follow":[]}`:                                                                          `unknown field "follow": want then, else and finally`, `[{"lambda":`: "not JSON, at byte", `3`: "want a list of tasks",
 	} {
 		exit := 2
 		if want == "" {
