@@ -183,7 +183,7 @@ func (c *Client) readPayload(ctx context.Context, t *TaskInfo) ([]byte, error) {
 		}
 	}
 	if t.followsAnother() && c.cfg.Decode != nil && len(payload) > 0 {
-		plain, err := c.cfg.Decode(ctx, t.Lambda, t.Key, [16]byte{}, payload)
+		plain, err := c.cfg.Decode(ctx, t.Lambda, t.keyOfPayload(), [16]byte{}, payload)
 		if err != nil {
 			return nil, fmt.Errorf("decode the payload of task %s: %w", t.ID, err)
 		}
