@@ -112,6 +112,9 @@ func (r *rows) note(op *store.Op) {
 	case store.PutTask, store.ReplaceTask:
 		r.wakeups.Delete(rowWakeup(t)) // from now on the task row has the wake-up
 		r.replace(t)
+		if t.State.IsEnd() && t.HasFollowups() && !op.Amends {
+			r.wakeups.ReplaceOrInsert(rowWakeup(t)) // until it is deleted a follow-up may be missing
+		}
 	case store.PutControl:
 		r.learnName(&op.Control)
 	case store.ReplaceWakeup, store.PutPayload, store.DeletePayload, store.DeleteControl:
