@@ -180,7 +180,8 @@ func (b *browser) accessible(where string) {
 	var loaded bool
 	b.eval(axe+"; typeof axe === 'object'", &loaded)
 	var found string
-	b.eval(`axe.run(document, {resultTypes: ['violations']}).then(r => JSON.stringify(r.violations.map(v => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map(n => n.html + ' ' + n.failureSummary)}))))`, &found)
+	// A page that fades in has less contrast until it is there.
+	b.eval(`Promise.all(document.getAnimations().map(a => a.finished)).then(() => axe.run(document, {resultTypes: ['violations']})).then(r => JSON.stringify(r.violations.map(v => ({id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map(n => n.html + ' ' + n.failureSummary)}))))`, &found)
 	var violations []struct {
 		ID, Help string
 		Nodes    []string
