@@ -141,6 +141,46 @@ func TestOnConflict(t *testing.T) {
 	})
 }
 
+// A replacement whose task ends before it is written is told to try again, also if the key was used again or
+// the row is gone: an item that brings its own task is never answered that there is none.
+func TestAReplacementWhoseTaskGoes(t *testing.T) {
+	for name, meanwhile := range map[string]func(f *fixture, id string){
+		"ended": func(f *fixture, id string) { f.cancelled(id) },
+		"ended, and its key was used again": func(f *fixture, id string) {
+			f.cancelled(id)
+			f.accept(keyedIn(time.Hour, "other", "reject"))
+		},
+		"deleted": func(f *fixture, id string) {
+			f.cancelled(id)
+			f.time.Advance(time.Hour + f.lambda.Retention)
+			if n, err := f.store.Sweep(f.ctx, f.clock.Now(), 10); n != 1 || err != nil {
+				t.Errorf("swept %d rows: %v", n, err)
+			}
+		},
+	} {
+		for when, hook := range map[string]func(f *fixture, then func()){
+			"before it is read again": func(f *fixture, then func()) { f.rows.set(nil, nil, then) },
+			"before it is written":    func(f *fixture, then func()) { f.rows.set(func([]store.Op) { then() }, nil, nil) },
+		} {
+			run(t, func(f *fixture) {
+				id := f.accept(keyedIn(time.Hour, "one", ""))
+				hook(f, func() {
+					f.rows.set(nil, nil, nil)
+					meanwhile(f, id)
+				})
+				item := with(keyedIn(2*time.Hour, "two", "replace"), func(i *item) { i.RequestId = uuid7(2) })
+				if r := f.schedule(item)[0]; r.Problem.GetReason() != kinesinv1.Reason_REASON_UNAVAILABLE {
+					t.Errorf("%s %s: %v", name, when, r)
+				}
+				r := f.try(item, true)
+				if r.Problem != nil || r.Id == id || string(f.get(r.Id).Task.Payload) != "two" {
+					t.Errorf("%s %s, tried again: %v", name, when, r)
+				}
+			})
+		}
+	}
+}
+
 // A replacement expires by its own time, or as its lambda says, and not by that of the task which it
 // replaces.
 func TestAReplacementHasItsOwnExpiry(t *testing.T) {

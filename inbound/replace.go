@@ -2,6 +2,7 @@ package inbound
 
 import (
 	"context"
+	"errors"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -34,7 +35,7 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 	if err := b.SetExpiry(c.Lambda, want, c.Item); err != nil {
 		return task.Task{}, err
 	}
-	return in.changeTask(ctx, in.Sealer.SealTask(c.Task), 0, trial{}, func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
+	replaced, err := in.changeTask(ctx, in.Sealer.SealTask(c.Task), 0, trial{}, func(t *task.Task, l *catalog.Entry) (next task.Task, payload []byte, err error) {
 		switch {
 		case t.State.IsEnd():
 			return next, nil, intake.ErrKeyMoves
@@ -51,4 +52,8 @@ func (in *Inbound) replace(ctx context.Context, b *intake.Batch, c *intake.Incom
 		next.Blob, next.Request = want.Blob, want.Request
 		return next, nonNil(c.Item.Payload), err
 	})
+	if errors.Is(err, api.ErrNotFound) {
+		err = intake.ErrKeyMoves // the task ended since this call met it, and its key was used again or its row was deleted
+	}
+	return replaced, err
 }
