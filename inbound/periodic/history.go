@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -73,7 +74,18 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 	if err != nil {
 		return nil, err
 	}
+	var decided task.Instant
+	if len(absentOf(rows)) == len(rows) { // the one that waits is older than all of them, or there is none
+		if decided, err = s.decided(ctx, c, l, now); err != nil {
+			return nil, err
+		}
+	}
 	response.Occurrences = s.outcomes(nominals, rows, l, now)
+	for _, o := range response.Occurrences {
+		if o.Outcome == missed && decided > 0 && task.Instant(o.NominalMicros) >= decided {
+			o.Outcome, o.Reason = waits, ""
+		}
+	}
 	notePause(c, response.Occurrences)
 	if err := s.withBackfills(ctx, c, response.Occurrences); err != nil {
 		return nil, err
@@ -174,6 +186,9 @@ func (s *Service) outcomes(of []nominal, rows []row, l *catalog.Entry, now task.
 			o.Outcome = waits // until the one before it is decided
 		default:
 			o.Outcome, o.Reason = missed, missedReason
+			if overlap := r.revision.Spec.Overlap; overlap == crons.OverlapQueue || overlap == crons.OverlapReplace || overlap == crons.OverlapCancel {
+				o.Reason = fmt.Sprintf("an earlier one had not ended, and a later one waited too (overlap %s); or %s", overlap, missedReason)
+			}
 		}
 	}
 	return all

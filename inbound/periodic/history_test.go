@@ -129,6 +129,9 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 	}
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), append([]string{"15T08:00:00 1 waits", "15T07:00:00 1 waits scheduled"}, decided...)...)
 
+	// The one that waits is older than what is asked for.
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 1}), "15T08:00:00 1 waits")
+
 	// Once the next one has a row, the last one was passed over.
 	f.put(store.PutWakeup, "15T09:00:00", nil)
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 2}), "15T08:00:00 1 missed", "15T07:00:00 1 waits scheduled")

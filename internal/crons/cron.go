@@ -4,6 +4,7 @@
 package crons
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -177,6 +178,11 @@ func (c *Cron) addNumbered(r Revision, now task.Instant) error {
 	return nil
 }
 
+// waits reports whether an occurrence waits until the one before it has ended.
+func (s *Spec) waits() bool {
+	return s.Overlap == OverlapQueue || s.Overlap == OverlapCancel || s.Overlap == OverlapReplace
+}
+
 // Parse returns the nominal times of a spec.
 func (s *Spec) Parse(name string) (*cron.Schedule, error) {
 	parsed, err := cron.Parse(cron.Config{
@@ -210,7 +216,7 @@ func (s *Spec) Validate(name string) error {
 		refuse("catch-up %.20q: want none, last or all", s.CatchUp)
 	}
 	if bounded := s.CatchUpMax != 0 || s.CatchUpWithinMS != 0; bounded && s.CatchUp != CatchUpAll {
-		refuse("catch-up: a bound of number or time goes with all, not with %s", string(s.CatchUp))
+		refuse("catch-up: a bound of number or time goes with all, not with %s", cmp.Or(s.CatchUp, CatchUpLast))
 	}
 	if s.CatchUpMax < 0 || s.CatchUpMax > CatchUpMax {
 		refuse("catch-up max %d: want 1 to %d", s.CatchUpMax, CatchUpMax)

@@ -103,7 +103,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 		return Decision{Fate: Skip, Pause: n, Reason: fmt.Sprintf("%d occurrences in a row have failed", n)}, nil
 	}
 	since := due
-	if r.Spec.Overlap != "" && r.Spec.Overlap != OverlapSkip && r.Spec.Overlap != OverlapAllow {
+	if r.Spec.waits() && r.Spec.CatchUp != CatchUpAll {
 		since = max(since, m.past.Ended) // it may have waited for that
 	}
 	if late := now.Sub(since) > LateAfter; late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
@@ -111,6 +111,10 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 			missed.schedule = s
 			return missed, nil
 		}
+	}
+	if newest := times.newest(o.At.Nominal, now); since > due && !m.past.Live && newest > o.At.Nominal {
+		reason := fmt.Sprintf("an earlier one had not ended, and a later one waited too (overlap %s)", r.Spec.Overlap)
+		return Decision{Fate: Skip, Reason: reason, Next: newest, schedule: s}, nil
 	}
 	if m.past.Live {
 		d.overlaps(&r.Spec, m.past, now.Sub(since) > LateAfter)
@@ -193,6 +197,15 @@ func (n nominals) last(after, through task.Instant) (last task.Instant) {
 	}
 }
 
+// newest returns the last nominal time after one that is due by now; zero if there is none.
+func (n nominals) newest(nominal, now task.Instant) task.Instant {
+	newest := n.last(nominal, now)
+	for newest > nominal && n.due(newest) > now { // jitter
+		newest = n.last(nominal, newest-1)
+	}
+	return newest
+}
+
 // missed decides about an occurrence that is late: Skip, or Run.
 func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
 	switch s.CatchUp {
@@ -203,11 +216,7 @@ func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
 		return n.missedOfMany(s, nominal, now)
 	case CatchUpLast, "":
 	}
-	newest := n.last(nominal, now)
-	for newest > nominal && n.due(newest) > now { // jitter
-		newest = n.last(nominal, newest-1)
-	}
-	if newest > nominal {
+	if newest := n.newest(nominal, now); newest > nominal {
 		return Decision{Fate: Skip, Reason: "its time was missed, and a later one too (catch-up last)", Next: newest}
 	}
 	return Decision{Fate: Run}
