@@ -2,7 +2,7 @@ package periodic
 
 import (
 	"context"
-	"fmt"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -186,12 +186,26 @@ func (s *Service) outcomes(of []nominal, rows []row, l *catalog.Entry, now task.
 			o.Outcome = waits // until the one before it is decided
 		default:
 			o.Outcome, o.Reason = missed, missedReason
-			if overlap := r.revision.Spec.Overlap; overlap == crons.OverlapQueue || overlap == crons.OverlapReplace || overlap == crons.OverlapCancel {
-				o.Reason = fmt.Sprintf("an earlier one had not ended, and a later one waited too (overlap %s); or %s", overlap, missedReason)
-			}
 		}
 	}
+	passedOver(all)
 	return all
+}
+
+// passedOver gives nominal times without a task the reason of the one before them, which passed them over.
+func passedOver(newestFirst []*kinesinv1.CronOccurrence) {
+	for i := len(newestFirst) - 2; i >= 0; i-- {
+		o, before := newestFirst[i], newestFirst[i+1]
+		if o.Outcome != missed || o.Revision != before.Revision {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(before.Reason, crons.LaterWaited):
+			o.Outcome, o.Reason = skipped, before.Reason
+		case strings.HasPrefix(before.Reason, crons.TimeMissed):
+			o.Reason = before.Reason
+		}
+	}
 }
 
 // notePause gives the reason of nominal times that a pause skips, from its begin on.

@@ -12,6 +12,12 @@ import (
 // policy decides about it.
 const LateAfter = time.Minute
 
+// The reasons of an occurrence that is skipped with some after it, which get no task, begin with these.
+const (
+	LaterWaited = "an earlier one had not ended, and a later one waited too"
+	TimeMissed  = "its time was missed"
+)
+
 // Past is what became of an earlier occurrence. The zero value is one that nobody knows any more.
 type Past struct {
 	Nominal   task.Instant
@@ -113,7 +119,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 		}
 	}
 	if newest := times.newest(o.At.Nominal, now); since > due && !m.past.Live && newest > o.At.Nominal {
-		reason := fmt.Sprintf("an earlier one had not ended, and a later one waited too (overlap %s)", r.Spec.Overlap)
+		reason := fmt.Sprintf("%s (overlap %s)", LaterWaited, r.Spec.Overlap)
 		return Decision{Fate: Skip, Reason: reason, Next: newest, schedule: s}, nil
 	}
 	if m.past.Live {
@@ -211,13 +217,13 @@ func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
 	switch s.CatchUp {
 	case CatchUpNone:
 		next := n.after(max(nominal, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)))
-		return Decision{Fate: Skip, Reason: "its time was missed (catch-up none)", Next: next}
+		return Decision{Fate: Skip, Reason: TimeMissed + " (catch-up none)", Next: next}
 	case CatchUpAll:
 		return n.missedOfMany(s, nominal, now)
 	case CatchUpLast, "":
 	}
 	if newest := n.newest(nominal, now); newest > nominal {
-		return Decision{Fate: Skip, Reason: "its time was missed, and a later one too (catch-up last)", Next: newest}
+		return Decision{Fate: Skip, Reason: TimeMissed + ", and a later one too (catch-up last)", Next: newest}
 	}
 	return Decision{Fate: Run}
 }
@@ -233,7 +239,7 @@ func (n nominals) missedOfMany(s *Spec, nominal, now task.Instant) Decision {
 	}
 	if oldest := now.Add(-within); nominal < oldest {
 		next := n.after(max(nominal, oldest-1))
-		return Decision{Fate: Skip, Reason: fmt.Sprintf("its time was missed more than %s ago (catch-up within)", within), Next: next}
+		return Decision{Fate: Skip, Reason: fmt.Sprintf("%s more than %s ago (catch-up within)", TimeMissed, within), Next: next}
 	}
 	first := nominal // of the last ones, as many as may run
 	count := 1
@@ -243,7 +249,7 @@ func (n nominals) missedOfMany(s *Spec, nominal, now task.Instant) Decision {
 		}
 	}
 	if first > nominal {
-		return Decision{Fate: Skip, Reason: fmt.Sprintf("its time was missed, and %d later ones too (catch-up max)", count-1), Next: first}
+		return Decision{Fate: Skip, Reason: fmt.Sprintf("%s, and %d later ones too (catch-up max)", TimeMissed, count-1), Next: first}
 	}
 	return Decision{Fate: Run}
 }
