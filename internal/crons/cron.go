@@ -99,6 +99,9 @@ type Revision struct {
 	From   task.Instant `json:"from"`
 	Pause  *Pause       `json:"pause,omitempty"`
 	Spec   Spec         `json:"spec"`
+	// Resumed is when the pause ended that this revision took the place of: nominal times until then were
+	// missed. Zero: there was none.
+	Resumed task.Instant `json:"resumed,omitempty"`
 }
 
 // Cron is also the stored form.
@@ -153,12 +156,15 @@ func (c *Cron) PauseAt(p Pause, now task.Instant) error {
 
 // Resume replaces the revisions that pause by one that is in charge of all that they were.
 func (c *Cron) Resume(now task.Instant) error {
-	spec, from, number := c.Now().Spec, c.Now().From, c.Now().Number
+	spec, from, number, resumed := c.Now().Spec, c.Now().From, c.Now().Number, now
+	if p := c.Now().Pause; p != nil && !p.Until.IsZero() {
+		resumed = min(now, p.Until)
+	}
 	for len(c.Revisions) > 0 && c.Now().Pause != nil {
 		from = c.Now().From
 		c.Revisions = c.Revisions[:len(c.Revisions)-1]
 	}
-	return c.addNumbered(Revision{Number: number + 1, From: from, Spec: spec}, now)
+	return c.addNumbered(Revision{Number: number + 1, From: from, Spec: spec, Resumed: resumed}, now)
 }
 
 func (c *Cron) add(r Revision, now task.Instant) error {

@@ -102,7 +102,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 	if err != nil {
 		return Decision{}, err
 	}
-	times := nominals{s, c.untilOf(r)}
+	times := nominals{s, c.untilOf(r), r.Resumed}
 	d := Decision{Fate: Run, Next: times.after(o.At.Nominal), schedule: s}
 	m := remember(o, before, ran)
 	if n := m.Tally.add(m.past).Failed; r.Spec.FailuresMax > 0 && int(n) >= r.Spec.FailuresMax {
@@ -112,7 +112,8 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 	if r.Spec.waits() && r.Spec.CatchUp != CatchUpAll {
 		since = max(since, m.past.Ended) // it may have waited for that
 	}
-	if late := now.Sub(since) > LateAfter; late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
+	late := now.Sub(since) > LateAfter || o.At.Nominal <= r.Resumed
+	if late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
 		if missed := times.missed(&r.Spec, o.At.Nominal, now); missed.Fate == Skip {
 			missed.schedule = s
 			return missed, nil
@@ -123,7 +124,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 		return Decision{Fate: Skip, Reason: reason, Next: newest, schedule: s}, nil
 	}
 	if m.past.Live {
-		d.overlaps(&r.Spec, m.past, now.Sub(since) > LateAfter)
+		d.overlaps(&r.Spec, m.past, late)
 	}
 	if d.Fate == Wait {
 		d.Next = 0
@@ -171,7 +172,8 @@ func (c *Cron) untilOf(r *Revision) task.Instant {
 type nominals struct {
 	*cron.Schedule
 
-	until task.Instant // the last one of which it is in charge
+	until   task.Instant // the last one of which it is in charge
+	resumed task.Instant // those until then were missed
 }
 
 // after returns the first one after an instant; zero if there is none.
@@ -216,7 +218,7 @@ func (n nominals) newest(nominal, now task.Instant) task.Instant {
 func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
 	switch s.CatchUp {
 	case CatchUpNone:
-		next := n.after(max(nominal, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)))
+		next := n.after(max(nominal, n.resumed, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)))
 		return Decision{Fate: Skip, Reason: TimeMissed + " (catch-up none)", Next: next}
 	case CatchUpAll:
 		return n.missedOfMany(s, nominal, now)

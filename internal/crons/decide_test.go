@@ -1,6 +1,7 @@
 package crons
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,42 @@ func TestDecisions(t *testing.T) {
 			}
 			if d.Fate != c.fate || d.Next != at(t, c.next) || d.Cancel != c.cancel || !strings.Contains(d.Reason, c.reason) || d.Reason != "" && c.reason == "" {
 				t.Errorf("%+v, next %s", d, d.Next.Time().UTC())
+			}
+		})
+	}
+}
+
+// Nominal times in a pause were missed, however short it was.
+func TestDecisionsAfterAPause(t *testing.T) {
+	for name, one := range map[string]struct {
+		spec    Spec
+		until   string // of the pause
+		nominal string
+		before  Past
+		fate    Fate
+		next    string
+	}{
+		"none":                {spec: Spec{CatchUp: CatchUpNone}, nominal: "01:00:00", fate: Skip, next: "01:00:30"},
+		"none, after it":      {spec: Spec{CatchUp: CatchUpNone}, nominal: "01:00:30", fate: Run, next: "01:00:40"},
+		"none, ends earlier":  {spec: Spec{CatchUp: CatchUpNone}, nominal: "01:00:00", until: "01:00:15", fate: Skip, next: "01:00:20"},
+		"last":                {spec: Spec{}, nominal: "01:00:00", fate: Skip, next: "01:00:20"},
+		"the last":            {spec: Spec{}, nominal: "01:00:20", fate: Run, next: "01:00:30"},
+		"all":                 {spec: Spec{CatchUp: CatchUpAll}, nominal: "01:00:00", fate: Run, next: "01:00:10"},
+		"all, while one runs": {spec: Spec{CatchUp: CatchUpAll}, nominal: "01:00:10", before: Past{Live: true}, fate: Wait},
+		"all, at most 2":      {spec: Spec{CatchUp: CatchUpAll, CatchUpMax: 2}, nominal: "01:00:00", fate: Skip, next: "01:00:10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one.spec.Schedule = "*/10 * * * * *"
+			c := &Cron{Name: "tick", Revisions: []Revision{{Number: 1, From: at(t, "00:00:00"), Spec: one.spec}}}
+			resumed := at(t, "01:00:25")
+			if err := errors.Join(c.PauseAt(Pause{Reason: "x", Until: at(t, one.until)}, at(t, "00:59:50")), c.Resume(resumed)); err != nil {
+				t.Fatal(err)
+			}
+			now := max(resumed, at(t, one.nominal))
+			o := &task.Occurrence{Cron: "tick", At: task.Firing{Revision: 3, Nominal: at(t, one.nominal)}}
+			d, err := c.Decide(o, o.At.Nominal, &one.before, &Past{}, now)
+			if err != nil || d.Fate != one.fate || d.Next != at(t, one.next) {
+				t.Errorf("%+v, next %s, %v", d, d.Next.Time().UTC(), err)
 			}
 		})
 	}
