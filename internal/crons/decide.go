@@ -119,9 +119,11 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 			return missed, nil
 		}
 	}
-	if newest := times.newest(o.At.Nominal, now); since > due && !m.past.Live && newest > o.At.Nominal {
-		reason := fmt.Sprintf("%s (overlap %s)", LaterWaited, r.Spec.Overlap)
-		return Decision{Fate: Skip, Reason: reason, Next: newest, schedule: s}, nil
+	if since > due && !m.past.Live {
+		if newest := times.newest(o.At.Nominal, now); newest > o.At.Nominal {
+			reason := fmt.Sprintf("%s (overlap %s)", LaterWaited, r.Spec.Overlap)
+			return Decision{Fate: Skip, Reason: reason, Next: newest, schedule: s}, nil
+		}
 	}
 	if m.past.Live {
 		d.overlaps(&r.Spec, m.past, late)
