@@ -62,8 +62,8 @@ func checkContent(at *route, r *http.Request) *api.HTTPProblem {
 	return &p
 }
 
-// checkNoBody refuses a body where none is read, since its fields would be ignored in silence. An empty object,
-// which some clients always send, has none.
+// checkNoBody refuses a body where none is read, since its fields would be ignored in silence. An empty
+// object, which some clients always send, has none.
 func checkNoBody(at *route, r *http.Request) *api.HTTPProblem {
 	start := make([]byte, 64)
 	n, _ := io.ReadFull(r.Body, start)
