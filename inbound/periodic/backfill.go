@@ -134,6 +134,9 @@ func (s *Service) dryRun(ctx context.Context, c *crons.Cron, b *crons.Backfill, 
 	}
 	if count > backfillLookMax {
 		job.Cost = fmt.Sprintf("schedules at most %d tasks; what became of more than %d nominal times is not looked up", count, backfillLookMax)
+		if count > backfillMax {
+			job.Cost += fmt.Sprintf("; more than %d are refused without all (--all)", backfillMax)
+		}
 		return job, nil
 	}
 	for after, more := b.From-1, true; more; {

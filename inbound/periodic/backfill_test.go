@@ -2,6 +2,7 @@ package periodic_test
 
 import (
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -149,7 +150,7 @@ func TestABackfillThatIsRefused(t *testing.T) {
 	_, err := f.BackfillCron(f.ctx, many)
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "10000000 nominal times", "all")
 	many.DryRun = true
-	if r, err := f.BackfillCron(f.ctx, many); err != nil || r.Job.Matched != 10_000_000 {
+	if r, err := f.BackfillCron(f.ctx, many); err != nil || r.Job.Matched != 10_000_000 || !strings.Contains(r.Job.Cost, "more than 100000 are refused without all") {
 		t.Error(r, err)
 	}
 	if many.DryRun, many.All = false, true; f.backfill != nil {

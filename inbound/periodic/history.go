@@ -2,6 +2,7 @@ package periodic
 
 import (
 	"context"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -73,7 +74,18 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 	if err != nil {
 		return nil, err
 	}
+	var decided task.Instant
+	if len(absentOf(rows)) == len(rows) { // the one that waits is older than all of them, or there is none
+		if decided, err = s.decided(ctx, c, l, now); err != nil {
+			return nil, err
+		}
+	}
 	response.Occurrences = s.outcomes(nominals, rows, l, now)
+	for _, o := range response.Occurrences {
+		if o.Outcome == missed && decided > 0 && task.Instant(o.NominalMicros) >= decided {
+			o.Outcome, o.Reason = waits, ""
+		}
+	}
 	notePause(c, response.Occurrences)
 	if err := s.withBackfills(ctx, c, response.Occurrences); err != nil {
 		return nil, err
@@ -176,7 +188,24 @@ func (s *Service) outcomes(of []nominal, rows []row, l *catalog.Entry, now task.
 			o.Outcome, o.Reason = missed, missedReason
 		}
 	}
+	passedOver(all)
 	return all
+}
+
+// passedOver gives nominal times without a task the reason of the one before them, which passed them over.
+func passedOver(newestFirst []*kinesinv1.CronOccurrence) {
+	for i := len(newestFirst) - 2; i >= 0; i-- {
+		o, before := newestFirst[i], newestFirst[i+1]
+		if o.Outcome != missed || o.Revision != before.Revision {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(before.Reason, crons.LaterWaited):
+			o.Outcome, o.Reason = skipped, before.Reason
+		case strings.HasPrefix(before.Reason, crons.TimeMissed):
+			o.Reason = before.Reason
+		}
+	}
 }
 
 // notePause gives the reason of nominal times that a pause skips, from its begin on.

@@ -129,6 +129,9 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 	}
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), append([]string{"15T08:00:00 1 waits", "15T07:00:00 1 waits scheduled"}, decided...)...)
 
+	// The one that waits is older than what is asked for.
+	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 1}), "15T08:00:00 1 waits")
+
 	// Once the next one has a row, the last one was passed over.
 	f.put(store.PutWakeup, "15T09:00:00", nil)
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 2}), "15T08:00:00 1 missed", "15T07:00:00 1 waits scheduled")
@@ -157,6 +160,23 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{FromMicros: int64(at(t, "15T08:00:00")), ToMicros: int64(at(t, "15T08:00:00"))}), "15T08:00:00 1 missed")
 	f.time.Advance(4 * time.Hour)
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{ToMicros: int64(at(t, "15T08:00:00")), Limit: 1}), "15T08:00:00 1 forgotten")
+}
+
+// A nominal time without a task has the reason of the one that passed it over.
+func TestNominalTimesThatWerePassedOver(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	f.put(store.PutTask, "15T00:00:00", ended(task.Dropped, 0, crons.LaterWaited+" (overlap queue)"))
+	f.put(store.PutTask, "15T03:00:00", ended(task.Dropped, 0, "its time was missed, and a later one too (catch-up last)"))
+	f.put(store.PutTask, "15T05:00:00", ended(task.Success, 1, ""))
+	f.put(store.PutTask, "15T07:00:00", ended(task.Success, 1, ""))
+	f.time.Advance(at(t, "15T07:30:00").Sub(start))
+	wantLines(
+		t, f.history(&kinesinv1.CronHistoryRequest{Limit: 8}),
+		"15T07:00:00 1 ran", "15T06:00:00 1 missed (nothing could run it in time", "15T05:00:00 1 ran",
+		"15T04:00:00 1 missed (its time was missed, and a later one too (catch-up last))", "15T03:00:00 1 skipped",
+		"15T02:00:00 1 skipped (an earlier one had not ended", "15T01:00:00 1 skipped (an earlier one had not ended", "15T00:00:00 1 skipped dropped (an earlier one had not ended",
+	)
 }
 
 // Each revision has the nominal times of which it is in charge, and those of a pause are skipped.

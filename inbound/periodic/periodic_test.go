@@ -263,7 +263,7 @@ func TestWhatACronMayNotBe(t *testing.T) {
 		"before 1970":      {func(c *kinesinv1.Cron) { c.StartMicros = -1 }, kinesinv1.Reason_REASON_INVALID, "before 1970"},
 		"jitter":           {func(c *kinesinv1.Cron) { c.JitterMicros = 1500 }, kinesinv1.Reason_REASON_INVALID, "whole milliseconds"},
 		"overlap":          {func(c *kinesinv1.Cron) { c.Overlap = "both" }, kinesinv1.Reason_REASON_INVALID, "want allow, skip"},
-		"catch-up":         {func(c *kinesinv1.Cron) { c.CatchUpMax = 5 }, kinesinv1.Reason_REASON_INVALID, "goes with all"},
+		"catch-up":         {func(c *kinesinv1.Cron) { c.CatchUpMax = 5 }, kinesinv1.Reason_REASON_INVALID, "goes with all, not with last"},
 		"payload":          {func(c *kinesinv1.Cron) { c.Payload = make([]byte, crons.PayloadBytesMax+1) }, kinesinv1.Reason_REASON_INVALID, "at most 65536"},
 		"payload that grows": {
 			func(c *kinesinv1.Cron) { c.Payload = []byte(strings.Repeat("{{nominal}}", 5000)) }, kinesinv1.Reason_REASON_TOO_LARGE,

@@ -58,7 +58,12 @@ func (d dates) after(wall time.Time) (time.Time, bool) {
 	return t, !t.IsZero()
 }
 
-func (s *Schedule) parseFields() error {
+func (s *Schedule) parseFields() (err error) {
+	defer func() {
+		if err != nil && s.seconds {
+			err = fmt.Errorf("%w; the first of six fields is seconds: leave it out if you meant five", err)
+		}
+	}()
 	fields, err := s.split()
 	if err != nil {
 		return err

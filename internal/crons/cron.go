@@ -4,6 +4,7 @@
 package crons
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -98,6 +99,9 @@ type Revision struct {
 	From   task.Instant `json:"from"`
 	Pause  *Pause       `json:"pause,omitempty"`
 	Spec   Spec         `json:"spec"`
+	// Resumed is when the pause ended that this revision took the place of: nominal times until then were
+	// missed. Zero: there was none.
+	Resumed task.Instant `json:"resumed,omitempty"`
 }
 
 // Cron is also the stored form.
@@ -152,12 +156,15 @@ func (c *Cron) PauseAt(p Pause, now task.Instant) error {
 
 // Resume replaces the revisions that pause by one that is in charge of all that they were.
 func (c *Cron) Resume(now task.Instant) error {
-	spec, from, number := c.Now().Spec, c.Now().From, c.Now().Number
+	spec, from, number, resumed := c.Now().Spec, c.Now().From, c.Now().Number, now
+	if p := c.Now().Pause; p != nil && !p.Until.IsZero() {
+		resumed = min(now, p.Until)
+	}
 	for len(c.Revisions) > 0 && c.Now().Pause != nil {
 		from = c.Now().From
 		c.Revisions = c.Revisions[:len(c.Revisions)-1]
 	}
-	return c.addNumbered(Revision{Number: number + 1, From: from, Spec: spec}, now)
+	return c.addNumbered(Revision{Number: number + 1, From: from, Spec: spec, Resumed: resumed}, now)
 }
 
 func (c *Cron) add(r Revision, now task.Instant) error {
@@ -175,6 +182,11 @@ func (c *Cron) addNumbered(r Revision, now task.Instant) error {
 		return fmt.Errorf("%w change: cron %s was changed %d times within %s; want at most that", task.ErrInvalid, c.Name, revisionsMax, revisionKeptFor)
 	}
 	return nil
+}
+
+// waits reports whether an occurrence waits until the one before it has ended.
+func (s *Spec) waits() bool {
+	return s.Overlap == OverlapQueue || s.Overlap == OverlapCancel || s.Overlap == OverlapReplace
 }
 
 // Parse returns the nominal times of a spec.
@@ -210,7 +222,7 @@ func (s *Spec) Validate(name string) error {
 		refuse("catch-up %.20q: want none, last or all", s.CatchUp)
 	}
 	if bounded := s.CatchUpMax != 0 || s.CatchUpWithinMS != 0; bounded && s.CatchUp != CatchUpAll {
-		refuse("catch-up: a bound of number or time goes with all, not with %s", string(s.CatchUp))
+		refuse("catch-up: a bound of number or time goes with all, not with %s", cmp.Or(s.CatchUp, CatchUpLast))
 	}
 	if s.CatchUpMax < 0 || s.CatchUpMax > CatchUpMax {
 		refuse("catch-up max %d: want 1 to %d", s.CatchUpMax, CatchUpMax)

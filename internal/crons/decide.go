@@ -12,6 +12,12 @@ import (
 // policy decides about it.
 const LateAfter = time.Minute
 
+// The reasons of an occurrence that is skipped with some after it, which get no task, begin with these.
+const (
+	LaterWaited = "an earlier one had not ended, and a later one waited too"
+	TimeMissed  = "its time was missed"
+)
+
 // Past is what became of an earlier occurrence. The zero value is one that nobody knows any more.
 type Past struct {
 	Nominal   task.Instant
@@ -96,24 +102,31 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 	if err != nil {
 		return Decision{}, err
 	}
-	times := nominals{s, c.untilOf(r)}
+	times := nominals{s, c.untilOf(r), r.Resumed}
 	d := Decision{Fate: Run, Next: times.after(o.At.Nominal), schedule: s}
 	m := remember(o, before, ran)
 	if n := m.Tally.add(m.past).Failed; r.Spec.FailuresMax > 0 && int(n) >= r.Spec.FailuresMax {
 		return Decision{Fate: Skip, Pause: n, Reason: fmt.Sprintf("%d occurrences in a row have failed", n)}, nil
 	}
 	since := due
-	if r.Spec.Overlap != "" && r.Spec.Overlap != OverlapSkip && r.Spec.Overlap != OverlapAllow {
+	if r.Spec.waits() && r.Spec.CatchUp != CatchUpAll {
 		since = max(since, m.past.Ended) // it may have waited for that
 	}
-	if late := now.Sub(since) > LateAfter; late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
+	late := now.Sub(since) > LateAfter || o.At.Nominal <= r.Resumed
+	if late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
 		if missed := times.missed(&r.Spec, o.At.Nominal, now); missed.Fate == Skip {
 			missed.schedule = s
 			return missed, nil
 		}
 	}
+	if since > due && !m.past.Live {
+		if newest := times.newest(o.At.Nominal, now); newest > o.At.Nominal {
+			reason := fmt.Sprintf("%s (overlap %s)", LaterWaited, r.Spec.Overlap)
+			return Decision{Fate: Skip, Reason: reason, Next: newest, schedule: s}, nil
+		}
+	}
 	if m.past.Live {
-		d.overlaps(&r.Spec, m.past, now.Sub(since) > LateAfter)
+		d.overlaps(&r.Spec, m.past, late)
 	}
 	if d.Fate == Wait {
 		d.Next = 0
@@ -161,7 +174,8 @@ func (c *Cron) untilOf(r *Revision) task.Instant {
 type nominals struct {
 	*cron.Schedule
 
-	until task.Instant // the last one of which it is in charge
+	until   task.Instant // the last one of which it is in charge
+	resumed task.Instant // those until then were missed
 }
 
 // after returns the first one after an instant; zero if there is none.
@@ -193,22 +207,27 @@ func (n nominals) last(after, through task.Instant) (last task.Instant) {
 	}
 }
 
-// missed decides about an occurrence that is late: Skip, or Run.
-func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
-	switch s.CatchUp {
-	case CatchUpNone:
-		next := n.after(max(nominal, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)))
-		return Decision{Fate: Skip, Reason: "its time was missed (catch-up none)", Next: next}
-	case CatchUpAll:
-		return n.missedOfMany(s, nominal, now)
-	case CatchUpLast, "":
-	}
+// newest returns the last nominal time after one that is due by now; zero if there is none.
+func (n nominals) newest(nominal, now task.Instant) task.Instant {
 	newest := n.last(nominal, now)
 	for newest > nominal && n.due(newest) > now { // jitter
 		newest = n.last(nominal, newest-1)
 	}
-	if newest > nominal {
-		return Decision{Fate: Skip, Reason: "its time was missed, and a later one too (catch-up last)", Next: newest}
+	return newest
+}
+
+// missed decides about an occurrence that is late: Skip, or Run.
+func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
+	switch s.CatchUp {
+	case CatchUpNone:
+		next := n.after(max(nominal, n.resumed, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)))
+		return Decision{Fate: Skip, Reason: TimeMissed + " (catch-up none)", Next: next}
+	case CatchUpAll:
+		return n.missedOfMany(s, nominal, now)
+	case CatchUpLast, "":
+	}
+	if newest := n.newest(nominal, now); newest > nominal {
+		return Decision{Fate: Skip, Reason: TimeMissed + ", and a later one too (catch-up last)", Next: newest}
 	}
 	return Decision{Fate: Run}
 }
@@ -224,7 +243,7 @@ func (n nominals) missedOfMany(s *Spec, nominal, now task.Instant) Decision {
 	}
 	if oldest := now.Add(-within); nominal < oldest {
 		next := n.after(max(nominal, oldest-1))
-		return Decision{Fate: Skip, Reason: fmt.Sprintf("its time was missed more than %s ago (catch-up within)", within), Next: next}
+		return Decision{Fate: Skip, Reason: fmt.Sprintf("%s more than %s ago (catch-up within)", TimeMissed, within), Next: next}
 	}
 	first := nominal // of the last ones, as many as may run
 	count := 1
@@ -234,7 +253,7 @@ func (n nominals) missedOfMany(s *Spec, nominal, now task.Instant) Decision {
 		}
 	}
 	if first > nominal {
-		return Decision{Fate: Skip, Reason: fmt.Sprintf("its time was missed, and %d later ones too (catch-up max)", count-1), Next: first}
+		return Decision{Fate: Skip, Reason: fmt.Sprintf("%s, and %d later ones too (catch-up max)", TimeMissed, count-1), Next: first}
 	}
 	return Decision{Fate: Run}
 }

@@ -1,6 +1,7 @@
 package crons
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,12 @@ func TestDecisions(t *testing.T) {
 		"allow":                             {spec: func(s *Spec) { s.Overlap = OverlapAllow }, now: "01:00:00", before: live, fate: Run, next: "01:10:00"},
 		"queue":                             {spec: func(s *Spec) { s.Overlap = OverlapQueue }, now: "01:00:00", before: live, fate: Wait},
 		"queue for long":                    {spec: func(s *Spec) { s.Overlap = OverlapQueue }, now: "03:00:00", before: live, fate: Wait},
-		"queued for long":                   {spec: func(s *Spec) { s.Overlap, s.CatchUp = OverlapQueue, CatchUpNone }, now: "03:00:30", before: Past{Ended: at(t, "03:00:00")}, fate: Run, next: "01:10:00"},
+		"queued for long":                   {spec: func(s *Spec) { s.Overlap, s.CatchUp = OverlapQueue, CatchUpNone }, now: "01:09:30", before: Past{Ended: at(t, "01:09:00")}, fate: Run, next: "01:10:00"},
+		"queued, a later one too":           {spec: func(s *Spec) { s.Overlap, s.CatchUp = OverlapQueue, CatchUpNone }, now: "03:00:30", before: Past{Ended: at(t, "03:00:00")}, fate: Skip, next: "03:00:00", reason: "a later one waited too (overlap queue)"},
+		"replaced while one ran":            {spec: func(s *Spec) { s.Overlap = OverlapReplace }, now: "01:30:30", before: Past{Ended: at(t, "01:30:00")}, fate: Skip, next: "01:30:00", reason: "(overlap replace)"},
+		"queued, one skipped since":         {spec: func(s *Spec) { s.Overlap = OverlapQueue }, now: "01:10:30", before: Past{Skipped: true}, ran: Past{Ended: at(t, "01:10:30")}, fate: Skip, next: "01:10:00", reason: "(overlap queue)"},
+		"queued, all":                       {spec: func(s *Spec) { s.Overlap, s.CatchUp = OverlapQueue, CatchUpAll }, now: "03:00:30", before: Past{Ended: at(t, "03:00:00")}, fate: Run, next: "01:10:00"},
+		"queued, all at most 3":             {spec: func(s *Spec) { s.Overlap, s.CatchUp, s.CatchUpMax = OverlapQueue, CatchUpAll, 3 }, now: "01:35:00", before: Past{Ended: at(t, "01:35:00")}, fate: Skip, next: "01:10:00", reason: "catch-up max"},
 		"cancel":                            {spec: func(s *Spec) { s.Overlap = OverlapCancel }, now: "01:00:00", before: live, fate: Wait, cancel: true},
 		"replace what runs":                 {spec: func(s *Spec) { s.Overlap = OverlapReplace }, now: "01:00:00", before: live, fate: Wait},
 		"replace what waits":                {spec: func(s *Spec) { s.Overlap = OverlapReplace }, now: "01:00:00", before: Past{Live: true}, fate: Wait, cancel: true},
@@ -77,6 +83,42 @@ func TestDecisions(t *testing.T) {
 			}
 			if d.Fate != c.fate || d.Next != at(t, c.next) || d.Cancel != c.cancel || !strings.Contains(d.Reason, c.reason) || d.Reason != "" && c.reason == "" {
 				t.Errorf("%+v, next %s", d, d.Next.Time().UTC())
+			}
+		})
+	}
+}
+
+// Nominal times in a pause were missed, however short it was.
+func TestDecisionsAfterAPause(t *testing.T) {
+	for name, one := range map[string]struct {
+		spec    Spec
+		until   string // of the pause
+		nominal string
+		before  Past
+		fate    Fate
+		next    string
+	}{
+		"none":                {spec: Spec{CatchUp: CatchUpNone}, nominal: "01:00:00", fate: Skip, next: "01:00:30"},
+		"none, after it":      {spec: Spec{CatchUp: CatchUpNone}, nominal: "01:00:30", fate: Run, next: "01:00:40"},
+		"none, ends earlier":  {spec: Spec{CatchUp: CatchUpNone}, nominal: "01:00:00", until: "01:00:15", fate: Skip, next: "01:00:20"},
+		"last":                {spec: Spec{}, nominal: "01:00:00", fate: Skip, next: "01:00:20"},
+		"the last":            {spec: Spec{}, nominal: "01:00:20", fate: Run, next: "01:00:30"},
+		"all":                 {spec: Spec{CatchUp: CatchUpAll}, nominal: "01:00:00", fate: Run, next: "01:00:10"},
+		"all, while one runs": {spec: Spec{CatchUp: CatchUpAll}, nominal: "01:00:10", before: Past{Live: true}, fate: Wait},
+		"all, at most 2":      {spec: Spec{CatchUp: CatchUpAll, CatchUpMax: 2}, nominal: "01:00:00", fate: Skip, next: "01:00:10"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one.spec.Schedule = "*/10 * * * * *"
+			c := &Cron{Name: "tick", Revisions: []Revision{{Number: 1, From: at(t, "00:00:00"), Spec: one.spec}}}
+			resumed := at(t, "01:00:25")
+			if err := errors.Join(c.PauseAt(Pause{Reason: "x", Until: at(t, one.until)}, at(t, "00:59:50")), c.Resume(resumed)); err != nil {
+				t.Fatal(err)
+			}
+			now := max(resumed, at(t, one.nominal))
+			o := &task.Occurrence{Cron: "tick", At: task.Firing{Revision: 3, Nominal: at(t, one.nominal)}}
+			d, err := c.Decide(o, o.At.Nominal, &one.before, &Past{}, now)
+			if err != nil || d.Fate != one.fate || d.Next != at(t, one.next) {
+				t.Errorf("%+v, next %s, %v", d, d.Next.Time().UTC(), err)
 			}
 		})
 	}

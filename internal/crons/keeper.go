@@ -126,7 +126,7 @@ func (f *Firing) putFirst(ctx context.Context, c *Cron) error {
 	if now := f.Clock.Now(); now.Sub(c.Updated) > putFirstMax {
 		from = max(from, now)
 	}
-	at := nominals{s, c.untilOf(r)}.after(from)
+	at := nominals{s, c.untilOf(r), 0}.after(from)
 	if at == 0 {
 		return nil // it has ended
 	}
@@ -137,7 +137,7 @@ func (f *Firing) putFirst(ctx context.Context, c *Cron) error {
 		if err != nil {
 			return err
 		}
-		if last := (nominals{s, c.untilOf(earlier)}).last(earlier.From, r.From); last != 0 {
+		if last := (nominals{s, c.untilOf(earlier), 0}).last(earlier.From, r.From); last != 0 {
 			o.Before = task.Firing{Revision: earlier.Number, Nominal: last}
 		}
 	}

@@ -37,7 +37,7 @@ type cronRequest struct {
 }
 
 type cronChange struct {
-	Version uint64 `json:"version" jsonschema:"of the cron as it was read"`
+	Version uint64 `json:"version,omitempty" jsonschema:"of the cron as it was read; when not set the cron is created"`
 
 	cronSettings
 }
@@ -111,7 +111,7 @@ func cronRoutes() []route {
 		op("GET", "/v1/crons", "listCrons", "List crons, without their payloads", listCrons, notFound, takes(param{"lambda", kindText, "only of this lambda"})),
 		op("POST", "/v1/crons", "createCron", "Create a cron", createCron, success(http.StatusCreated, http.StatusOK), notFound, conflict),
 		op("GET", path, "getCron", "Read a cron", getCron, notFound),
-		op("PUT", path, "updateCron", "Replace the settings of a cron", updateCron, notFound, conflict, fails(http.StatusPreconditionFailed)),
+		op("PUT", path, "updateCron", "Replace the settings of a cron, or create it", updateCron, success(http.StatusOK, http.StatusCreated), notFound, conflict, fails(http.StatusPreconditionFailed)),
 		op("DELETE", path, "deleteCron", "Delete a cron", deleteCron, notFound),
 		op("POST", path+"/pause", "pauseCron", "Have a cron fire no more", pauseCron, notFound),
 		op("POST", path+"/resume", "resumeCron", "Have a cron fire again", resumeCron, notFound),
@@ -161,7 +161,11 @@ func cronViewOf(c *kinesinv1.Cron) *cronView {
 }
 
 func createCron(c *call, r *cronRequest) (int, *cronView, error) {
-	request, err := r.wire(r.Name, 0)
+	return setCron(c, &r.cronSettings, r.Name, 0)
+}
+
+func setCron(c *call, s *cronSettings, name string, version uint64) (int, *cronView, error) {
+	request, err := s.wire(name, version)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -176,18 +180,11 @@ func createCron(c *call, r *cronRequest) (int, *cronView, error) {
 }
 
 func updateCron(c *call, r *cronChange) (int, *cronView, error) {
-	if r.Version == 0 {
-		return 0, nil, invalid("version is 0: want that of the cron as it was read")
+	status, view, err := setCron(c, &r.cronSettings, c.vars["name"], r.Version)
+	if r.Version > 0 && err == nil {
+		status = http.StatusOK // it was there
 	}
-	request, err := r.wire(c.vars["name"], r.Version)
-	if err != nil {
-		return 0, nil, err
-	}
-	response, err := c.Crons.SetCron(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, cronViewOf(response.GetCron()), nil
+	return status, view, err
 }
 
 func listCrons(c *call, _ *none) (int, *cronList, error) {

@@ -72,6 +72,9 @@ func TestApply(t *testing.T) {
 		t.Errorf("%v", one)
 	}
 
+	seconds := s.write("seconds.yaml", strings.Replace(declared, "30 2", "0 30 2", 1))
+	s.do("apply", "--dry-run", "-f", seconds).check(t, "six fields", 0, "cron nightly: the expression has six fields, so the first is seconds; it fires next at 20")
+
 	changed := strings.NewReplacer("30 2", "0 3", "timeout: 30m", "timeout: 1h", "payload: plain", "payload: other", "zone: Europe/Berlin", "zone: UTC",
 		"burst: 20, recovery: 5", "burst: 20", "objective: 99.5", "objective: 99").Replace(declared)
 	lines := s.objects("apply", "-f", s.write("b.yaml", changed), "-o", "json")

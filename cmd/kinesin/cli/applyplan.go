@@ -139,6 +139,11 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cron) error {
 	one := &change{Action: applyCreate, Kind: kindCron, Name: c.cron.Name, Line: c.line}
 	p.changes = append(p.changes, one)
+	defer func() {
+		if text := secondsText(c.cron); text != "" && one.Action != applyUnchanged {
+			p.note("cron %s: %s", c.cron.Name, text)
+		}
+	}()
 	if there == nil {
 		one.do = func(ctx context.Context) error {
 			_, _, err := p.client.CreateCron(ctx, *c.cron)

@@ -275,6 +275,9 @@ func (a *app) chainExtendCommand() *cobra.Command {
 	c := a.changingChain("extend ID --start-before TIME", "Give the tasks of a chain that have not started more time", "Of tasks that are there; not of those that may follow.",
 		"extended", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) {
 			return func(ctx context.Context, id sdk.ID) (sdk.ChainChange, error) {
+				if before == "" {
+					return sdk.ChainChange{}, usagef("--start-before is missing: want the time by which the tasks have to start")
+				}
 				at, err := parseTime(before)
 				if err != nil {
 					return sdk.ChainChange{}, usagef("--start-before: %v", err)
