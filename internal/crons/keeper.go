@@ -94,6 +94,11 @@ func (f *Firing) doAll(ctx context.Context) error {
 // do puts the first occurrence of the newest revision. A pause that is over is ended before.
 func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) error {
 	now := f.Clock.Now()
+	if todo.Version > 1 {
+		if err := f.putEarlier(ctx, c, now); err != nil {
+			return err
+		}
+	}
 	if p := c.Now().Pause; p != nil {
 		switch {
 		case p.Until.IsZero():
@@ -109,15 +114,30 @@ func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) error {
 			return err
 		}
 	}
-	if err := f.putFirst(ctx, c); err != nil {
+	if err := f.putFirst(ctx, c, len(c.Revisions)-1); err != nil {
 		return err
 	}
 	return f.done(ctx, todo)
 }
 
-// putFirst puts the first occurrence of which the newest revision is in charge.
-func (f *Firing) putFirst(ctx context.Context, c *Cron) error {
-	r := c.Now()
+// putEarlier puts the first occurrences of earlier revisions, one of which may not be put: the next change
+// came before. It leaves out those that may have been put, have run and be forgotten.
+func (f *Firing) putEarlier(ctx context.Context, c *Cron, now task.Instant) error {
+	for i := range c.Revisions[:len(c.Revisions)-1] {
+		r := &c.Revisions[i]
+		if r.Pause != nil || now.Sub(max(r.From, r.Resumed)) > putFirstMax {
+			continue
+		}
+		if err := f.putFirst(ctx, c, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putFirst puts the first occurrence of which a revision is in charge.
+func (f *Firing) putFirst(ctx context.Context, c *Cron, revision int) error {
+	r := &c.Revisions[revision]
 	s, err := r.Spec.Parse(c.Name)
 	if err != nil {
 		return err
@@ -131,8 +151,8 @@ func (f *Firing) putFirst(ctx context.Context, c *Cron) error {
 		return nil // it has ended
 	}
 	o := &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: r.Number, Nominal: at}}
-	if n := len(c.Revisions); n > 1 {
-		earlier := &c.Revisions[n-2]
+	if revision > 0 {
+		earlier := &c.Revisions[revision-1]
 		s, err := earlier.Spec.Parse(c.Name)
 		if err != nil {
 			return err
