@@ -52,6 +52,7 @@ Without a terminal it prints that once.`,
 			m := topModel{rows: rows, columns: topColumnsMin, at: time.Now()}
 			return a.printLine(m.text(len(rows)))
 		}
+		a.line.end()
 		m := topModel{ctx: ctx, client: k, every: every, columns: topColumnsMin, lines: topRowsMin}
 		_, err := tea.NewProgram(&m, tea.WithContext(ctx), tea.WithOutput(a.stdout)).Run()
 		if ctx.Err() == nil {
