@@ -13,7 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// waitingAfter is how long a command lasts before its line is shown, and how often that is brought up to date.
+// waitingAfter is how long a command lasts before its line is shown, and how often it is brought up to date.
 const waitingAfter = time.Second
 
 // lineColumnsMax bounds the line: one that wraps could not be removed.
