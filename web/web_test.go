@@ -80,7 +80,7 @@ func (f fakeLambdas) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest)
 type fakeSource struct{ text string }
 
 func (s fakeSource) Fleet(context.Context) (overview.Fleet, error) {
-	return overview.Fleet{Workers: []overview.Worker{{ID: s.text, Name: s.text, Owner: s.text, Lambdas: []string{s.text}}}, Servers: []overview.Server{{Name: s.text, State: "ready", Alive: true, Partitions: 3}}}, nil
+	return overview.Fleet{Workers: []overview.Worker{{ID: s.text, Name: s.text, Owner: s.text, Lambdas: []string{s.text}}}, Moves: []overview.Moved{{Gained: 3}}, Servers: []overview.Server{{Name: s.text, Version: s.text, State: "ready", Alive: true, Partitions: 3}}}, nil
 }
 
 func (s fakeSource) Window(time.Duration) overview.Window {
