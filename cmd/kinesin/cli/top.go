@@ -117,6 +117,8 @@ func topRuns(s *sdk.LambdaStats) int64 {
 	return s.Tasks[sdk.StateClaimed] + s.Tasks[sdk.StateProcessing]
 }
 
+const topKeys = "q ends; arrows scroll; l lateness, n name, w what waits, f failures first"
+
 // topModel is the state of the screen.
 type topModel struct {
 	ctx    context.Context //nolint:containedctx // of the program that the model belongs to
@@ -225,6 +227,8 @@ func (m *topModel) text(most int) string {
 		lines = append(lines, "there are no lambdas yet: kinesin lambda create NAME")
 	case m.at.IsZero():
 		lines = append(lines, "reading …")
+	case m.lines > 0: // not of the text without a terminal
+		lines = append(lines, topKeys)
 	}
 	for i, line := range lines {
 		lines[i] = topCut(line, m.columns)
