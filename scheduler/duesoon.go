@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -11,9 +12,9 @@ import (
 const (
 	// ForecastSpan is how far ahead DueSoon counts.
 	ForecastSpan = 5 * time.Minute
-	// countEvery is how often a partition is counted of a store that other processes share, and where each
-	// read costs: by a scan that is made anyway, so that an idle partition costs nothing more. A partition of
-	// a store of this process alone is counted with each read-ahead.
+	// countEvery is how often a partition is counted beyond the window of a store that other processes share,
+	// and where each read costs: by a scan that is made anyway, so that an idle partition costs nothing more.
+	// Within the window, and of a store of this process alone, it is counted with each read-ahead.
 	countEvery = time.Minute
 	// countRowsMax bounds the rows that are read for it; beyond them it is extrapolated.
 	countRowsMax = 512
@@ -32,7 +33,9 @@ type DueCounts [len(DueHorizons)]int64
 // dueSoonCount plans the counting of one partition's tasks that are due soon.
 type dueSoonCount struct {
 	next  task.Instant
-	every time.Duration // 0: with each scan
+	every time.Duration  // 0: with each scan
+	known []task.Instant // wake-ups of the rows that were counted last, in order
+	more  bool           // there may be more rows behind them
 }
 
 // countsEvery returns how often a partition is counted.
@@ -49,17 +52,28 @@ func (d *dueSoonCount) span(now, through task.Instant, limit int) (to task.Insta
 	if now < d.next && d.next <= now.Add(2*countEvery) { // the clock may be set back
 		return through, limit, false
 	}
-	return max(through, now.Add(ForecastSpan)), min(limit, countRowsMax), true
+	return max(through, now.Add(ForecastSpan+d.every*5/4)), min(limit, countRowsMax), true // until the next count
 }
 
-// count estimates from the first rows of a scan that span made longer; full says that there may be more rows.
-func (d *dueSoonCount) count(c clock.Clock, now task.Instant, rows []task.Task, full bool) (due DueCounts) {
+// counted keeps the first rows of a scan that span made longer; more says that there may be more rows.
+func (d *dueSoonCount) counted(c clock.Clock, now task.Instant, rows []task.Instant, more bool) {
 	if d.every > 0 {
 		spread, _ := bits.Mul64(c.Uint64(), uint64(d.every/2))
 		d.next = now.Add(d.every - d.every/4 + time.Duration(spread))
 	}
+	d.known, d.more = rows, more
+}
+
+// refresh replaces what is known through an instant by the rows that a read-ahead has found there.
+func (d *dueSoonCount) refresh(rows []task.Instant, through task.Instant) {
+	later, _ := slices.BinarySearch(d.known, through+1)
+	d.known = append(rows, d.known[later:]...)
+}
+
+// estimate counts by what is known.
+func (d *dueSoonCount) estimate(now task.Instant) (due DueCounts) {
 	for i, horizon := range DueHorizons {
-		due[i] = int64(estimate(now, now.Add(horizon), rows, full))
+		due[i] = int64(estimate(now, now.Add(horizon), d.known, d.more))
 	}
 	return due
 }
@@ -67,10 +81,9 @@ func (d *dueSoonCount) count(c clock.Clock, now task.Instant, rows []task.Task, 
 // estimate counts the rows, in order of their due times, that are due through an instant. If there may be
 // more it extrapolates: at the rate between the first and the last of those ahead. Overdue rows count as they
 // are.
-func estimate(now, through task.Instant, rows []task.Task, full bool) int {
+func estimate(now, through task.Instant, rows []task.Instant, full bool) int {
 	ahead, within, first := 0, 0, task.Instant(0)
-	for i := range rows {
-		at := rows[i].WakeRow.At
+	for _, at := range rows {
 		if at <= through {
 			within++
 		}
@@ -85,7 +98,7 @@ func estimate(now, through task.Instant, rows []task.Task, full bool) int {
 	if !full || ahead == 0 || within < len(rows) {
 		return within
 	}
-	last := rows[len(rows)-1].WakeRow.At
+	last := rows[len(rows)-1]
 	over := max(last.Sub(first), last.Sub(now)/2, crowdSpan)
 	rest := max(0, through.Sub(last))
 	return len(rows) + int(float64(ahead)*float64(rest)/float64(over))

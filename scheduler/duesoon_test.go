@@ -7,11 +7,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// page is a full page of rows, the nth due as late as says.
-func page(late func(n int) time.Duration) []task.Task {
-	rows := make([]task.Task, countRowsMax)
+// page is the wake-ups of a full page of rows, the nth due as late as says.
+func page(late func(n int) time.Duration) []task.Instant {
+	rows := make([]task.Instant, countRowsMax)
 	for n := range rows {
-		rows[n].WakeRow.At = at.Add(late(n))
+		rows[n] = at.Add(late(n))
 	}
 	return rows
 }
@@ -57,5 +57,23 @@ func TestEachHorizonIsCounted(t *testing.T) {
 	}
 	if got := estimate(at, at.Add(10*time.Minute), rows, false); got != countRowsMax {
 		t.Errorf("%d due within ten minutes, want %d", got, countRowsMax)
+	}
+}
+
+// Between two counts of a shared store, the read-aheads keep the nearest part true.
+func TestAReadAheadRefreshesItsPartOfTheCount(t *testing.T) {
+	d := dueSoonCount{known: []task.Instant{at.Add(time.Second), at.Add(20 * time.Second), at.Add(2 * time.Minute)}}
+	if got := d.estimate(at); got != (DueCounts{2, 3}) {
+		t.Errorf("counted %v, want 2 and 3", got)
+	}
+	now := at.Add(5 * time.Second) // the first has been fired, and two were stored
+	d.refresh([]task.Instant{now.Add(time.Second), now.Add(10 * time.Second)}, now.Add(10*time.Second))
+	if got := d.estimate(now); got != (DueCounts{3, 4}) {
+		t.Errorf("counted %v, want 3 and 4", got)
+	}
+	now = at.Add(30 * time.Second)
+	d.refresh(nil, now.Add(10*time.Second))
+	if got := d.estimate(now); got != (DueCounts{0, 1}) {
+		t.Errorf("counted %v, want 0 and 1", got)
 	}
 }

@@ -273,6 +273,31 @@ func TestASecondReadFindsWhatOnlyOthersWereToldOf(t *testing.T) {
 	})
 }
 
+// In a fleet the rows that are read ahead are counted each time, those beyond them once a minute.
+func TestTheForecastOfASharedStoreIsFreshForTheWindow(t *testing.T) {
+	inWorld(t, 10_000, func(w *world) {
+		w.shared = true
+		s := w.start()
+		w.advance(2 * time.Minute)
+		for range 20 {
+			w.waiting(low, 9*time.Second)
+			w.waiting(low, 4*time.Minute)
+		}
+		w.advance(scheduler.WindowDefault / 2)
+		if got := s.Due()[low.Lambda]; got[0] != 20 {
+			t.Errorf("%v due, want the 20 that are due within the window", got)
+		}
+		w.advance(scheduler.WindowDefault) // they are fired, and it is read ahead again
+		if got := s.Due()[low.Lambda]; got[0] != 0 {
+			t.Errorf("%v due, want none within a minute", got)
+		}
+		w.advance(75 * time.Second)
+		if got := s.Due()[low.Lambda]; got[0] != 0 || got[1] != 20 {
+			t.Errorf("%v due, want the 20 that are due later", got)
+		}
+	})
+}
+
 func TestTheForecastCountsWhatIsDueSoon(t *testing.T) {
 	inWorld(t, 10_000, func(w *world) {
 		const few, many = 30, 6000

@@ -117,7 +117,7 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 		to, limit, counts = l.reader.dueSoon.span(now, until.at, l.buffer.limit)
 	}
 	enough := limit
-	var counted []task.Task
+	var counted []task.Instant // wake-ups of what is due soon
 	for pages := 1; ; pages++ {
 		page, err := l.Store.ScanSchedule(ctx, l.partition, after, to, limit)
 		l.stats.progress.mark(l.Clock)
@@ -132,8 +132,8 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 			if l.knows(&page[i]) || passes(&page[i]) {
 				continue
 			}
-			if counts {
-				counted = append(counted, page[i])
+			if whole && (counts || page[i].WakeRow.At <= until.at) {
+				counted = append(counted, page[i].WakeRow.At)
 			}
 			if page[i].WakeRow.At <= until.at {
 				unknown = append(unknown, page[i])
@@ -142,17 +142,35 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 		full := len(page) == limit
 		last := l.passesRows() && pages >= heldPagesMax
 		if counts && (!full || last || len(counted) >= enough) {
-			for i, n := range l.reader.dueSoon.count(l.Clock, now, counted, full) {
-				l.stats.due[i].Store(n)
-			}
+			l.reader.dueSoon.counted(l.Clock, now, counted, full)
+			l.storeDue(now)
+			whole = false
 			to, limit, counts = until.at, l.buffer.limit, false
 		}
 		if !full || page[len(page)-1].WakeRow.At > to {
+			if whole {
+				l.refreshDue(now, counted, until.at)
+			}
 			return unknown, until, nil
 		}
 		after = store.KeyOf(&page[len(page)-1])
 		if last || len(unknown) >= l.buffer.limit {
+			if whole {
+				l.refreshDue(now, counted, after.Wake)
+			}
 			return unknown, rowKey{after.Wake, after.ID}, nil
 		}
+	}
+}
+
+// refreshDue counts anew what a read-ahead has found through an instant.
+func (l *loop) refreshDue(now task.Instant, found []task.Instant, through task.Instant) {
+	l.reader.dueSoon.refresh(found, through)
+	l.storeDue(now)
+}
+
+func (l *loop) storeDue(now task.Instant) {
+	for i, n := range l.reader.dueSoon.estimate(now) {
+		l.stats.due[i].Store(n)
 	}
 }

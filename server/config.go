@@ -225,7 +225,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("series of their own for %d lambdas: want 1 or more", c.MetricLambdas))
 	}
 	if !isTraceURL(c.TraceURL) {
-		errs = append(errs, fmt.Errorf("trace URL %q: want an http or https URL with {trace_id} in it, such as https://traces.example/trace/{trace_id}", c.TraceURL))
+		errs = append(errs, fmt.Errorf("trace URL %q: want an http or https URL without a user and with {trace_id} in it, such as https://traces.example/trace/{trace_id}", c.TraceURL))
 	}
 	if c.ConsoleRowsMax < 0 {
 		errs = append(errs, fmt.Errorf("%d rows for the forecast of the console: want 1 or more", c.ConsoleRowsMax))
@@ -326,5 +326,5 @@ func isTraceURL(text string) bool {
 		return true
 	}
 	u, err := url.Parse(strings.ReplaceAll(text, web.TraceID, "0"))
-	return err == nil && strings.Contains(text, web.TraceID) && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	return err == nil && strings.Contains(text, web.TraceID) && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil // it is in pages
 }

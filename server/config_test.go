@@ -73,6 +73,7 @@ func TestConfigValidate(t *testing.T) {
 		{"direct beyond SQS", Config{DeliverDirect: 16 * time.Minute}, []string{"16m", "15m"}},
 		{"never direct", Config{DeliverDirect: -1}, nil},
 		{"scans too far apart", Config{Store: StoreDynamoDB, Queue: QueueSQS, AWSPrefix: "p", Window: time.Minute}, []string{"at most 18s"}},
+		{"a trace URL with a password", Config{TraceURL: "https://me:canary@traces.example/{trace_id}"}, []string{"without a user"}},
 		{"many receives", Config{InboundConcurrency: 1000}, []string{"1 to 256"}},
 		{"rate without bound", Config{InboundRate: -1}, nil},
 		{"no rate at all", Config{InboundRate: math.NaN()}, []string{"tasks per second"}},

@@ -74,16 +74,6 @@ type shared[T any] struct {
 	reading bool // somebody reads it again
 }
 
-// peek returns the value, however old it is. If there is none yet it is read, to be read again soon.
-func (s *shared[T]) peek(c clock.Clock, read func() T) T {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.known {
-		s.value, s.known, s.again = read(), true, clock.Mono(c)
-	}
-	return s.value
-}
-
 // get returns the value, reading it if it is old. Others who ask meanwhile get the old one, or wait for the
 // first.
 func (s *shared[T]) get(c clock.Clock, every time.Duration, share int, read func() T) T {
@@ -154,9 +144,9 @@ func (l *live) read() *snapshot {
 	return s
 }
 
-// due returns the forecast; nil while it cannot be read. Unless it is to be fresh it may be old, or of few
-// rows.
-func (l *live) due(fresh bool) *overview.Forecast {
+// due returns the forecast; nil while it cannot be read. For the first page, which is not to wait, it is one
+// of few rows if the last one is old, to be read again soon.
+func (l *live) due(first bool) *overview.Forecast {
 	l.snapshot()
 	rows := l.config.ForecastRowsMax
 	if rows == 0 {
@@ -164,11 +154,11 @@ func (l *live) due(fresh bool) *overview.Forecast {
 			rows = forecastRowsMetered
 		}
 	}
-	if !fresh {
-		return l.forecast.peek(l.config.Clock, func() *overview.Forecast { return l.readDue(min(rows, forecastRowsAtFirst)) })
+	every, share := l.every(forecastEvery, forecastEveryMetered), forecastShare
+	if first && rows > forecastRowsAtFirst {
+		rows, every, share = forecastRowsAtFirst, 0, 0
 	}
-	every := l.every(forecastEvery, forecastEveryMetered)
-	return l.forecast.get(l.config.Clock, every, forecastShare, func() *overview.Forecast { return l.readDue(rows) })
+	return l.forecast.get(l.config.Clock, every, share, func() *overview.Forecast { return l.readDue(rows) })
 }
 
 func (l *live) readDue(rows int) *overview.Forecast {

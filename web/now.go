@@ -204,7 +204,7 @@ func (c *call) problems(snap *snapshot, b *nowBody) (texts []string) {
 
 // addSoon adds up the forecast for what the viewer may read.
 func (c *call) addSoon(b *nowBody) {
-	f := c.live.due(c.field("part") != "")
+	f := c.live.due(c.field("part") == "")
 	if f == nil {
 		b.NoSoon = true
 		return
@@ -285,7 +285,7 @@ func (c *call) fleetDenied() error {
 // plotForecast sends how many tasks are due in each half hour of a day.
 func plotForecast(c *call) error {
 	p := plot{Names: []string{"due", "± (of an estimate)"}, Values: [][]float64{{}, {}}}
-	if f := c.live.due(true); f != nil {
+	if f := c.live.due(false); f != nil {
 		all := f.Sum(c.sees)
 		due := all.Due
 		sum, variance := 0.0, 0.0

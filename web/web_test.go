@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -80,7 +81,7 @@ func (f fakeLambdas) ListLambdas(context.Context, *kinesinv1.ListLambdasRequest)
 type fakeSource struct{ text string }
 
 func (s fakeSource) Fleet(context.Context) (overview.Fleet, error) {
-	return overview.Fleet{Workers: []overview.Worker{{ID: s.text, Name: s.text, Owner: s.text, Lambdas: []string{s.text}}}, Servers: []overview.Server{{Name: s.text, State: "ready", Alive: true, Partitions: 3}}}, nil
+	return overview.Fleet{Workers: []overview.Worker{{ID: s.text, Name: s.text, Owner: s.text, Lambdas: []string{s.text}}}, Moves: []overview.Moved{{Gained: 3}}, Servers: []overview.Server{{Name: s.text, Version: s.text, State: "ready", Alive: true, Partitions: 3}}}, nil
 }
 
 func (s fakeSource) Window(time.Duration) overview.Window {
@@ -260,12 +261,9 @@ func TestNobodyWaitsForASlowStore(t *testing.T) {
 	if n := s.get(c, 0, 0, func() int { return 3 }); n != 1 {
 		t.Errorf("%d while it is read", n)
 	}
-	if n := s.peek(c, func() int { return 3 }); n != 1 {
-		t.Errorf("%d while it is read", n)
-	}
 	close(goOn)
 	<-done
-	if n := s.peek(c, func() int { return 3 }); n != 2 {
+	if n := s.get(c, 0, 0, func() int { return 3 }); n != 2 {
 		t.Errorf("%d after it was read", n)
 	}
 }
@@ -408,4 +406,26 @@ func TestText(t *testing.T) {
 			t.Errorf("%q is shown as %s", data, c.Kind)
 		}
 	}
+}
+
+// The first page counts anew, few rows, what was counted long ago; it shows what was counted a moment ago.
+func TestTheFirstPageShowsNoOldForecast(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k, _ := newFakes("x")
+		began := k.Clock.Now().Time()
+		counted := func(first bool, want time.Duration) {
+			t.Helper()
+			if got := k.live.due(first).At.Sub(began); got != want {
+				t.Errorf("it was counted after %v, want %v", got, want)
+			}
+		}
+		counted(true, 0)
+		time.Sleep(time.Second)
+		counted(false, time.Second)
+		time.Sleep(forecastEvery - time.Second)
+		counted(true, time.Second)
+		time.Sleep(time.Hour)
+		counted(true, time.Hour+forecastEvery)
+	})
 }

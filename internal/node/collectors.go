@@ -45,7 +45,7 @@ func (n *Node) registerCollectors() {
 		gauge("kinesin_schedule_lag_seconds", "How long ago the oldest task was due that this process has yet to dispatch, or may be: while the store cannot be read, since what was read of it; 0 if there is none.",
 			func() float64 { return s.Lag().Seconds() })
 		gauge("kinesin_due_next_5m_tasks", "Approximate number of waiting tasks in this process's partitions that are overdue or due within five minutes, "+
-			"counted once a minute, of a store of one process with each read-ahead; without tasks in flight. Sum over all processes for the fleet.", func() float64 { return float64(s.DueSoon()) })
+			"without tasks in flight; as fresh as kinesin_due_tasks. Sum over all processes for the fleet.", func() float64 { return float64(s.DueSoon()) })
 	}
 	if n.hsc != nil {
 		gauge("kinesin_workers", "Worker processes connected to this server.", func() float64 { return float64(n.hsc.Workers()) })
@@ -131,7 +131,7 @@ func newClassCollector(n *Node) *classCollector {
 		held: desc("kinesin_held_tasks", "About how many waiting tasks of this process's partitions are held back, by what, as of the last reads of the schedule, "+
 			"which are minutes apart.", "lambda", "reason"),
 		due: desc("kinesin_due_tasks", "About how many waiting tasks of this process's partitions are overdue or due within the horizon, without tasks in flight. "+
-			"Counted every 5 s of a store of one process, once a minute of a shared one. Sum over all processes for the fleet; scale workers by it.", "lambda", "horizon"),
+			"Counted every 5 s of a store of one process; of a shared one every 5 s for the next 10 s, which are read ahead, and once a minute beyond. Sum over all processes for the fleet; scale workers by it.", "lambda", "horizon"),
 		outage: desc("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered; 0 if the last one was.", "service"),
 		buffered: desc("kinesin_inbound_messages", "Approximate number of messages in the inbound buffer, by state: visible or hidden. A message may hold several tasks.",
 			"state"),

@@ -82,11 +82,15 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
 		Assigned: func(s *scheduler.Assignment) {
 			n.metrics.ownership.shared(s)
+			n.moves.add(n.clock.Now(), s)
 			if n.members.rows != nil {
 				n.metrics.ownership.members.Set(float64(len(s.Members)))
 			}
 		},
-		Warm: n.metrics.ownership.warm,
+		Warm: func(s *scheduler.Assignment) {
+			n.metrics.ownership.warm(s)
+			n.moves.warm(s)
+		},
 	}
 }
 

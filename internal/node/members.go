@@ -44,7 +44,7 @@ func (n *Node) newMembers(c *Config) *members {
 		host = c.Membership.Self() // by which the others look for it
 	}
 	m.rows = fleet.New(fleet.Config{
-		Rows: n.store, Self: fleet.NewName(cmp.Or(c.Name, nameDefault), c.Clock.Uint64()), Host: host, Group: c.Group,
+		Rows: n.store, Self: fleet.NewName(cmp.Or(c.Name, nameDefault), c.Clock.Uint64()), Host: host, Group: c.Group, Version: n.metrics.version(),
 		Clock: c.Clock, Log: c.Log, Hooks: n.fleetHooks(),
 	})
 	m.rows.Declare(fleet.Joining)

@@ -70,6 +70,8 @@ type Node struct {
 	queue   *queue.Queue
 	buffer  buffer.Buffer // nil: none
 
+	moves moves
+
 	leases     *lease.Book
 	catalog    *catalog.Catalog
 	gates      *gates.Book

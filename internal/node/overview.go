@@ -9,7 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/inbound/deadletters"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/objective"
 	"github.com/kinesin-io/kinesin/internal/overview"
@@ -113,12 +112,15 @@ func (n *Node) addServers(f *overview.Fleet) {
 			}
 		}
 	}
-	f.Moved = overview.Moved{At: n.clock.Now().Add(share.Since - clock.Mono(n.clock)).Time(), Gained: share.Gained, Lost: share.Lost, Warm: share.Warm}
+	f.Moves = n.moves.newestFirst()
 	owned := n.owned(f)
 	for _, member := range share.Members {
 		s := overview.Server{Name: member, State: "ready", Alive: true, Self: member == n.members.Self(), Partitions: share.Load[member], Owns: owned[member]}
+		if s.Self {
+			s.Version = n.metrics.version()
+		}
 		if p, known := peers[member]; known && !s.Self {
-			s.State, s.Alive = stateNames[p.State], p.Alive
+			s.State, s.Alive, s.Version = stateNames[p.State], p.Alive, p.Version
 		}
 		f.Partitions += s.Partitions
 		if s.Partitions > 0 && !follows(member) {

@@ -63,8 +63,11 @@ func (m *Metrics) addSeries(f promauto.Factory) {
 		m.clockSteps.WithLabelValues(direction) // from zero on
 	}
 	f.NewGaugeVec(prometheus.GaugeOpts{Name: "kinesin_build_info", Help: "Always 1; the labels say what is running."}, []string{"version", "goversion"}).
-		WithLabelValues(cmp.Or(m.config.Version, builtVersion()), runtime.Version()).Set(1)
+		WithLabelValues(m.version(), runtime.Version()).Set(1)
 }
+
+// version returns that of the program.
+func (m *Metrics) version() string { return cmp.Or(m.config.Version, builtVersion()) }
 
 // builtVersion returns what the Go toolchain recorded.
 func builtVersion() string {

@@ -42,7 +42,8 @@ type Server struct {
 	Name       string
 	State      string // "ready", "joining" or "leaving"
 	Alive      bool
-	Self       bool // it is the one that answers
+	Self       bool   // it is the one that answers
+	Version    string // empty: unknown
 	Partitions int
 	Owns       []Owned // of those
 }
@@ -68,16 +69,16 @@ type Fleet struct {
 	Unowned    int // partitions whose owner does not handle them
 	Partitions int
 	Store      Store
-	OwnedMax   bool // not all partitions are listed with their owners
-	Moved      Moved
-	NotReady   string // why new work should go elsewhere; empty: it need not
+	OwnedMax   bool    // not all partitions are listed with their owners
+	Moves      []Moved // the newest first
+	NotReady   string  // why new work should go elsewhere; empty: it need not
 }
 
-// Moved is the newest change of which partitions the process that answers owns.
+// Moved is a change of which partitions the process that answers owns.
 type Moved struct {
-	At           time.Time     // zero: this process has not the role scheduler
+	At           time.Time
 	Gained, Lost int           // partitions
-	Warm         time.Duration // how long it took until all were read ahead; 0: not yet
+	Warm         time.Duration // how long it took until all were read ahead; 0: not yet, or it gained none
 }
 
 // Forecast is how many tasks will be due, by lambda.

@@ -84,10 +84,11 @@ type Config struct {
 	Host string // the host or pod of this process; need not be unique
 	// Group names the fleet, where something besides the rows tells who is ready; the same in all its
 	// processes.
-	Group string
-	Clock clock.Clock
-	Log   *slog.Logger
-	Hooks Hooks
+	Group   string
+	Version string // of the program; others show it
+	Clock   clock.Clock
+	Log     *slog.Logger
+	Hooks   Hooks
 }
 
 // Hooks are called when something happens. A nil hook is not called.

@@ -28,6 +28,7 @@ type Peer struct {
 	Process string // its name, as in rows of tasks
 	Host    string // empty: written by an older version
 	Group   string
+	Version string // of its program; empty: written by an older version
 	State   State
 	Founder bool // it joined when nobody was ready, and counts unless it is Leaving
 	Alive   bool // it renews its row; false: it was there, and is silent or has deleted its row
@@ -197,7 +198,7 @@ func (m *Membership) desired() record {
 	defer m.mu.Unlock()
 	h := &m.handover
 	founder := h.founder && (h.declared == Joining || h.declared == Ready && m.Group != "" && !h.settled)
-	r := record{State: h.declared, Founder: founder, Host: m.Host, Group: m.Group}
+	r := record{State: h.declared, Founder: founder, Host: m.Host, Group: m.Group, Version: m.Version}
 	if h.inForce != nil {
 		r.View, r.Without = h.view, m.without()
 	}
@@ -256,6 +257,6 @@ func (h *handover) updateFounder(peers []Peer, now time.Duration) {
 }
 
 func samePeer(a, b Peer) bool {
-	return a.Process == b.Process && a.Host == b.Host && a.Group == b.Group && a.State == b.State && a.Founder == b.Founder &&
+	return a.Process == b.Process && a.Host == b.Host && a.Group == b.Group && a.Version == b.Version && a.State == b.State && a.Founder == b.Founder &&
 		a.Alive == b.Alive && a.handsOver == b.handsOver && a.view == b.view && a.since == b.since && slices.Equal(a.without, b.without)
 }

@@ -105,7 +105,7 @@ func (o *others) peers(self string) []Peer {
 	for name, s := range o.seen {
 		if name != self {
 			all = append(all, Peer{
-				Process: name, Host: s.Host, Group: s.Group, Alive: !s.silent, State: s.State, Founder: s.Founder,
+				Process: name, Host: s.Host, Group: s.Group, Version: s.Version, Alive: !s.silent, State: s.State, Founder: s.Founder,
 				handsOver: s.Format >= format, view: s.View, without: s.Without, since: s.since,
 			})
 		}

@@ -76,6 +76,7 @@ type record struct {
 	Founder bool     `json:"founder,omitempty"`
 	Host    string   `json:"host,omitempty"`
 	Group   string   `json:"group,omitempty"`
+	Version string   `json:"version,omitempty"`     // of the program
 	View    uint64   `json:"view,omitempty,string"` // of the members it acts on
 	Without []uint32 `json:"without,omitempty"`     // marks of the leaving processes it has taken over from
 }

@@ -73,6 +73,7 @@ func (a *app) readDeclarations(file string) (*declarations, error) {
 	case "":
 		return nil, usagef("-f is missing: it names the file, - for stdin")
 	case "-":
+		a.readsStdin()
 		data, err = io.ReadAll(io.LimitReader(a.Stdin, applyBytesMax+1))
 		if len(data) > applyBytesMax {
 			err = fmt.Errorf("stdin is longer than %d bytes", applyBytesMax)

@@ -45,11 +45,10 @@ func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, s *scheduleFl
 		return fmt.Errorf("read the batch: %w", err)
 	}
 	defer r.Close()
-	b := &batch{json: a.json(), lambda: strings.Join(args, ""), onConflict: sdk.Conflict(s.onConflict), progress: a.newProgress()}
+	b := &batch{json: a.json(), lambda: strings.Join(args, ""), onConflict: sdk.Conflict(s.onConflict), line: a.line}
 	return a.withClient(func(k *sdk.Client) error {
-		err := b.run(ctx, k, r, a.Stdout)
-		b.progress.clear()
-		if err != nil {
+		b.sayHowFar()
+		if err := b.run(ctx, k, r, a.Stdout); err != nil {
 			return err
 		}
 		switch {
@@ -64,9 +63,9 @@ func (a *app) scheduleBatch(ctx context.Context, f *pflag.FlagSet, s *scheduleFl
 
 // batch is one run of schedule --batch.
 type batch struct {
-	json     bool
-	lambda   string // for lines that name none
-	progress *progress
+	json   bool
+	lambda string // for lines that name none
+	line   *waitLine
 
 	onConflict sdk.Conflict // for lines that have none
 
@@ -278,7 +277,9 @@ func (b *batch) print(ctx context.Context, inOrder <-chan *chunk, w io.Writer) e
 		if _, err := w.Write(c.out.Bytes()); err != nil {
 			return fmt.Errorf("write results: %w", err)
 		}
-		b.progress.show("%d tasks scheduled, %d failed", b.tasks-b.failed, b.failed)
+		b.sayHowFar()
 	}
 	return nil
 }
+
+func (b *batch) sayHowFar() { b.line.say("%d tasks scheduled, %d failed", b.tasks-b.failed, b.failed) }

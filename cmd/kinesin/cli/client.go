@@ -86,7 +86,7 @@ func (a *app) client(opts ...sdk.ClientOption) (*sdk.Client, error) {
 	return c, nil
 }
 
-// withClient calls f with a client and explains its error.
+// withClient calls f with a client and explains its error. On a terminal it shows that it waits.
 func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) error {
 	c, err := a.client(opts...)
 	if err != nil {
@@ -95,6 +95,7 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 	defer c.Close()
 	a.noteLoose(a.tokenFile)
 	a.noteLoose(a.payloadKeys)
+	defer a.waiting("waiting for %s", a.server)()
 	return a.explain(f(c))
 }
 

@@ -74,7 +74,9 @@ type verifiedObject struct {
 
 func (a *app) verifyData(ctx context.Context, dir string) error {
 	o := verifiedObject{Wrong: []string{}}
+	stop := a.waiting("checking %q", dir)
 	counts, err := server.VerifyData(ctx, dir, a.warnings(), a.each(&o.Wrong))
+	stop()
 	if err != nil {
 		return err
 	}
@@ -107,7 +109,9 @@ type salvagedObject struct {
 
 func (a *app) salvageData(ctx context.Context, dir, out string) error {
 	o := salvagedObject{Data: out, Lost: []string{}}
+	stop := a.waiting("copying what can be read of %q", dir)
 	report, err := server.SalvageData(ctx, dir, out, a.warnings(), a.each(&o.Lost))
+	stop()
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,12 @@ func (a *app) list(ctx context.Context, k *sdk.Client, q sdk.ListQuery) error {
 		array := arrayWriter{w: out}
 		row, end = func(t *sdk.TaskInfo) error { return array.add(objectOf(t)) }, array.end
 	}
+	n := 0
 	for t, err := range k.List(ctx, q) {
+		n++
+		if n%1000 == 0 {
+			a.line.say("%d tasks listed", n)
+		}
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
 // Exit codes of every command.
@@ -36,8 +38,12 @@ type Process struct {
 
 // Run runs one command line and returns the exit code. Long-running commands drain when ctx ends.
 func Run(ctx context.Context, p Process) int {
-	a := &app{Process: p, stdout: p.Stdout, stderr: p.Stderr}
-	a.Stdout, a.Stderr = &visible{w: p.Stdout}, &visible{w: p.Stderr}
+	a := &app{Process: p, stdout: p.Stdout, stderr: p.Stderr, line: &waitLine{w: p.Stderr, clock: clock.Real()}}
+	out, notes := &visible{w: p.Stdout}, &visible{w: p.Stderr, before: a.line.hide}
+	if isTerminal(p.Stdout) {
+		out.before = a.line.end
+	}
+	a.Stdout, a.Stderr = out, notes
 	root := a.root()
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
@@ -51,6 +57,7 @@ func Run(ctx context.Context, p Process) int {
 type app struct {
 	Process
 	stdout, stderr io.Writer // as they are, for the commands that this process runs
+	line           *waitLine
 
 	output string
 	server string // base URL

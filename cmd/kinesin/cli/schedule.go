@@ -203,9 +203,17 @@ func (a *app) readPayload(path string) ([]byte, error) {
 // open opens a file, or stdin for "-".
 func (a *app) open(path string) (io.ReadCloser, error) {
 	if path == "-" {
+		a.readsStdin()
 		return io.NopCloser(a.Stdin), nil
 	}
 	return os.Open(path) //nolint:gosec // the user names the file
+}
+
+// readsStdin has nobody disturbed who types what the command reads.
+func (a *app) readsStdin() {
+	if isTerminal(a.Stdin) {
+		a.line.end()
+	}
 }
 
 func (a *app) printScheduled(r *sdk.Result) error {

@@ -52,6 +52,7 @@ Without a terminal it prints that once.`,
 			m := topModel{rows: rows, columns: topColumnsMin, at: time.Now()}
 			return a.printLine(m.text(len(rows)))
 		}
+		a.line.end()
 		m := topModel{ctx: ctx, client: k, every: every, columns: topColumnsMin, lines: topRowsMin}
 		_, err := tea.NewProgram(&m, tea.WithContext(ctx), tea.WithOutput(a.stdout)).Run()
 		if ctx.Err() == nil {
@@ -115,6 +116,8 @@ func topWaits(s *sdk.LambdaStats) int64 {
 func topRuns(s *sdk.LambdaStats) int64 {
 	return s.Tasks[sdk.StateClaimed] + s.Tasks[sdk.StateProcessing]
 }
+
+const topKeys = "q ends; arrows scroll; l lateness, n name, w what waits, f failures first"
 
 // topModel is the state of the screen.
 type topModel struct {
@@ -224,6 +227,8 @@ func (m *topModel) text(most int) string {
 		lines = append(lines, "there are no lambdas yet: kinesin lambda create NAME")
 	case m.at.IsZero():
 		lines = append(lines, "reading …")
+	case m.lines > 0: // not of the text without a terminal
+		lines = append(lines, topKeys)
 	}
 	for i, line := range lines {
 		lines[i] = topCut(line, m.columns)

@@ -65,8 +65,8 @@ func TestTopKeys(t *testing.T) {
 	for range 100 {
 		press('j', 'j')
 	}
-	if lines := strings.Split(m.View().Content, "\n"); !strings.HasPrefix(lines[len(lines)-1], "l39") {
-		t.Errorf("the end: %q", lines[len(lines)-1])
+	if lines := strings.Split(m.View().Content, "\n"); lines[len(lines)-1] != topKeys || !strings.HasPrefix(lines[len(lines)-2], "l39") {
+		t.Errorf("the end: %q", lines[len(lines)-2:])
 	}
 	m.Update(topLooked{err: errors.New("away")})
 	if text := m.View().Content; !strings.Contains(text, "cannot read: away") || !strings.Contains(text, "l39") {

@@ -13,7 +13,8 @@ import (
 // a terminal obeys or shows as something else: control characters, and characters that change the direction
 // of text or have no width. It writes those as api.Visible does.
 type visible struct {
-	w io.Writer
+	w      io.Writer
+	before func() // is called before each Write, unless it is nil
 
 	mu   sync.Mutex
 	rest []byte // the beginning of a character whose end comes with the next Write
@@ -23,6 +24,9 @@ type visible struct {
 func (v *visible) Write(p []byte) (int, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.before != nil {
+		v.before()
+	}
 	if len(v.rest) == 0 && isPlain(p) {
 		return v.w.Write(p)
 	}
