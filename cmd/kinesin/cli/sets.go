@@ -56,7 +56,7 @@ func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	}
 	if action == sdk.JobReschedule {
 		f.Var(durationValue{d: &s.by, min: -10 * 365 * day}, "by", "move each due time by `D`, which may be negative; with --where or --all")
-		f.Var(durationValue{d: &s.spread}, "spread", "due times evenly over `D` from now; with --where or --all")
+		f.Var(durationValue{d: &s.spread, min: time.Millisecond}, "spread", "due times evenly over `D` from now; with --where or --all")
 	}
 	single, args := c.RunE, c.Args
 	isSet := func(cmd *cobra.Command) bool { return anyOf(cmd, setOnly...) }
