@@ -166,7 +166,9 @@ func TestSetsByHand(t *testing.T) {
 	if err := os.WriteFile(again, []byte(`{"lambda":"mail","key":"k3","in":"4h","payload":"other"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.Run("schedule", "--batch", again, "--on-conflict", "replace").Must(t)
+	if replaced := s.Run("schedule", "--batch", again, "--on-conflict", "replace", "-o", "json").Must(t); !strings.Contains(replaced, `"state":"scheduled","replaced":true`) {
+		t.Error(replaced)
+	}
 	if r := s.Run("schedule", "--batch", again, "--on-conflict", "reject"); r.Code != 1 || !strings.Contains(r.Stdout, "is held by a task") {
 		t.Error(r)
 	}
@@ -176,6 +178,9 @@ func TestSetsByHand(t *testing.T) {
 	s.Run("update", "--lambda", "mail", "--key", "k4", "--backoff", "2s..1m").Must(t)
 	s.Run("reschedule", "--lambda", "mail", "--key", "k4", "--in", "5h").Must(t)
 	if dry := s.Run("cancel", "--where", "due<+90m", "--dry-run").Must(t); !strings.Contains(dry, "counted") || !strings.Contains(dry, "tasks    1") {
+		t.Error(dry)
+	}
+	if dry := s.Run("reschedule", "--where", "due<+90m", "--in", "0s", "--dry-run").Must(t); !strings.Contains(dry, "tasks    1") {
 		t.Error(dry)
 	}
 	if done := s.Run("cancel", "--where", "due<+90m").Must(t); !strings.Contains(done, "1 cancelled") {
