@@ -120,7 +120,7 @@ func (p positive) micros() int64 { return duration(p).micros() }
 type ordinal uint64
 
 // uint32 returns the number, or the largest one, which is refused where it comes to.
-func (o ordinal) uint32() uint32 { return uint32(min(o, math.MaxUint32)) } //nolint:gosec // it fits
+func (o ordinal) uint32() uint32 { return uint32(min(o, math.MaxUint32)) }
 
 func (o *ordinal) fromJSON(raw []byte) error {
 	n, err := strconv.ParseUint(string(raw), 10, 64)
