@@ -148,9 +148,9 @@ func (in *Inbound) cancelTogether(ctx context.Context, ids []string) []*kinesinv
 	return results
 }
 
-// DeleteRows gives up the rows of ended tasks of a set: they expire now, and are deleted with their payloads.
-// A row that may still be needed to refuse a second start of its task is kept, and the refusal says for how
-// long.
+// DeleteRows forgets ended tasks of a set: their rows expire now, and are deleted with their payloads. A row
+// that may still be needed to refuse a second start of its task stays for so long, hidden from readers. Where
+// it cannot be hidden it is refused, and the refusal says until when.
 func (in *Inbound) DeleteRows(ctx context.Context, rows []Row) []Changed {
 	changed := make([]Changed, len(rows))
 	var ops []store.Op
@@ -158,17 +158,18 @@ func (in *Inbound) DeleteRows(ctx context.Context, rows []Row) []Changed {
 	now := in.Clock.Now()
 	for i := range rows {
 		next := rows[i].Task
-		switch from := in.deletableFrom(&next); {
+		from, mayHide := in.deletableFrom(&next), in.mayHide(&next)
+		switch {
 		case !next.State.IsEnd():
 			changed[i].Err = api.Errorf(kinesinv1.Reason_REASON_IN_USE, "the task lives: %s", next.State)
-		case now < from:
+		case now < from && !mayHide:
 			changed[i].Err = api.Errorf(kinesinv1.Reason_REASON_IN_USE,
 				"until %s its row refuses a second start of the task", from.Time().UTC().Format(time.RFC3339))
 		case next.ExpireAt <= now:
 			changed[i].Outcome = deleted
 		default:
 			next.Seq++
-			next.ExpireAt = now
+			next.ExpireAt, next.Forgotten = max(now, from), mayHide
 			ops, at = append(ops, store.Op{Kind: store.ReplaceTask, Task: next, Amends: true}), append(at, i)
 		}
 	}
@@ -193,7 +194,18 @@ func (in *Inbound) deletableFrom(t *task.Task) task.Instant {
 	if in.Buffering.Buffer != nil || in.Store.EndedExpire() {
 		keep = max(keep, in.retention(in.Catalog.ByRef(t.Partition.Lambda)))
 	}
-	return max(t.Ended, t.LastDue()).Add(keep)
+	from := max(t.Ended, t.LastDue()).Add(keep)
+	if t.Member != nil {
+		from = max(from, t.Member.Until) // its group is counted from it
+	}
+	return from
+}
+
+// mayHide reports whether readers take a task without a row for one that is not there. Elsewhere they take it
+// for one that was delivered, or is in the buffer.
+func (in *Inbound) mayHide(t *task.Task) bool {
+	l := in.Catalog.ByRef(t.Partition.Lambda)
+	return in.Buffering.Buffer == nil && !in.Store.EndedExpire() && l != nil && l.Mode == task.Managed
 }
 
 func (in *Inbound) retention(l *catalog.Entry) time.Duration {

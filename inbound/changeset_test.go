@@ -169,9 +169,7 @@ func TestARowOfATaskThatWasMovedIsNeededUntilItsFirstTime(t *testing.T) {
 		f.reschedule(id, time.Minute, 0)
 		f.cancelled(id)
 		f.time.Advance(time.Minute + task.EndedMin)
-		if got := outcomes(f.DeleteRows(f.ctx, f.set("state=cancelled"))); got["deleted"] != 0 {
-			t.Errorf("too soon: %v", got)
-		}
+		f.wantOutcomes("too soon to be swept", f.DeleteRows(f.ctx, f.set("state=cancelled")), "map[deleted:1]")
 		if row := f.row(id); row.ExpireAt < start.Add(100*time.Hour+task.EndedMin) {
 			t.Errorf("it expires at %d", row.ExpireAt)
 		}
@@ -194,26 +192,59 @@ func TestASetIsRedrivenOnce(t *testing.T) {
 	})
 }
 
-// A row is not given up while it may have to refuse a second start.
+// A deleted task is gone for readers at once. Its row stays while it may have to refuse a second start.
 func TestRowsAreDeletedWhenNothingNeedsThem(t *testing.T) {
 	run(t, func(f *fixture) {
 		id := f.accept(named("mail", "k", time.Minute))
 		f.cancelled(id)
 		f.schedule(named("mail", "live", 100*time.Hour))
-		got := outcomes(f.DeleteRows(f.ctx, f.set("")))
-		if len(got) != 2 || got["the task lives: scheduled"] != 1 || got["deleted"] != 0 {
+		rows := f.set("")
+		got := outcomes(f.DeleteRows(f.ctx, rows))
+		if len(got) != 2 || got["the task lives: scheduled"] != 1 || got["deleted"] != 1 {
 			t.Errorf("at once: %v", got)
 		}
-		f.time.Advance(time.Minute + task.EndedMin)
-		rows := f.set("state=cancelled")
-		f.wantOutcomes("later", f.DeleteRows(f.ctx, rows), "map[deleted:1]")
-		f.wantOutcomes("again", f.DeleteRows(f.ctx, f.set("state=cancelled")), "map[deleted:1]")
-		if n, err := f.store.Sweep(f.ctx, f.clock.Now(), 10); n != 1 || err != nil {
-			t.Errorf("%d rows were swept, %v", n, err)
+		if left := f.set(""); len(left) != 1 || left[0].State != task.Scheduled {
+			t.Errorf("%d tasks are left", len(left))
 		}
 		if r := f.get(id); r.Problem.GetReason() != kinesinv1.Reason_REASON_NOT_FOUND {
 			t.Error(r)
 		}
+		f.time.Advance(time.Minute)
+		if n, err := f.store.Sweep(f.ctx, f.clock.Now(), 10); n != 0 || err != nil {
+			t.Errorf("%d rows were swept while they were needed, %v", n, err)
+		}
+		f.time.Advance(task.EndedMin)
+		if n, err := f.store.Sweep(f.ctx, f.clock.Now(), 10); n != 1 || err != nil {
+			t.Errorf("%d rows were swept, %v", n, err)
+		}
+		if again := f.schedule(named("mail", "k", time.Minute))[0]; again.Problem != nil || again.Duplicate {
+			t.Errorf("the key is not free: %v", again)
+		}
+	})
+}
+
+// A task of a deliver lambda without a row would be shown as delivered, so one that was cancelled is kept.
+func TestTheRowOfADeliverTaskIsNotHidden(t *testing.T) {
+	runOutgoing(t, nil, func(f *outgoing) {
+		id := f.accept(named("invoices", "k", time.Hour))
+		f.cancelled(id)
+		got := outcomes(f.DeleteRows(f.ctx, f.set("state=cancelled")))
+		if len(got) != 1 || got["deleted"] != 0 {
+			t.Error(got)
+		}
+		if r := f.get(id); r.GetTask().GetState() != "cancelled" {
+			t.Error(r)
+		}
+	})
+}
+
+// The key of a task that did its work is free when the task is deleted.
+func TestTheKeyOfADeletedTaskIsFree(t *testing.T) {
+	run(t, func(f *fixture) {
+		id := f.accept(named("mail", "k", 0))
+		f.claim(id)
+		f.finish(id, task.OutcomeSuccess)
+		f.wantOutcomes("delete", f.DeleteRows(f.ctx, f.set("state=success")), "map[deleted:1]")
 		if again := f.schedule(named("mail", "k", time.Minute))[0]; again.Problem != nil || again.Duplicate {
 			t.Errorf("the key is not free: %v", again)
 		}

@@ -176,6 +176,9 @@ func (in *Inbound) rows(ctx context.Context, tokens []task.Token) ([]found, erro
 		}
 	}
 	for i := range all {
+		if all[i].Forgotten {
+			all[i] = found{}
+		}
 		if all[i].Life != tokens[i].Life { //nolint:gosec // there is a token for each
 			all[i] = found{} // the key was used again: the id does not name this task
 		}

@@ -224,7 +224,8 @@ func (w *walk) readEnded(ctx context.Context, p *task.Partition, state task.Stat
 func (s *Selection) has(c *catalog.Catalog, t *task.Task) bool {
 	lambda, priority := namesOf(c, t.Partition)
 	switch {
-	case s.Lambda != nil && s.Lambda.Ref != t.Partition.Lambda,
+	case t.Forgotten,
+		s.Lambda != nil && s.Lambda.Ref != t.Partition.Lambda,
 		s.State != task.Unknown && s.State != t.State,
 		s.EndedBy != 0 && t.Ended > s.EndedBy,
 		!s.By.AllowIn(access.Read, lambda, t.Collection):

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/api"
 )
 
 // serveHTTP serves on l until ctx ends, then waits for the calls in flight, unless the server is closed.
@@ -41,7 +44,7 @@ func loopbackOnly(next http.Handler) http.Handler {
 	guarded := sameOrigin(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopbackHost(r.Host) {
-			http.Error(w, "refused: the server is for this machine only; call it as 127.0.0.1, ::1 or localhost", http.StatusForbidden)
+			forbid(w, r, "refused: the server is for this machine only; call it as 127.0.0.1, ::1 or localhost")
 			return
 		}
 		guarded.ServeHTTP(w, r)
@@ -51,14 +54,26 @@ func loopbackOnly(next http.Handler) http.Handler {
 // sameOrigin refuses calls that web pages of other origins make a browser send, reading ones included: their
 // answers are for no page, and cost as much as any.
 func sameOrigin(next http.Handler) http.Handler {
-	guarded := http.NewCrossOriginProtection().Handler(next)
+	const text = "refused: a page of another site sent this call"
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { forbid(w, r, text) }))
+	guarded := protection.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" && !isNavigation(r) {
-			http.Error(w, "refused: a page of another site sent this call", http.StatusForbidden)
+			forbid(w, r, text)
 			return
 		}
 		guarded.ServeHTTP(w, r)
 	})
+}
+
+// forbid refuses a call; one of the plain HTTP API as all refusals there.
+func forbid(w http.ResponseWriter, r *http.Request, text string) {
+	if strings.HasPrefix(r.URL.Path, api.PlainPrefix) {
+		api.StatusProblem(http.StatusForbidden, text).Write(w)
+		return
+	}
+	http.Error(w, text, http.StatusForbidden)
 }
 
 func isLoopbackHost(hostPort string) bool {

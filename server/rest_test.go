@@ -192,6 +192,9 @@ func TestOtherSitesCannotCallThePlainAPI(t *testing.T) {
 			if (response.StatusCode != http.StatusForbidden) != isRead {
 				t.Errorf("%s with %s: %d", method, header, response.StatusCode)
 			}
+			if kind := response.Header.Get("Content-Type"); !isRead && kind != "application/problem+json" {
+				t.Errorf("%s with %s is refused with %s", method, header, kind)
+			}
 		}
 	}
 }

@@ -184,6 +184,7 @@ const (
 const (
 	flagSuspect = 1 << iota
 	flagCancelRequested
+	flagForgotten
 )
 
 // Header is the part of an encoded row that conditions and indexes need.
@@ -417,6 +418,9 @@ func appendProgress(dst []byte, t *task.Task) []byte {
 	}
 	if t.CancelRequested {
 		flags |= flagCancelRequested
+	}
+	if t.Forgotten {
+		flags |= flagForgotten
 	}
 	dst = appendVarint(dst, fieldAttempt, uint64(t.Attempt))
 	dst = appendVarint(dst, fieldFailures, uint64(t.Failures))

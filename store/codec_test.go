@@ -36,7 +36,7 @@ func drawTask(rt *rapid.T) task.Task {
 		},
 		Attempt: drawUint32(rt, "attempt"), Failures: drawUint32(rt, "failures"), Lost: drawUint32(rt, "lost"),
 		Blamed: drawUint32(rt, "blamed"), Enqueues: drawUint32(rt, "enqueues"),
-		Suspect: rapid.Bool().Draw(rt, "suspect"), CancelRequested: rapid.Bool().Draw(rt, "cancel"),
+		Suspect: rapid.Bool().Draw(rt, "suspect"), CancelRequested: rapid.Bool().Draw(rt, "cancel"), Forgotten: rapid.Bool().Draw(rt, "forgotten"),
 		Enqueued: drawInstant(rt, "enqueued"), ClaimedAt: drawInstant(rt, "claimed"), Started: drawInstant(rt, "started"),
 		FirstStarted: drawInstant(rt, "first"), Ended: drawInstant(rt, "ended"), ExpireAt: drawInstant(rt, "expire"),
 	}

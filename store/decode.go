@@ -144,6 +144,7 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		return setUint32(&t.Enqueues, f)
 	case fieldFlags:
 		t.Suspect, t.CancelRequested = f.number&flagSuspect != 0, f.number&flagCancelRequested != 0
+		t.Forgotten = f.number&flagForgotten != 0
 	case fieldWorker:
 		t.Worker = string(f.bytes)
 	case fieldEnqueued:

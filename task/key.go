@@ -7,6 +7,8 @@ func (t *Task) HoldsKey(now Instant, p Policy) bool {
 	switch {
 	case !t.State.IsEnd(), t.Member != nil: // a member is scheduled once, whatever becomes of it
 		return true
+	case t.Forgotten:
+		return false
 	case t.State == Success || t.State == Delivered:
 		return now < t.Ended.Add(p.KeyRetention)
 	}

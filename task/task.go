@@ -89,6 +89,9 @@ type Task struct {
 	Suspect  bool   // its worker was lost, and no attempt has ended in a live process since
 
 	CancelRequested bool // a cancel came while it ran
+	// Forgotten says that the task was deleted: readers do not see it, and its ended row stays until ExpireAt
+	// to refuse a second start.
+	Forgotten bool
 
 	Worker       string // owner of the newest attempt; process that acquired or enqueued it
 	Enqueued     Instant

@@ -73,13 +73,13 @@ type patchRequest struct {
 	when
 	overrides
 
-	Priority string `json:"priority,omitempty" jsonschema:"one of the lambda's"`
-	IfSeq    uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+	Priority string  `json:"priority,omitempty" jsonschema:"one of the lambda's"`
+	IfSeq    ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
 }
 
 // patchTask changes all of it in one write.
 func patchTask(c *call, r *patchRequest) (int, *changed, error) {
-	seq, err := c.ifSeq(r.IfSeq)
+	seq, err := c.ifSeq(uint64(r.IfSeq))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -104,7 +104,7 @@ func patchTask(c *call, r *patchRequest) (int, *changed, error) {
 	}
 	update := &kinesinv1.TaskUpdate{
 		IfSeq: seq, Payload: given(r.payload, data),
-		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
+		MaxAttempts: r.MaxAttempts.uint32(), TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
 		StartBeforeMicros: int64(r.StartBefore), Priority: r.Priority, DueMicros: due, DelayMicros: delay,
 	}
 	if r.Delay != nil && delay == 0 {
@@ -128,11 +128,11 @@ func given(p payload, data []byte) []byte {
 }
 
 type runRequest struct {
-	IfSeq uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+	IfSeq ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
 }
 
 func runTask(c *call, r *runRequest) (int, *changed, error) {
-	seq, err := c.ifSeq(r.IfSeq)
+	seq, err := c.ifSeq(uint64(r.IfSeq))
 	if err != nil {
 		return 0, nil, err
 	}
@@ -143,12 +143,12 @@ func runTask(c *call, r *runRequest) (int, *changed, error) {
 type redriveRequest struct {
 	payload
 
-	Force bool   `json:"force,omitempty" jsonschema:"also a task that ended as success or delivered"`
-	IfSeq uint64 `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
+	Force bool    `json:"force,omitempty" jsonschema:"also a task that ended as success or delivered"`
+	IfSeq ordinal `json:"if_seq,omitempty" jsonschema:"only if the task is at this seq, as the header If-Match says it too"`
 }
 
 func redriveTask(c *call, r *redriveRequest) (int, *changed, error) {
-	seq, err := c.ifSeq(r.IfSeq)
+	seq, err := c.ifSeq(uint64(r.IfSeq))
 	if err != nil {
 		return 0, nil, err
 	}

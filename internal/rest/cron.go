@@ -149,7 +149,7 @@ func cronViewOf(c *kinesinv1.Cron) *cronView {
 		},
 	}
 	if len(c.GetPayload()) > 0 {
-		v.payload = payloadOf(c.GetPayload())
+		v.payload = payloadOf(c.GetPayload(), nil)
 	}
 	if p := c.GetPause(); p != nil {
 		v.Pause = &cronPause{p.GetReason(), p.GetBy(), moment(p.GetAtMicros()), moment(p.GetUntilMicros())}

@@ -93,7 +93,7 @@ func listDeadLetters(c *call, _ *none) (int, *deadLetterList, error) {
 			Receives: m.GetReceives(), PayloadBytes: m.GetPayloadBytes(),
 		}
 		if withPayload {
-			list.Messages[i].payload = payloadOf(m.GetPayload())
+			list.Messages[i].payload = payloadOf(m.GetPayload(), nil)
 		}
 	}
 	return http.StatusOK, list, nil

@@ -147,6 +147,8 @@ func own() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[groupFollowUps](): {OneOf: []*jsonschema.Schema{follows, {Type: "array", Items: follows}}},
 
 		reflect.TypeFor[duration](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s"}},
+		reflect.TypeFor[positive](): {Type: "string", Pattern: durationPattern, Examples: []any{"90s"}},
+		reflect.TypeFor[ordinal]():  {Type: "integer", Minimum: new(1.)},
 		reflect.TypeFor[shift]():    {Type: "string", Pattern: "^-?" + durationPattern[1:], Examples: []any{"-1h"}},
 		reflect.TypeFor[moment]():   {Type: "string", Format: "date-time", Examples: []any{"2027-01-31T09:00:00Z"}},
 		reflect.TypeFor[anyJSON]():  {},

@@ -128,7 +128,7 @@ func onlyTask(response *kinesinv1.GetResponse, withPayload bool) (int, *taskView
 	}
 	v := taskViewOf(result.GetTask())
 	if withPayload {
-		v.payload, v.Blob = payloadOf(result.GetTask().GetPayload()), blobViewOf(result.GetTask().GetBlob())
+		v.payload, v.Blob = payloadOf(result.GetTask().GetPayload(), result.GetTask().GetBlob()), blobViewOf(result.GetTask().GetBlob())
 	}
 	return http.StatusOK, &v, nil
 }
@@ -219,8 +219,8 @@ func countTasks(c *call, _ *none) (int, *count, error) {
 
 // overrides are settings of a task that differ from its lambda's.
 type overrides struct {
-	MaxAttempts uint32   `json:"max_attempts,omitempty" jsonschema:"attempts before it is dead"`
-	Timeout     duration `json:"timeout,omitzero" jsonschema:"of one attempt"`
+	MaxAttempts ordinal  `json:"max_attempts,omitempty" jsonschema:"attempts before it is dead"`
+	Timeout     positive `json:"timeout,omitzero" jsonschema:"of one attempt"`
 	BackoffMin  duration `json:"backoff_min,omitzero" jsonschema:"the least pause between attempts; set both or none"`
 	BackoffMax  duration `json:"backoff_max,omitzero"`
 	StartBefore moment   `json:"start_before,omitzero" jsonschema:"a task that did not start before then ends as expired"`
@@ -281,7 +281,7 @@ func (r *scheduleRequest) itemAt(lambda string, depth int) (*kinesinv1.ScheduleI
 	item := &kinesinv1.ScheduleItem{
 		Lambda: lambda, Payload: data, DueMicros: due, DelayMicros: delay,
 		Key: r.Key, LimitKey: r.LimitKey, OnConflict: r.OnConflict, Priority: r.Priority, Collection: r.Collection, Tags: r.Tags, Traceparent: r.Traceparent,
-		MaxAttempts: r.MaxAttempts, TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
+		MaxAttempts: r.MaxAttempts.uint32(), TimeoutMicros: r.Timeout.micros(), BackoffMinMicros: r.BackoffMin.micros(), BackoffMaxMicros: r.BackoffMax.micros(),
 		StartBeforeMicros: int64(r.StartBefore),
 	}
 	return item, r.into(item, depth)

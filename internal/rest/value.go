@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -23,12 +26,27 @@ type fromJSON interface {
 // duration is a duration, in requests and responses a text such as 1m30s. The wire has microseconds.
 type duration time.Duration
 
-const durationWant = "want a duration as text, such as 500ms, 90s, 5m or 36h"
+const durationWant = "want a duration as text, such as 500ms, 90s, 36h or 3d"
 
 // durationPattern is the form of a duration, as the document has it, too.
-const durationPattern = `^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h))+)$`
+const durationPattern = `^(0|([0-9]+(\.[0-9]+)?(us|µs|ms|s|m|h|d|w))+)$`
 
-var durationForm = regexp.MustCompile(durationPattern)
+var (
+	durationForm = regexp.MustCompile(durationPattern)
+	daysForm     = regexp.MustCompile(`([0-9.]+)([dw])`)
+)
+
+// inHours writes the days of 24 hours and the weeks of a duration as hours: Go has neither.
+func inHours(text string) string {
+	return daysForm.ReplaceAllStringFunc(text, func(part string) string {
+		last, hours := len(part)-1, 24.
+		if part[last] == 'w' {
+			hours *= 7
+		}
+		n, _ := strconv.ParseFloat(part[:last], 64)
+		return strconv.FormatFloat(n*hours, 'f', -1, 64) + "h"
+	})
+}
 
 func (d *duration) fromJSON(raw []byte) error {
 	var text string
@@ -42,8 +60,11 @@ func (d *duration) parse(text string) error {
 	if strings.HasPrefix(text, "-") {
 		return fmt.Errorf("%q is below zero: %s", text, durationWant)
 	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil || !durationForm.MatchString(text) {
+	if !durationForm.MatchString(text) {
+		return fmt.Errorf("%q is no duration: %s", text, durationWant)
+	}
+	parsed, err := time.ParseDuration(inHours(text))
+	if err != nil {
 		return fmt.Errorf("%q is no duration up to 292 years: %s", text, durationWant)
 	}
 	*d = duration(parsed)
@@ -74,6 +95,39 @@ func (s *shift) fromJSON(raw []byte) error {
 	if isBack {
 		s.duration = -s.duration
 	}
+	return nil
+}
+
+// positive is a duration above zero in a request: zero would mean that it was left out.
+type positive duration
+
+func (p *positive) fromJSON(raw []byte) error {
+	if err := (*duration)(p).fromJSON(raw); err != nil {
+		return err
+	}
+	if p.micros() == 0 {
+		return fmt.Errorf("%s is too short: leave it out for that of the lambda", shown(raw))
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (p positive) MarshalJSON() ([]byte, error) { return duration(p).MarshalJSON() }
+
+func (p positive) micros() int64 { return duration(p).micros() }
+
+// ordinal is a whole number from 1 in a request: zero would mean that it was left out.
+type ordinal uint64
+
+// uint32 returns the number, or the largest one, which is refused where it comes to.
+func (o ordinal) uint32() uint32 { return uint32(min(o, math.MaxUint32)) }
+
+func (o *ordinal) fromJSON(raw []byte) error {
+	n, err := strconv.ParseUint(string(raw), 10, 64)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%s is not a whole number from 1", shown(raw))
+	}
+	*o = ordinal(n)
 	return nil
 }
 
@@ -156,7 +210,11 @@ func (p payload) isGiven() bool {
 	return p.Payload != nil || p.PayloadText != nil || p.PayloadBase64 != nil
 }
 
-func payloadOf(data []byte) (p payload) {
+// payloadOf returns the payload of a task, which has none if it is a blob.
+func payloadOf(data []byte, blob *kinesinv1.Blob) (p payload) {
+	if blob != nil {
+		return p
+	}
 	p.Payload, p.PayloadText, p.PayloadBase64 = formOf(data)
 	return p
 }

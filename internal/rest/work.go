@@ -86,7 +86,7 @@ func claimTasks(c *call, r *claimRequest) (int, *claims, error) {
 	answer := &claims{Tasks: make([]claimedView, len(response.GetTasks()))}
 	for i, t := range response.GetTasks() {
 		answer.Tasks[i] = claimedView{
-			payload: payloadOf(t.GetPayload()), Blob: blobViewOf(t.GetBlob()), Claim: claimOf(t.GetTask(), t.GetAttempt()),
+			payload: payloadOf(t.GetPayload(), t.GetBlob()), Blob: blobViewOf(t.GetBlob()), Claim: claimOf(t.GetTask(), t.GetAttempt()),
 			ID: t.GetId(), Lambda: t.GetLambda(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), Tags: t.GetTags(),
 			Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
 			Due: moment(t.GetDueMicros()), Created: moment(t.GetCreatedMicros()), Timeout: durationOf(t.GetTimeoutMicros()),

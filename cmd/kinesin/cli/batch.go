@@ -240,13 +240,16 @@ type batchObject struct {
 	ID        string `json:"id,omitempty"`
 	Due       string `json:"due,omitempty"`
 	Duplicate bool   `json:"duplicate,omitempty"`
+
+	State    sdk.State `json:"state,omitempty"`
+	Replaced bool      `json:"replaced,omitempty"`
 	refusal
 }
 
 func (b *batch) format(w *bytes.Buffer, line int, r *sdk.Result) {
 	switch {
 	case b.json:
-		o := batchObject{Line: line, ID: string(r.ID), Due: timeText(r.Due), Duplicate: r.Duplicate}
+		o := batchObject{Line: line, ID: string(r.ID), Due: timeText(r.Due), Duplicate: r.Duplicate, State: r.State, Replaced: r.Replaced}
 		if o.refusal = refusalOf(r.Err); r.Err != nil {
 			o.Error = oneLine(r.Err)
 		}

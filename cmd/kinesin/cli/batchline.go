@@ -31,7 +31,7 @@ type batchLine struct {
 	Payload     json.RawMessage `json:"payload"`
 
 	StartBefore string            `json:"start_before"`
-	MaxAttempts int               `json:"max_attempts"`
+	MaxAttempts *int              `json:"max_attempts"`
 	Timeout     string            `json:"timeout"`
 	Backoff     string            `json:"backoff"`
 	Tags        map[string]string `json:"tags"`
@@ -147,9 +147,11 @@ func wantOf(field string) string {
 
 // settings sets what a task may have of its own, which else its lambda has. The server checks their bounds.
 func (l *batchLine) settings(item *sdk.Item) (err error) {
-	item.MaxAttempts, item.Tags = l.MaxAttempts, l.Tags
-	if l.MaxAttempts < 0 || l.MaxAttempts > task.AttemptsMax {
-		return fmt.Errorf(`"max_attempts": %d is out of range: want 1 to %d`, l.MaxAttempts, task.AttemptsMax)
+	item.Tags = l.Tags
+	if l.MaxAttempts != nil {
+		if item.MaxAttempts = *l.MaxAttempts; item.MaxAttempts < 1 || item.MaxAttempts > task.AttemptsMax {
+			return fmt.Errorf(`"max_attempts": %d is out of range: want 1 to %d`, item.MaxAttempts, task.AttemptsMax)
+		}
 	}
 	if l.StartBefore != "" {
 		if item.StartBefore, err = parseTime(l.StartBefore); err != nil {
@@ -159,6 +161,9 @@ func (l *batchLine) settings(item *sdk.Item) (err error) {
 	if l.Timeout != "" {
 		if item.Timeout, err = parseDuration(l.Timeout); err != nil {
 			return fmt.Errorf(`"timeout": %w`, err)
+		}
+		if item.Timeout == 0 {
+			return errors.New(`"timeout": 0 is out of range; leave it out for that of the lambda`)
 		}
 	}
 	if l.Backoff != "" {

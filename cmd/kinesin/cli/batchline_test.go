@@ -54,6 +54,8 @@ func TestSettingsInABatchLine(t *testing.T) {
 	}
 	for line, says := range map[string]string{
 		`{"max_attempts":"3"}`:       `"max_attempts": want a whole number, have a JSON string`,
+		`{"max_attempts":0}`:         `"max_attempts": 0 is out of range: want 1 to 1000`,
+		`{"timeout":"0s"}`:           `"timeout": 0 is out of range`,
 		`{"max_attempts":1001}`:      `"max_attempts": 1001 is out of range: want 1 to 1000`,
 		`{"tags":["a"]}`:             `"tags": want an object of strings, have a JSON array`,
 		`{"start_before":"tonight"}`: `"start_before": "tonight" is not a time`,

@@ -20,7 +20,7 @@ type changeObject struct {
 }
 
 func ifSeqFlag(c *cobra.Command, seq *uint64) {
-	c.Flags().Uint64Var(seq, "if-seq", 0, "only if the task is at seq `N`, as get -o json shows it; of a single task")
+	c.Flags().Var(seqValue{seq}, "if-seq", "only if the task is at seq `N`, as get -o json shows it; of a single task")
 }
 
 // printChanges prints the results of changing tasks.

@@ -204,6 +204,8 @@ func TestBadUsage(t *testing.T) {
 		{"redrive a --payload x --payload-file y", "exclude each other"},
 		{"reschedule --all --by 1h --if-seq 3", "--if-seq is for one task"},
 		{"cancel --where state=dead --pace -1", "--pace"},
+		{"cancel k1abc --if-seq 0", "is no seq of a task: want a whole number from 1"},
+		{"reschedule --where state=dead --spread 0s", "0s is too short"},
 		{"redrive", "ID is missing"},
 		{"get --key k", "--lambda and --key together"},
 		{"cancel --lambda greet --key k k1abc", "leave the IDs out"},

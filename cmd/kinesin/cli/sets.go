@@ -56,7 +56,7 @@ func (a *app) withSets(c *cobra.Command, action sdk.JobAction) *cobra.Command {
 	}
 	if action == sdk.JobReschedule {
 		f.Var(durationValue{d: &s.by, min: -10 * 365 * day}, "by", "move each due time by `D`, which may be negative; with --where or --all")
-		f.Var(durationValue{d: &s.spread}, "spread", "due times evenly over `D` from now; with --where or --all")
+		f.Var(durationValue{d: &s.spread, min: time.Millisecond}, "spread", "due times evenly over `D` from now; with --where or --all")
 	}
 	single, args := c.RunE, c.Args
 	isSet := func(cmd *cobra.Command) bool { return anyOf(cmd, setOnly...) }
@@ -139,11 +139,8 @@ func (s *setFlags) spec(c *cobra.Command, action sdk.JobAction) (spec sdk.JobSpe
 		}
 	}
 	if in := c.Flags().Lookup("in"); in != nil && in.Changed {
-		after, err := parseDuration(in.Value.String())
-		if err != nil {
-			return spec, err
-		}
-		spec.Due = clock.Real().Now().Time().Add(max(0, after))
+		after, _ := in.Value.(durationValue)
+		spec.Due = clock.Real().Now().Time().Add(max(0, *after.d))
 	}
 	ways := 0
 	for _, name := range []string{"by", "spread", "at", "in"} {
@@ -430,8 +427,8 @@ func (a *app) deleteCommand() *cobra.Command {
 		Use:   "delete {--where FILTER | --all} [--lambda L] [--dry-run] [--pace N] [--detach] | --dead-letters --lambda L [--priority P]",
 		Short: "Forget ended tasks",
 		Long: `Deletes the rows and payloads of the ended tasks that a filter selects, before their retention is over, by a job on the server.
-Their keys are free then. A row that may have to refuse a second start of its task is refused: for 15 minutes after its end, and
-with DynamoDB or an inbound buffer for the retention of its lambda. docs/sets.md describes filters and jobs.
+Their keys are free then. With DynamoDB or an inbound buffer, and of deliver lambdas, a row that may have to refuse a second start
+of its task is refused for the retention of its lambda or some minutes. docs/sets.md describes filters and jobs.
 
 With --dead-letters it deletes the messages in the SQS dead-letter queues of a deliver lambda.`,
 		Example: `  kinesin delete --where 'state=dead and ended<-30d' --dry-run`,

@@ -258,7 +258,10 @@ func (o *taskObject) stateText() string {
 		text += ", cancel requested"
 	}
 	if o.Suspect {
-		text += ", suspected of killing its worker: runs alone"
+		text += ", suspected of killing its worker"
+		if o.Ended == "" {
+			text += ": runs alone"
+		}
 	}
 	return text
 }

@@ -273,3 +273,24 @@ func (v neverValue) Set(text string) error {
 	}
 	return v.durationValue.Set(text)
 }
+
+// seqValue is a flag with the seq of a task, which is never 0: that would mean any.
+type seqValue struct{ seq *uint64 }
+
+func (v seqValue) String() string {
+	if v.seq == nil || *v.seq == 0 {
+		return ""
+	}
+	return strconv.FormatUint(*v.seq, 10)
+}
+
+func (seqValue) Type() string { return "uint" }
+
+func (v seqValue) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n == 0 {
+		return fmt.Errorf("%q is no seq of a task: want a whole number from 1", text)
+	}
+	*v.seq = n
+	return nil
+}
