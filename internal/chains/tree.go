@@ -1,6 +1,7 @@
 package chains
 
 import (
+	"encoding/binary"
 	"fmt"
 	"iter"
 	"strings"
@@ -149,11 +150,31 @@ func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, 
 		if len(b) <= inlineMax {
 			c.Follow = b
 		} else {
-			c.FollowID, apart = task.IDOf([]byte("follow"), t.ID[:], b), b
+			c.FollowID, apart = followID(t, b), b
 		}
 	}
 	t.Chain = &c
 	return apart, nil
+}
+
+// followID returns the id of the payload row of what follows a task. As that of a payload, it is another one
+// for each task that has the same key, so that nothing is deleted which a later one needs.
+func followID(t *task.Task, b []byte) task.ID {
+	if t.PayloadRev == 0 {
+		return task.IDOf([]byte("follow"), t.ID[:], b)
+	}
+	return task.IDOf([]byte("follow"), t.ID[:], binary.BigEndian.AppendUint64(nil, t.PayloadRev), b)
+}
+
+// AsNext gives the rows of a task, which replace an ended one with its key, their own id of what Attach
+// returned.
+func AsNext(rows []store.Op, apart []byte) {
+	for i := range rows {
+		t := &rows[i].Task
+		c := *t.Chain
+		c.FollowID = followID(t, apart)
+		t.Chain = &c
+	}
 }
 
 // PutFollow returns the write of what Attach returned, which comes before the task's own rows.
