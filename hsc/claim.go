@@ -361,8 +361,8 @@ func (s *Service) putBack(ctx context.Context, messages []queue.Message, delay t
 	}
 }
 
-// deliveries returns the won claims as they go to the worker. A task whose payload is gone, or whose parent is
-// damaged, cannot run: its attempt ends here, for good.
+// deliveries returns the won claims as they go to the worker. A task whose payload is gone, or whose parent
+// is damaged, cannot run: its attempt ends here, for good.
 func (c *claimer) deliveries(ctx context.Context) []delivery {
 	now := c.svc.Clock.Now()
 	won := make([]delivery, 0, len(c.claims))

@@ -68,11 +68,12 @@ func (c *Client) prepare(ctx context.Context, items []Item, ids [][]byte, result
 	}
 	encoded, large = c.offload(ctx, items, slices.Clone(encoded), ids, results)
 	for i := range encoded {
-		if results[i].Err != nil { //nolint:gosec // there is a result for each item
+		result := &results[i] //nolint:gosec // there is one for each item
+		if result.Err != nil {
 			continue
 		}
 		var more []upload
-		encoded[i], more, results[i].Err = c.offloadWhatFollows(encoded[i], i)
+		encoded[i], more, result.Err = c.offloadWhatFollows(encoded[i], i)
 		large = append(large, more...)
 	}
 	c.putAll(ctx, large, results)
@@ -84,7 +85,7 @@ func (c *Client) prepare(ctx context.Context, items []Item, ids [][]byte, result
 func (c *Client) offload(ctx context.Context, items, encoded []Item, ids [][]byte, results []Result) ([]Item, []upload) {
 	var large []upload
 	for i := range encoded {
-		if results[i].Err == nil && c.isLarge(encoded[i].Payload) { //nolint:gosec // there is a result for each item
+		if results[i].Err == nil && c.isLarge(encoded[i].Payload) {
 			large = append(large, upload{at: i})
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
 )
 
-// followers has tasks whose payload is a letter, repeated, and notes of each which it was. The letter "x" fails
-// for good, and "m" adds a large follow-up "n".
+// followers has tasks whose payload is a letter, repeated, and notes of each which it was. The letter "x"
+// fails for good, and "m" adds a large follow-up "n".
 func followers(t *testing.T, opts ...sdktest.Option) (k *sdktest.Kinesin, got *[]string) {
 	t.Helper()
 	k, got = sdktest.New(t, append(opts, sdktest.PayloadCodec(rotating{}))...), new([]string)
@@ -54,8 +54,8 @@ func openPlace(t *testing.T) *blobs.Dir {
 	return d
 }
 
-// Large payloads of what follows a task are blobs on each edge, at each depth, with a key of their own or not,
-// and so are those that a handler adds and those that are too large only together.
+// Large payloads of what follows a task are blobs on each edge, at each depth, with a key of their own or
+// not, and so are those that a handler adds and those that are too large only together.
 func TestPayloadsOfFollowUpsMayBeBlobs(t *testing.T) {
 	t.Parallel()
 	k, got := followers(t, sdktest.Blobs(openPlace(t), 0))
@@ -133,8 +133,8 @@ func TestAFollowUpWithABlobFollowsEachEnd(t *testing.T) {
 	}
 }
 
-// Without a place for blobs a large follow-up is refused, and the error says what takes it. A place that fails
-// schedules nothing.
+// Without a place for blobs a large follow-up is refused, and the error says what takes it. A place that
+// fails schedules nothing.
 func TestALargeFollowUpNeedsAPlace(t *testing.T) {
 	t.Parallel()
 	k, _ := followers(t)

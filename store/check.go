@@ -77,8 +77,8 @@ func checkFollows(ops []Op, i int) error {
 	return nil
 }
 
-// checkFollowup checks a row that follows the end of a task, with others between: first come the first rows of
-// its follow-ups, and then the task rows of those among them that are claimed at once.
+// checkFollowup checks a row that follows the end of a task, with others between: first come the first rows
+// of its follow-ups, and then the task rows of those among them that are claimed at once.
 func checkFollowup(end *Op, between []Op, op *Op) error {
 	t := &op.Task
 	if !t.IsFollowup(&end.Task, t.Chain.Edge, t.Chain.Index) {

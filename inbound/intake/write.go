@@ -58,7 +58,7 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 	b.ReadRows(ctx, keyed, func(c *Incoming, row *task.Task) {
 		switch {
 		case row.ID.IsZero():
-		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)) && !(c.onlyLive && row.State.IsEnd()):
+		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)) && (!c.onlyLive || !row.State.IsEnd()):
 			b.use(c, row)
 		case isOfRequest(row, c.Task.Request):
 			c.Task, c.Exists = row, true

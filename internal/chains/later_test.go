@@ -42,7 +42,9 @@ func TestAnEndThatCannotBeReadIsGivenUp(t *testing.T) {
 		go func() { done <- k.Run(ctx) }()
 		time.Sleep(10 * time.Minute)
 		stop()
-		<-done
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 		if n := reads.n.Load(); n != 1 {
 			t.Errorf("%d reads in 10 minutes, want 1", n)
 		}

@@ -37,7 +37,7 @@ func (p *payloadRows) left(ctx context.Context) (there, put int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id := range p.put {
-		if _, err := p.Driver.Payload(ctx, id); !errors.Is(err, store.ErrNotFound) {
+		if _, err := p.Payload(ctx, id); !errors.Is(err, store.ErrNotFound) {
 			there++
 		}
 	}
