@@ -104,8 +104,12 @@ func (c *claimer) readPayloads(ctx context.Context) {
 	for cl := range c.in(claimOpen) {
 		if cl.row.Chain != nil {
 			var err error
-			if cl.parent, err = c.svc.readParent(ctx, cl.row); err != nil {
-				c.svc.Hooks.Failed("read a parent", err)
+			switch cl.parent, err = c.svc.readParent(ctx, cl.row); {
+			case err == nil:
+			case isDamaged(err):
+				cl.cannotRun = parentDamaged
+				continue
+			default:
 				cl.state = claimPutBack
 				continue
 			}
@@ -121,7 +125,7 @@ func (c *claimer) readPayloads(ctx context.Context) {
 		case err == nil:
 			cl.payload = payload
 		case errors.Is(err, store.ErrNotFound): // of an ended task, most likely: the claim tells
-			cl.payloadMissing = true
+			cl.cannotRun = payloadMissing
 		default:
 			c.svc.Hooks.Failed("read a payload", err)
 			cl.state = claimPutBack

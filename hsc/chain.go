@@ -7,6 +7,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -35,9 +36,16 @@ func (s *Service) extendChains(ctx context.Context, reports []report) {
 	}
 }
 
+// isDamaged reports whether what was to be read of a parent is damaged, so that each try would fail. A row of
+// another version is not: a server of that version can read it, and this one when it is updated.
+func isDamaged(err error) bool { return errors.Is(err, store.ErrCorrupt) }
+
 // readParent returns the parent of a task as its handler gets it; nil if it follows no other.
 func (s *Service) readParent(ctx context.Context, t *task.Task) (*kinesinv1.Parent, error) {
 	p, err := chains.ParentOf(ctx, t, s.Store.Tasks)
+	if err != nil {
+		s.Hooks.Failed("read a parent", err)
+	}
 	if p != nil {
 		p.Id = s.Sealer.Seal(t.Chain.Parent.Token())
 		if l := s.Catalog.ByRef(t.Chain.Parent.Partition.Lambda); l != nil {

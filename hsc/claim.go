@@ -39,19 +39,19 @@ const (
 
 // claim is one message on its way to an attempt.
 type claim struct {
-	message        *queue.Message
-	row            *task.Task // as the message has it, or as a conflict showed it
-	next           task.Task  // as claimed
-	payload        []byte     // if it is stored apart
-	payloadMissing bool
-	parent         *kinesinv1.Parent // of a task that follows another
-	payloadUnread  bool              // a gate held the task when the payloads were read
-	entry          *catalog.Entry
-	state          claimState
-	isSuspect      bool   // it is the reserved suspect of its process
-	putsBack       bool   // a gate holds the task: next is the row as it waits again
-	reason         string // of a refusal
-	rounds         int
+	message       *queue.Message
+	row           *task.Task        // as the message has it, or as a conflict showed it
+	next          task.Task         // as claimed
+	payload       []byte            // if it is stored apart
+	cannotRun     string            // why its attempt ends before it runs; empty: it can
+	parent        *kinesinv1.Parent // of a task that follows another
+	payloadUnread bool              // a gate held the task when the payloads were read
+	entry         *catalog.Entry
+	state         claimState
+	isSuspect     bool   // it is the reserved suspect of its process
+	putsBack      bool   // a gate holds the task: next is the row as it waits again
+	reason        string // of a refusal
+	rounds        int
 }
 
 // claimer turns received messages into attempts of one worker. It is used by one goroutine.
@@ -361,14 +361,14 @@ func (s *Service) putBack(ctx context.Context, messages []queue.Message, delay t
 	}
 }
 
-// deliveries returns the won claims as they go to the worker. A task whose payload is gone cannot run: its
-// attempt ends here, for good.
+// deliveries returns the won claims as they go to the worker. A task whose payload is gone, or whose parent
+// is damaged, cannot run: its attempt ends here, for good.
 func (c *claimer) deliveries(ctx context.Context) []delivery {
 	now := c.svc.Clock.Now()
 	won := make([]delivery, 0, len(c.claims))
 	for cl := range c.in(claimWon) {
-		if cl.payloadMissing {
-			c.svc.failWithoutPayload(ctx, c.sess, &cl.next)
+		if cl.cannotRun != "" {
+			c.svc.failUnrun(ctx, c.sess, &cl.next, cl.cannotRun)
 			continue
 		}
 		c.svc.Hooks.Claimed(cl.entry, &cl.next)

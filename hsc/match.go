@@ -182,7 +182,7 @@ func (m *Slot) stored() {
 	}
 	parent, err := m.stream.svc.readParent(m.stream.ctx, row) // which reads nothing
 	if err != nil {
-		m.stream.svc.inBackground(m.readPayload) // which fails in the same way, and puts the task back
+		m.stream.svc.inBackground(m.readPayload) // which fails in the same way, and says what becomes of the task
 		return
 	}
 	m.deliver(nil, parent)
@@ -196,10 +196,15 @@ func (m *Slot) deliver(payload []byte, parent *kinesinv1.Parent) {
 	m.stream.deliver(m.assignment.group, []delivery{{&m.assignment, s.wireClaimed(row, m.entry, payload, parent)}})
 }
 
-// readPayload delivers a task whose payload is stored apart.
+// readPayload delivers a task whose payload, or the rest of whose parent, is stored apart.
 func (m *Slot) readPayload() {
 	s, row, ctx := m.stream.svc, m.assignment.row, context.WithoutCancel(m.stream.ctx)
 	parent, err := s.readParent(ctx, row)
+	if isDamaged(err) {
+		m.free()
+		s.failUnrun(ctx, m.stream.sess, row, parentDamaged)
+		return
+	}
 	var payload []byte
 	if err == nil && row.PayloadStoredApart() {
 		payload, err = s.Store.Payload(ctx, row.PayloadID())
@@ -209,7 +214,7 @@ func (m *Slot) readPayload() {
 		m.deliver(payload, parent)
 	case errors.Is(err, store.ErrNotFound):
 		m.free()
-		s.failWithoutPayload(ctx, m.stream.sess, row)
+		s.failUnrun(ctx, m.stream.sess, row, payloadMissing)
 	default:
 		s.Hooks.Failed("read a payload", err)
 		m.free()

@@ -373,10 +373,16 @@ func (s *Service) release(ctx context.Context, sess *session, rows []task.Task) 
 	})
 }
 
-// failWithoutPayload ends an attempt that cannot run.
-func (s *Service) failWithoutPayload(ctx context.Context, sess *session, row *task.Task) {
-	s.Log.ErrorContext(ctx, "payload is missing", slog.String("task_id", row.ID.String()))
+// Why an attempt cannot run, and no other attempt could.
+const (
+	payloadMissing = "the payload of the task is missing from the store"
+	parentDamaged  = "the row of the task before it is damaged, so that its handler cannot get what it needs"
+)
+
+// failUnrun ends an attempt that cannot run.
+func (s *Service) failUnrun(ctx context.Context, sess *session, row *task.Task, why string) {
+	s.Log.ErrorContext(ctx, "a task cannot run", slog.String("task_id", row.ID.String()), slog.String("reason", why))
 	s.endAttempts(ctx, sess, []task.Task{*row}, func(*task.Task) task.Event {
-		return task.Event{Kind: task.Finish, Outcome: task.OutcomeFatal, Error: "the payload of the task is missing from the store"}
+		return task.Event{Kind: task.Finish, Outcome: task.OutcomeFatal, Error: why}
 	})
 }

@@ -57,6 +57,7 @@ type Page struct {
 	Rows     []Row
 	Next     []byte // position of the next page; empty after the last
 	Examined int    // rows that were read
+	Unread   int    // rows that cannot be read, and so may be of the set or not
 }
 
 // place is a position in a set: in which section, after which row.
@@ -192,6 +193,7 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 		}
 		w.page.Examined++
 		w.ID, w.After = wakeups[i].ID, int64(wakeups[i].WakeRow.At)
+		w.countUnread(&all[i].Task)
 		if b := &all[i]; b.isTask() && w.of.has(w.Catalog, &b.Task) {
 			w.page.Rows = append(w.page.Rows, b.found)
 		}
@@ -212,12 +214,19 @@ func (w *walk) readEnded(ctx context.Context, p *task.Partition, state task.Stat
 	}
 	w.page.Examined += max(1, len(rows)) // a page may be empty
 	for i := range rows {
+		w.countUnread(&rows[i])
 		if w.of.has(w.Catalog, &rows[i]) {
 			w.page.Rows = append(w.page.Rows, found{Task: rows[i]})
 		}
 	}
 	w.Inner = next
 	return len(next) > 0, err
+}
+
+func (w *walk) countUnread(t *task.Task) {
+	if !t.ID.IsZero() && t.State == task.Unknown {
+		w.page.Unread++
+	}
 }
 
 // has reports whether a task is in the set.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,8 +23,9 @@ const (
 	blobPutsMax = 4
 	// blobFreshMax is the age up to which a blob is surely there although no task named it before.
 	blobFreshMax = time.Hour
-	// blobKeyPrefix begins the key of a task that has none of its own and needs a blob.
-	blobKeyPrefix = "blob-"
+	// followUpInlineMax is the size from which the payload of a task that is to follow others goes into a
+	// blob if those of all of them are too large together.
+	followUpInlineMax = 32 << 10
 )
 
 // BlobStore keeps payloads that are too large for servers: blobs.OpenDir and s3blobs.Open return one. It is
@@ -58,39 +60,114 @@ type upload struct {
 	payload []byte
 }
 
-// offload puts the large ones of the encoded payloads into blobs, and returns the items with these instead.
-// It sets the error of the result of an item where that fails.
+// prepare returns items as they are sent, with encoded payloads, and the blobs of the large ones, which it
+// has put. It sets the error of the result of an item where that fails.
+func (c *Client) prepare(ctx context.Context, items []Item, ids [][]byte, results []Result) (encoded []Item, large []upload) {
+	if encoded = c.encode(ctx, items, ids, results); c.cfg.Blobs == nil {
+		return encoded, nil
+	}
+	encoded, large = c.offload(ctx, items, slices.Clone(encoded), ids, results)
+	for i := range encoded {
+		result := &results[i] //nolint:gosec // there is one for each item
+		if result.Err != nil {
+			continue
+		}
+		var more []upload
+		encoded[i], more, result.Err = c.offloadWhatFollows(encoded[i], i)
+		large = append(large, more...)
+	}
+	c.putAll(ctx, large, results)
+	return encoded, large
+}
+
+// offload makes blobs of the large ones of the encoded payloads, and returns the items with these instead. It
+// sets the error of the result of an item where that fails.
 func (c *Client) offload(ctx context.Context, items, encoded []Item, ids [][]byte, results []Result) ([]Item, []upload) {
 	var large []upload
 	for i := range encoded {
-		if results[i].Err == nil && c.isLarge(encoded[i].Payload) { //nolint:gosec // there is a result for each item
+		if results[i].Err == nil && c.isLarge(encoded[i].Payload) {
 			large = append(large, upload{at: i})
 		}
 	}
 	if len(large) == 0 {
 		return encoded, nil
 	}
-	encoded = append([]Item{}, encoded...)
 	for n := range large {
 		i := large[n].at
 		if items[i].Key == "" {
 			keyed := items[i]
-			keyed.Key = blobKeyPrefix + task.ID(ids[i]).String()
+			keyed.Key = task.BlobKeyPrefix + task.ID(ids[i]).String()
 			encoded[i] = c.encode(ctx, []Item{keyed}, ids[i:i+1], results[i:i+1])[0]
 		}
-		large[n].take(&encoded[i], &results[i])
+		large[n].take(&encoded[i], &results[i], false)
 	}
-	c.putAll(ctx, large, results)
 	return encoded, large
 }
 
+// offloadWhatFollows makes blobs of large payloads of what follows an item, which is the one at a place of
+// its call, and returns the item with these instead.
+func (c *Client) offloadWhatFollows(item Item, at int) (Item, []upload, error) {
+	inlineMax := c.cfg.BlobLimit
+	if sizeOf(&item)-len(item.Payload) > blobLimitDefault {
+		inlineMax = min(inlineMax, followUpInlineMax)
+	}
+	var large []upload
+	for _, list := range []*[]Item{&item.Then, &item.Else, &item.Finally} {
+		more, err := c.offloadFollowUps(list, inlineMax, at)
+		if err != nil {
+			return item, nil, err
+		}
+		large = append(large, more...)
+	}
+	return item, large, nil
+}
+
+// offloadFollowUps makes blobs of the payloads of follow-ups that have more than so many bytes, with those of
+// what follows them. Such a follow-up has a key, as any task with a blob.
+func (c *Client) offloadFollowUps(items *[]Item, inlineMax, at int) (large []upload, err error) {
+	if c.cfg.Blobs == nil || len(*items) == 0 {
+		return nil, nil
+	}
+	*items = slices.Clone(*items)
+	for i := range *items {
+		one := &(*items)[i]
+		if len(one.Payload) > inlineMax {
+			if one.Key == "" {
+				one.Key = task.BlobKeyPrefix + task.NewID(c.cfg.Clock.Now(), c.cfg.Clock.Uint64(), c.cfg.Clock.Uint64()).String()
+			}
+			u, taken := upload{at: at}, Result{}
+			if u.take(one, &taken, true); taken.Err != nil {
+				return nil, taken.Err
+			}
+			large = append(large, u)
+		}
+		for _, list := range []*[]Item{&one.Then, &one.Else, &one.Finally} {
+			more, err := c.offloadFollowUps(list, inlineMax, at)
+			if err != nil {
+				return nil, err
+			}
+			large = append(large, more...)
+		}
+	}
+	return large, nil
+}
+
+// putFollowUps puts the blobs of follow-ups.
+func (c *Client) putFollowUps(ctx context.Context, large []upload) error {
+	taken := make([]Result, 1)
+	c.putAll(ctx, large, taken)
+	return taken[0].Err
+}
+
 // take makes a blob of the payload of an item.
-func (u *upload) take(item *Item, result *Result) {
+func (u *upload) take(item *Item, result *Result, followsAnother bool) {
 	if result.Err != nil {
 		return
 	}
 	if result.Err = checkBlobSize(item.Payload); result.Err == nil {
-		item.blob = newBlob(item.Payload)
+		if item.blob = newBlob(item.Payload); followsAnother {
+			task.MarkFollowUp(&item.blob.ID)
+		}
 		u.name, u.payload = task.BlobName(task.BlobOwner{Lambda: item.Lambda, Key: item.Key}, item.blob.ID), item.Payload
 		item.Payload = nil
 		result.Err = task.CheckName("lambda", item.Lambda) // it is a part of the name

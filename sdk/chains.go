@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Step is a task of a chain that is being built. It is a value: its methods return a changed copy.
@@ -261,6 +263,28 @@ func (c *Client) controlChain(ctx context.Context, r *kinesinv1.ControlChainRequ
 	return ChainChange{ID: ID(w.GetId()), Changed: int(w.GetChanged()), Told: int(w.GetTold())}, nil
 }
 
+// addedFollowUps returns what a handler adds to what follows its task as it is sent.
+func (c *Client) addedFollowUps(ctx context.Context, items []Item) ([]Item, error) {
+	items, err := c.encodeFollowups(ctx, items)
+	if err != nil || c.cfg.Blobs == nil {
+		return items, err
+	}
+	added, large, err := c.offloadWhatFollows(Item{Then: items}, 0)
+	if err != nil {
+		return nil, err
+	}
+	return added.Then, c.putFollowUps(ctx, large)
+}
+
+// keyOfFollowUp returns the key for which the payload of a follow-up is encoded. One that has a key for its
+// blob alone is encoded as without one, so that the same call again encodes the same.
+func keyOfFollowUp(key string) string {
+	if strings.HasPrefix(key, task.BlobKeyPrefix) {
+		return ""
+	}
+	return key
+}
+
 // encodeFollowups returns items that follow a task with encoded payloads. Their ids are not known yet, so
 // they are encoded for their lambda, and their key if they have one.
 func (c *Client) encodeFollowups(ctx context.Context, items []Item) ([]Item, error) {
@@ -270,7 +294,7 @@ func (c *Client) encodeFollowups(ctx context.Context, items []Item) ([]Item, err
 	encoded := slices.Clone(items)
 	for i := range encoded {
 		var err error
-		if encoded[i].Payload, err = c.cfg.Encode(ctx, items[i].Lambda, items[i].Key, [16]byte{}, items[i].Payload); err != nil {
+		if encoded[i].Payload, err = c.cfg.Encode(ctx, items[i].Lambda, keyOfFollowUp(items[i].Key), [16]byte{}, items[i].Payload); err != nil {
 			return nil, fmt.Errorf("encode the payload of a %s task: %w", items[i].Lambda, err)
 		}
 		if encoded[i], err = c.encodeWhatFollows(ctx, encoded[i]); err != nil {

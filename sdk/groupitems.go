@@ -9,10 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// followUpInlineMax is the size from which the payload of a task that follows after a group goes into a blob,
-// if there is a place for blobs: all of them have 128 KiB together.
-const followUpInlineMax = 32 << 10
-
 // AddMembers schedules tasks as members of a group which has as many members as at says, and returns their
 // ids. Each call to the server adds all of its tasks or none; with an error, the ids are of those that were
 // added before. The same call again changes nothing, so that a program which does not know what became of a
@@ -78,13 +74,17 @@ func (c *Client) encodeMembers(ctx context.Context, group string, at int, items 
 		if c.isLarge(one.Payload) {
 			one.Key = key
 			u, taken := upload{at: i}, Result{}
-			if u.take(&one, &taken); taken.Err != nil {
+			if u.take(&one, &taken, false); taken.Err != nil {
 				return nil, nil, fmt.Errorf("member %d: %w", at+i, taken.Err)
 			}
 			one.Key = ""
 			large = append(large, u)
 		}
-		encoded[i] = one
+		one, more, err := c.offloadWhatFollows(one, i)
+		if err != nil {
+			return nil, nil, fmt.Errorf("member %d: %w", at+i, err)
+		}
+		encoded[i], large = one, append(large, more...)
 	}
 	return encoded, large, nil
 }
@@ -92,24 +92,21 @@ func (c *Client) encodeMembers(ctx context.Context, group string, at int, items 
 // groupFollowUps returns tasks that follow after a group as the wire has them. Their ids are not known yet,
 // so that they are encoded for their lambda alone.
 func (c *Client) groupFollowUps(ctx context.Context, edge string, items []Item) (wire []*kinesinv1.ScheduleItem, err error) {
+	encoded := make([]Item, len(items))
 	for i := range items {
-		one, err := c.encodeGroupItem(ctx, items[i], "")
-		if err == nil && c.cfg.Blobs != nil && len(one.Payload) > min(c.cfg.BlobLimit, followUpInlineMax) {
-			if one.Key == "" {
-				one.Key = blobKeyPrefix + task.NewID(c.cfg.Clock.Now(), c.cfg.Clock.Uint64(), c.cfg.Clock.Uint64()).String()
-			}
-			taken := make([]Result, 1)
-			u := upload{}
-			u.take(&one, &taken[0])
-			c.putAll(ctx, []upload{u}, taken)
-			err = taken[0].Err
-		}
-		if err != nil {
+		if encoded[i], err = c.encodeGroupItem(ctx, items[i], ""); err != nil {
 			return nil, fmt.Errorf("%s: %w", edge, err)
 		}
-		wire = append(wire, one.wire(nil))
 	}
-	return wire, nil
+	// The server takes 128 KiB of them together.
+	large, err := c.offloadFollowUps(&encoded, min(c.cfg.BlobLimit, followUpInlineMax), 0)
+	if err == nil {
+		err = c.putFollowUps(ctx, large)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", edge, err)
+	}
+	return wireItems(encoded), nil
 }
 
 // encodeGroupItem returns a task of a group with encoded payloads, its own and those of what follows it.

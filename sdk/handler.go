@@ -155,7 +155,7 @@ func (w *Worker) followed(ctx context.Context, o controller.Outcome, steps []Ste
 	}
 	items, err := itemsOf(steps)
 	if err == nil {
-		items, err = w.client.encodeFollowups(context.WithoutCancel(ctx), items)
+		items, err = w.client.addedFollowUps(context.WithoutCancel(ctx), items)
 	}
 	if err != nil {
 		return outcomeOf(err)

@@ -155,7 +155,7 @@ func (c *Client) decodeWork(ctx context.Context, w *controller.Work) ([]byte, er
 	}
 	id, key := w.Task, w.Key
 	if w.Parent != nil || w.Group != nil {
-		id = task.ID{} // it was encoded before the task had one
+		id, key = task.ID{}, keyOfFollowUp(key) // it was encoded before the task had an id
 	}
 	if w.Group != nil {
 		key = ""

@@ -26,7 +26,7 @@ func (c *Client) Schedule(ctx context.Context, item Item) (Result, error) {
 	results, items := make([]Result, 1), []Item{item}
 	ids := requestIDs(c.cfg.Clock, 1)
 	begun := c.cfg.Clock.Now()
-	encoded, large := c.offload(ctx, items, c.encode(ctx, items, ids, results), ids, results)
+	encoded, large := c.prepare(ctx, items, ids, results)
 	c.scheduleCall(ctx, newBatch(encoded, ids, results))
 	c.putLateAgain(ctx, begun, large, results)
 	explainSizes(items, encoded, results, c.cfg.Blobs != nil)
@@ -40,7 +40,7 @@ func (c *Client) ScheduleMany(ctx context.Context, items []Item) ([]Result, erro
 	results := make([]Result, len(items))
 	ids := requestIDs(c.cfg.Clock, len(items))
 	begun := c.cfg.Clock.Now()
-	encoded, large := c.offload(ctx, items, c.encode(ctx, items, ids, results), ids, results)
+	encoded, large := c.prepare(ctx, items, ids, results)
 	var g errgroup.Group
 	g.SetLimit(callsAtOnceMax)
 	for start := 0; start < len(items); {

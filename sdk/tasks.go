@@ -374,8 +374,11 @@ func (t *TaskInfo) followsAnother() bool {
 // keyOfPayload returns the key for which the payload is encoded. One that follows a group may have a key that
 // the server has made.
 func (t *TaskInfo) keyOfPayload() string {
-	if t.Group != nil {
+	switch {
+	case t.Group != nil:
 		return ""
+	case t.followsAnother():
+		return keyOfFollowUp(t.Key)
 	}
 	return t.Key
 }

@@ -35,6 +35,9 @@ func appendChain(dst []byte, c *task.Chain) []byte {
 		dst = appendHeld(dst, &c.Held[i])
 	}
 	dst = appendVarint(dst, chainStartBefore, uint64(c.StartBefore))
+	if !c.FollowSum.IsZero() {
+		dst = appendBytes(dst, chainFollowSum, c.FollowSum[:])
+	}
 	return insertLength(dst, start)
 }
 
@@ -132,6 +135,8 @@ func setChain(t *task.Task, b []byte) error {
 			return setHeld(c, f.bytes)
 		case chainStartBefore:
 			c.StartBefore = f.instant()
+		case chainFollowSum:
+			return setArray(&c.FollowSum, f)
 		}
 		return nil
 	})

@@ -153,6 +153,11 @@ func RemoveDelivered(t *task.Task) Op {
 	return Op{Kind: DeleteWakeup, Task: row, Lazy: purposes[toEnd].lazy, Patient: true}
 }
 
+// ForgetFollow returns the write that deletes the payload row of what followed a deleted task.
+func ForgetFollow(t *task.Task) Op {
+	return Op{Kind: DeletePayload, Task: task.Task{ID: t.Chain.FollowID}, Lazy: purposes[toForget].lazy}
+}
+
 // ForgetPayload returns the write that deletes the payload of a deleted task.
 func ForgetPayload(t *task.Task) Op {
 	return Op{Kind: DeletePayload, Task: task.Task{ID: t.PayloadID()}, Lazy: purposes[toForget].lazy}

@@ -56,31 +56,60 @@ func (s *Store) checkOp(op *Op) error {
 }
 
 // checkFollows checks that op i of the list follows a write of a row of the same task. Between the end of a
-// task and the deletion of its wake-up row there may be rows of other tasks: of its follow-ups.
+// task and the deletion of its wake-up row there may be rows of its follow-ups.
 func checkFollows(ops []Op, i int) error {
 	if i == 0 {
 		return fmt.Errorf("%w op: it follows, but is the first", ErrMalformed)
 	}
-	before, op := &ops[i-1], &ops[i]
-	if op.isFollowup() && (before.isFollowup() || before.ofTask() && before.Task.State.IsEnd()) {
-		return nil
+	n := i - 1
+	for n > 0 && ops[n].Follows && ops[n].ofFollowup() {
+		n--
 	}
-	for n := i - 1; n > 0 && before.isFollowup() && before.Follows; n-- {
-		before = &ops[n-1]
-	}
-	if !before.ofTask() || !op.ofTask() || before.Task.ID != op.Task.ID || before.Task.Partition != op.Task.Partition {
+	end, between, op := &ops[n], ops[n+1:i], &ops[i]
+	switch {
+	case end.endsParent() && op.ofFollowup():
+		return checkFollowup(end, between, op)
+	case len(between) > 0 && (!end.endsParent() || op.Kind != DeleteWakeup),
+		!end.ofTask() || !op.ofTask() || end.Task.ID != op.Task.ID || end.Task.Partition != op.Task.Partition:
 		return fmt.Errorf("%w op: kind %d of task %s follows kind %d of task %s; want rows of one task in one partition",
-			ErrMalformed, op.Kind, op.Task.ID, before.Kind, before.Task.ID)
+			ErrMalformed, op.Kind, op.Task.ID, ops[i-1].Kind, ops[i-1].Task.ID)
 	}
 	return nil
 }
 
-// isFollowup reports whether the op puts the first row of a task that follows another, or its task row as
-// claimed.
-func (op *Op) isFollowup() bool {
+// checkFollowup checks a row that follows the end of a task, with others between: first come the first rows
+// of its follow-ups, and then the task rows of those among them that are claimed at once.
+func checkFollowup(end *Op, between []Op, op *Op) error {
 	t := &op.Task
-	first := op.Kind == PutWakeup && t.State == task.Scheduled || op.Kind == PutTask && t.State == task.Claimed && op.Follows
-	return first && t.Chain != nil && t.Chain.Depth > 0
+	if !t.IsFollowup(&end.Task, t.Chain.Edge, t.Chain.Index) {
+		return fmt.Errorf("%w op: task %s does not follow task %s, with whose end it is put", ErrMalformed, t.ID, end.Task.ID)
+	}
+	put := false
+	for i := range between {
+		switch one := &between[i]; {
+		case one.Kind == PutTask && op.Kind == PutWakeup, one.Kind == op.Kind && one.Task.ID == t.ID:
+			return fmt.Errorf("%w op: kind %d of task %s comes twice, or after a row of a claimed task", ErrMalformed, op.Kind, t.ID)
+		case one.Kind == PutWakeup && KeyOf(&one.Task) == KeyOf(t):
+			put = true
+		}
+	}
+	if op.Kind == PutTask && !put {
+		return fmt.Errorf("%w op: row of task %s, which is claimed, without its first row before it", ErrMalformed, t.ID)
+	}
+	return nil
+}
+
+// endsParent reports whether the op ends a task that something follows.
+func (op *Op) endsParent() bool {
+	return (op.Kind == PutTask || op.Kind == ReplaceTask) && op.Task.State.IsEnd() && op.Task.HasFollowups() && !op.Amends
+}
+
+// ofFollowup reports whether the op puts the first row of a task that follows another, or its task row as
+// claimed.
+func (op *Op) ofFollowup() bool {
+	t := &op.Task
+	return t.Chain != nil && t.Chain.Edge != task.NoEdge &&
+		(op.Kind == PutWakeup && t.State == task.Scheduled || op.Kind == PutTask && t.State == task.Claimed)
 }
 
 // ofTask reports whether the op writes a wake-up row or a task row.

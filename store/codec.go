@@ -108,6 +108,7 @@ const (
 
 	chainHeld        protowire.Number = 210
 	chainStartBefore protowire.Number = 211
+	chainFollowSum   protowire.Number = 310
 )
 
 // The fields of a link.

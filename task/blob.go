@@ -13,6 +13,9 @@ const BlobBytesMax = 100 << 20
 // blobChunkDigits bounds the digits of a key in one part of a name: file systems take 255 bytes.
 const blobChunkDigits = 200
 
+// BlobKeyPrefix begins the key that a client gives a task which has none of its own and needs a blob.
+const BlobKeyPrefix = "blob-"
+
 // ErrBadBlob is the error for a blob that no client of this version makes.
 var ErrBadBlob = errors.New("invalid blob")
 
@@ -23,6 +26,16 @@ type Blob struct {
 	Bytes  int64    // 1 to BlobBytesMax
 	SHA256 [32]byte // of its contents
 }
+
+// followUpMark begins the id of a blob of a task that is to follow another. Until that is there no row of its
+// own names the blob, so that whoever deletes blobs has to look for it in what follows others.
+const followUpMark = "next"
+
+// MarkFollowUp makes a random id that of a blob of a follow-up.
+func MarkFollowUp(id *[16]byte) { copy(id[:], followUpMark) }
+
+// OfFollowUp reports whether a blob was made for a follow-up.
+func OfFollowUp(id [16]byte) bool { return string(id[:len(followUpMark)]) == followUpMark }
 
 // Check refuses, with ErrBadBlob, a blob without an id or of a size that is not allowed.
 func (b *Blob) Check() error {

@@ -63,6 +63,9 @@ type Chain struct {
 	FollowID    ID
 	FollowBytes uint32
 	FollowCount uint32
+	// FollowSum stands for what follows the task where that names blobs, whose ids and keys are other ones
+	// whenever it is named again; zero: it names none.
+	FollowSum ID
 	// Added is how many of them, the last ones on each edge from Then on, the handler added in this round.
 	Added [Finally]uint32
 	// Outcome is how its parent ended, encoded. FromParent says that the rest is in the parent's row.

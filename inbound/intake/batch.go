@@ -57,6 +57,7 @@ type Incoming struct {
 	requested task.Instant // due time before it was rounded up to what a row can hold
 	rows      []store.Op   // its rows, the last of which decides; none: it needs no row
 	at        int          // index of rows in the ops that are written
+	onlyLive  bool         // of the tasks with its key only one that lives holds it
 	direct    bool         // it goes to the queue of its deliver lambda, and gets a row only if that fails
 	slot      Slot         // reserved for it until it is written
 	ended     *task.Task   // that had its key before, and whose row it replaces

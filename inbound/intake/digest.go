@@ -9,8 +9,8 @@ import (
 )
 
 // Digest tells whether a key is used again for the same task: same priority, collection, limit key, payload
-// and follow-ups. A blob counts by its contents, and is never the same as a payload in a row: no priority
-// has the number 255, which marks it, nor 254, which marks a limit key.
+// and follow-ups. A blob counts by its contents, also that of a follow-up, and is never the same as a payload
+// in a row: no priority has the number 255, which marks it, nor 254, which marks a limit key.
 func Digest(t *task.Task, payload []byte) (d [16]byte) {
 	h := sha256.New()
 	if t.Blob != nil {
@@ -21,7 +21,12 @@ func Digest(t *task.Task, payload []byte) (d [16]byte) {
 		h.Write([]byte{math.MaxUint8 - 1, byte(len(t.LimitKey) - 1)})
 		h.Write([]byte(t.LimitKey))
 	}
-	if t.HasFollowups() {
+	switch {
+	case !t.HasFollowups():
+	case !t.Chain.FollowSum.IsZero():
+		h.Write([]byte{math.MaxUint8 - 3})
+		h.Write(t.Chain.FollowSum[:])
+	default:
 		h.Write([]byte{math.MaxUint8 - 2})
 		h.Write(binary.BigEndian.AppendUint32(nil, t.Chain.FollowBytes))
 		h.Write(t.Chain.Follow)

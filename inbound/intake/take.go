@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
@@ -18,6 +19,9 @@ func (in *Intake) Take(ctx context.Context, l *catalog.Entry, t task.Task, paylo
 	t.Created, t.Seq = b.Now, b.SeqOfKeyed()
 	t.Life, t.Digest = t.Seq, Digest(&t, payload)
 	c := &b.Tasks[0]
+	// Nobody but the follow-up has a key that its client made for its blob: what has it and has ended is the
+	// same follow-up, before the task before it was redriven.
+	c.onlyLive = t.Blob != nil && strings.HasPrefix(t.Key, task.BlobKeyPrefix)
 	c.Item, c.follow = &kinesinv1.ScheduleItem{Lambda: l.Name, Key: t.Key, Payload: payload}, follow
 	if err := b.Plan(ctx, c, l, &t, t.Due); err != nil {
 		return nil, err

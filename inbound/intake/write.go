@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -57,7 +58,7 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 	b.ReadRows(ctx, keyed, func(c *Incoming, row *task.Task) {
 		switch {
 		case row.ID.IsZero():
-		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)):
+		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)) && (!c.onlyLive || !row.State.IsEnd()):
 			b.use(c, row)
 		case isOfRequest(row, c.Task.Request):
 			c.Task, c.Exists = row, true
@@ -66,7 +67,9 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 		case b.Complete != nil && b.Complete(ctx, row) != nil:
 			c.Err = ErrKeyMoves // what follows the earlier task is not created yet
 		default:
-			c.ended, c.rows = row, store.AsNext(c.rows, row)
+			if c.ended, c.rows = row, store.AsNext(c.rows, row); c.follow != nil {
+				chains.AsNext(c.rows, c.follow)
+			}
 			b.passKeyed(c.Task.Seq)
 			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
 		}
@@ -80,11 +83,14 @@ func isOfRequest(ended *task.Task, request task.ID) bool {
 	return !request.IsZero() && ended.Request == request
 }
 
-// forgetPayloads deletes the payloads of ended tasks whose rows were replaced.
+// forgetPayloads deletes the payloads of ended tasks whose rows were replaced, and what followed them.
 func (b *Batch) forgetPayloads(ctx context.Context) {
 	for _, c := range b.Select(func(c *Incoming) bool { return c.ended != nil && c.IsNew() }) {
 		if c.ended.PayloadStoredApart() && c.ended.PayloadID() != c.Task.PayloadID() {
 			b.ForgetPayload(ctx, c.ended)
+		}
+		if c.ended.Chain.FollowApart() && !b.Store.PayloadsExpire() {
+			_, _ = b.Store.Apply(ctx, []store.Op{store.ForgetFollow(c.ended)})
 		}
 	}
 }

@@ -1,6 +1,7 @@
 // Package blobsweep deletes the blobs that no task needs any more. It lists all blobs now and then, and reads
 // the row of the task that each name holds. It never deletes what a row names, nor anything younger than
-// YoungMax, whose task may not be stored yet.
+// YoungMax, whose task may not be stored yet. A blob of a task that is to follow another has no such row
+// before that follows: then all rows are read, once a day, for what they name in what follows them.
 package blobsweep
 
 import (
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +27,10 @@ const (
 	// YoungMax is the age below which a blob is kept although no row names it. A client that took longer to
 	// schedule its task puts the blob once more (package sdk).
 	YoungMax = 24 * time.Hour
+	// LookEvery is how long it waits before it reads all rows again for blobs of follow-ups.
+	LookEvery = 24 * time.Hour
+	// doubtMax bounds the blobs that it looks for then. Others wait until there are fewer.
+	doubtMax = 200_000
 	// rowsMax is how many rows it reads at a time.
 	rowsMax = 100
 
@@ -65,15 +71,27 @@ type Groups interface {
 	FollowUpBlobs(ctx context.Context) (map[[16]byte]bool, error)
 }
 
-// Sweeper deletes blobs. All its fields but Groups are required.
+// Chains knows which blobs tasks need that are to follow others.
+type Chains interface {
+	// FollowUpBlobs calls each with those that the rows of tasks name in what follows these. It reads all
+	// rows.
+	FollowUpBlobs(ctx context.Context, each func(blob [16]byte)) error
+}
+
+// Sweeper deletes blobs. All its fields but Groups and Chains are required. Its methods are called by one
+// goroutine at a time.
 type Sweeper struct {
 	Blobs   Blobs
 	Rows    Rows
 	Lambdas Lambdas
 	KeyedID func(lambda uint32, key string) task.ID // the id of the tasks with a key
 	Groups  Groups                                  // nil: there are none
+	Chains  Chains                                  // nil: blobs of follow-ups are kept
 	Clock   clock.Clock
 	Log     *slog.Logger
+
+	looked task.Instant          // when Chains was asked last
+	missed map[[16]byte]struct{} // blobs that nothing named then
 }
 
 // ErrForeign means that blobs of another installation are in the same place.
@@ -105,7 +123,10 @@ func (s *Sweeper) Sweep(ctx context.Context) (deleted int, err error) {
 	if err := s.Blobs.List(ctx, func(e blobs.Entry) error { return p.look(ctx, &e) }); err != nil {
 		return p.deleted, err
 	}
-	return p.deleted, p.judge(ctx)
+	if err := p.judge(ctx); err != nil {
+		return p.deleted, err
+	}
+	return p.deleted, p.judgeFollowUps(ctx)
 }
 
 // claim reports whether the place belongs to this installation. One that belongs to none does so from the
@@ -147,6 +168,7 @@ type pass struct {
 	some    []candidate
 	deleted int
 	planned map[[16]byte]bool // blobs of tasks that may follow after groups; nil: not read yet
+	doubt   []candidate       // blobs of follow-ups, which are not there
 }
 
 // candidate is a blob that is old enough to be deleted.
@@ -212,11 +234,53 @@ func (p *pass) judge(ctx context.Context) error {
 				return fmt.Errorf("read what follows after groups: %w", err)
 			}
 		}
-		if p.planned[c.blob] {
+		switch {
+		case p.planned[c.blob]:
+			continue
+		case task.OfFollowUp(c.blob):
+			if len(p.doubt) < doubtMax {
+				p.doubt = append(p.doubt, c)
+			}
 			continue
 		}
 		if err := p.remove(ctx, c.name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// judgeFollowUps deletes those blobs of follow-ups that no row named when all were read, and not the last
+// time either: one that moves, such as that of a task which is redriven, may be missed once. A row that has
+// ended stays for a day at least and names what followed it, so that none is missed because its task ends.
+func (p *pass) judgeFollowUps(ctx context.Context) error {
+	now := p.Clock.Now()
+	if len(p.doubt) == 0 || p.Chains == nil || !p.looked.IsZero() && now < p.looked.Add(LookEvery) {
+		return nil
+	}
+	unnamed := make(map[[16]byte]struct{}, len(p.doubt))
+	for _, c := range p.doubt {
+		unnamed[c.blob] = struct{}{}
+	}
+	if err := p.Chains.FollowUpBlobs(ctx, func(blob [16]byte) { delete(unnamed, blob) }); err != nil {
+		return fmt.Errorf("look for blobs of follow-ups: %w", err)
+	}
+	last := p.missed
+	p.looked, p.missed = now, unnamed
+	for some := range slices.Chunk(p.doubt, rowsMax) {
+		rows, err := p.rowsOf(ctx, some) // again: a follow-up may be there since
+		if err != nil {
+			return fmt.Errorf("read the rows of blobs: %w", err)
+		}
+		for _, c := range some {
+			_, isUnnamed := unnamed[c.blob]
+			_, wasUnnamed := last[c.blob]
+			if row := rows[c.id]; !isUnnamed || !wasUnnamed || row != nil && p.needs(row, c.blob) {
+				continue
+			}
+			if err := p.remove(ctx, c.name); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

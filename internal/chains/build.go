@@ -149,6 +149,9 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 	if err != nil {
 		return nil, err
 	}
+	if t.Blob, err = api.BlobOf(item.GetBlob()); err != nil {
+		return nil, fmt.Errorf("%w: blob of a follow-up: %w", store.ErrCorrupt, err)
+	}
 	t.PayloadSize = uint32(len(item.GetPayload()))
 	inline := len(item.GetPayload()) <= k.PayloadInlineMax()
 	if inline {

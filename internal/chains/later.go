@@ -3,6 +3,7 @@ package chains
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -64,7 +65,11 @@ func (k *Keeper) completePending(ctx context.Context) error {
 		return err
 	}
 	for i, id := range ids {
-		if one := k.finish(ctx, &rows[i]); one != nil {
+		switch one := k.finish(ctx, &rows[i]); {
+		case one == nil:
+		case store.IsUnreadable(one): // at each try; the wake-up row stays for whoever can read it
+			k.Log.ErrorContext(ctx, "follow-ups not created: they cannot be read", slog.String("task_id", id.String()), slog.Any("error", one))
+		default:
 			err = errors.Join(err, one)
 			continue
 		}

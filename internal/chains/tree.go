@@ -1,8 +1,10 @@
 package chains
 
 import (
+	"encoding/binary"
 	"fmt"
 	"iter"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -59,6 +61,41 @@ func Count(f *kinesinv1.Followups) int {
 	return len(f.GetThen()) + len(f.GetElse()) + len(f.GetFinally())
 }
 
+// Blobs returns the blobs of the follow-ups that f names, with those of what follows these.
+func Blobs(f *kinesinv1.Followups) iter.Seq[*kinesinv1.Blob] {
+	return func(yield func(*kinesinv1.Blob) bool) {
+		eachItem(f, func(item *kinesinv1.ScheduleItem) bool { return item.GetBlob() == nil || yield(item.GetBlob()) })
+	}
+}
+
+// eachItem calls each with all follow-ups, until it returns false.
+func eachItem(f *kinesinv1.Followups, each func(*kinesinv1.ScheduleItem) bool) bool {
+	for _, item := range All(f) {
+		if !each(item) || !eachItem(Of(item), each) {
+			return false
+		}
+	}
+	return true
+}
+
+// blobSum returns what is the same of f, which names blobs, each time it is named; zero: it names none.
+func blobSum(f *kinesinv1.Followups) (task.ID, error) {
+	for range Blobs(f) {
+		same := proto.CloneOf(f)
+		eachItem(same, func(item *kinesinv1.ScheduleItem) bool {
+			if item.Blob != nil {
+				if item.Blob.Id = nil; strings.HasPrefix(item.Key, task.BlobKeyPrefix) {
+					item.Key = task.BlobKeyPrefix
+				}
+			}
+			return true
+		})
+		b, err := encode(same)
+		return task.IDOf([]byte("blobs"), b), err
+	}
+	return task.ID{}, nil
+}
+
 // encode returns f as it is stored, the same bytes for the same follow-ups.
 func encode(f *kinesinv1.Followups) ([]byte, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(f)
@@ -101,6 +138,9 @@ func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, 
 		c = *t.Chain
 	}
 	c.Follow, c.FollowID, c.FollowBytes, c.FollowCount, c.Added = nil, task.ID{}, 0, 0, [len(c.Added)]uint32{}
+	if c.FollowSum, err = blobSum(f); err != nil {
+		return nil, err
+	}
 	if n := Count(f); n > 0 {
 		b, err := encode(f)
 		if err != nil {
@@ -110,11 +150,31 @@ func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, 
 		if len(b) <= inlineMax {
 			c.Follow = b
 		} else {
-			c.FollowID, apart = task.IDOf([]byte("follow"), t.ID[:], b), b
+			c.FollowID, apart = followID(t, b), b
 		}
 	}
 	t.Chain = &c
 	return apart, nil
+}
+
+// followID returns the id of the payload row of what follows a task. As that of a payload, it is another one
+// for each task that has the same key, so that nothing is deleted which a later one needs.
+func followID(t *task.Task, b []byte) task.ID {
+	if t.PayloadRev == 0 {
+		return task.IDOf([]byte("follow"), t.ID[:], b)
+	}
+	return task.IDOf([]byte("follow"), t.ID[:], binary.BigEndian.AppendUint64(nil, t.PayloadRev), b)
+}
+
+// AsNext gives the rows of a task, which replace an ended one with its key, their own id of what Attach
+// returned.
+func AsNext(rows []store.Op, apart []byte) {
+	for i := range rows {
+		t := &rows[i].Task
+		c := *t.Chain
+		c.FollowID = followID(t, apart)
+		t.Chain = &c
+	}
 }
 
 // PutFollow returns the write of what Attach returned, which comes before the task's own rows.

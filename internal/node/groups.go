@@ -57,27 +57,3 @@ func (n *Node) memberEnded(t *task.Task) {
 		n.groups.Ended(t)
 	}
 }
-
-// groupBlobs tells the sweeper of blobs which of them groups need.
-type groupBlobs struct{ groups.Store }
-
-// MemberID returns the id of the task that is a member of a group.
-func (b groupBlobs) MemberID(ctx context.Context, group task.ID, index uint32) (task.ID, error) {
-	return groups.MemberID(ctx, b.Store, group, index)
-}
-
-// FollowUpBlobs returns the blobs of tasks that may follow after groups.
-func (b groupBlobs) FollowUpBlobs(ctx context.Context) (map[[16]byte]bool, error) {
-	blobs := map[[16]byte]bool{}
-	err := groups.EachFollowUp(ctx, b.Store, func(raw []byte) error {
-		item := &kinesinv1.ScheduleItem{}
-		if err := proto.Unmarshal(raw, item); err != nil {
-			return fmt.Errorf("%w: what follows after a group: %w", store.ErrCorrupt, err)
-		}
-		if id := item.GetBlob().GetId(); len(id) == 16 {
-			blobs[[16]byte(id)] = true
-		}
-		return nil
-	})
-	return blobs, err
-}

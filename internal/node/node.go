@@ -217,9 +217,6 @@ func (n *Node) compose(c Config) {
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
-	if c.Blobs != nil {
-		n.blobs = &blobsweep.Sweeper{Blobs: c.Blobs, Rows: n.store, Lambdas: n.catalog, KeyedID: task.KeyedID, Groups: groupBlobs{n.store}, Clock: c.Clock, Log: c.Log}
-	}
 	if slices.Contains(c.Roles, RoleHSC) {
 		n.hsc = hsc.New(hsc.Config{
 			Store: n.chains, Queue: n.queue, Catalog: n.catalog, Leases: n.leases, Sealer: seal,
@@ -232,6 +229,7 @@ func (n *Node) compose(c Config) {
 	if slices.Contains(c.Roles, RoleInbound) {
 		n.composeInbound(&c, seal)
 	}
+	n.composeBlobs(&c)
 }
 
 // composeIntake makes what takes tasks in: for inbound, and follow-ups with keys in any role.

@@ -156,10 +156,10 @@ func (r *rig) dial(transport http.RoundTripper) *sdk.Client {
 }
 
 // dialBy is dial with a clock of its own.
-func (r *rig) dialBy(k clock.Clock, transport http.RoundTripper) *sdk.Client {
+func (r *rig) dialBy(k clock.Clock, transport http.RoundTripper, more ...sdk.ClientOption) *sdk.Client {
 	r.Helper()
-	c, err := sdk.NewClient("http://node", sdk.WithHTTPClient(&http.Client{Transport: transport}),
-		sdkconfig.WithClock(k), sdk.WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := sdk.NewClient("http://node", append(more, sdk.WithHTTPClient(&http.Client{Transport: transport}),
+		sdkconfig.WithClock(k), sdk.WithLogger(slog.New(slog.DiscardHandler)))...)
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -228,7 +228,7 @@ func full(n int, p task.Partition) task.Task {
 		Follow: []byte("follow"), FollowID: newTask(8, p, at(5)).ID, FollowBytes: 6, FollowCount: 1, Outcome: []byte("outcome"), FromParent: true,
 	}
 	t.Chain.Held = []task.Held{{Edge: task.Finally, Index: 2, Holder: link}, {Edge: task.Then, Holder: link}}
-	t.Chain.StartBefore = at(9)
+	t.Chain.StartBefore, t.Chain.FollowSum = at(9), link.ID
 	t.Chain.Added[0], t.Chain.Added[1], t.Chain.Added[2] = 1, 2, 3
 	t.Occurrence = &task.Occurrence{
 		Cron: "nightly", Life: at(1), At: task.Firing{Revision: 3, Nominal: at(5)}, Before: task.Firing{Revision: 2, Nominal: at(4)},

@@ -14,7 +14,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// followFileBytesMax bounds a file of what follows. The server's bound is that of a payload.
+// followFileBytesMax bounds a file of what follows, as a line of a batch. The server's bound is that of a
+// payload, without those that are blobs.
 const followFileBytesMax = 6 << 20
 
 const followFields = "lambda, delay (or in), due (or at), key, payload, payload_text, payload_base64, priority, collection, limit_key, tags, " +
