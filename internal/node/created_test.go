@@ -8,6 +8,10 @@ import (
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
+// newcomerMax bounds how late a task may be while the members do not agree about a new lambda: the owner of a
+// partition that moved may know of it only with its next look, half a second later.
+const newcomerMax = 600 * time.Millisecond
+
 // TestLambdasComeUnderLoad creates lambdas, each of which moves a few partitions of the others. For 1.5 s
 // some processes know a lambda and some do not, so they disagree about the owners of those partitions; their
 // rows, which hold a hash of the members alone, do not show that.
@@ -22,7 +26,7 @@ func TestLambdasComeUnderLoad(t *testing.T) {
 			c.lambda(sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}})
 			time.Sleep(2 * time.Second)
 		}
-		c.allOnTime(80 * time.Second)
+		c.allOnTime(80*time.Second, newcomerMax)
 	})
 }
 
@@ -44,15 +48,15 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 			c.client = home
 			c.leave(p)
 		}
-		c.allOnTime(60 * time.Second)
+		c.allOnTime(60*time.Second, plannedMax)
 	})
 }
 
-// allOnTime waits for the end of the load, and fails if any task was late.
-func (c *crew) allOnTime(load time.Duration) {
+// allOnTime waits for the end of the load, and fails if any task was later than most.
+func (c *crew) allOnTime(load, most time.Duration) {
 	c.Helper()
 	time.Sleep(load - time.Since(c.began))
-	if worst, tasks := c.late(c.began, time.Now()); worst > plannedMax {
+	if worst, tasks := c.late(c.began, time.Now()); worst > most {
 		c.Errorf("one of %d tasks started %v late", tasks, worst)
 	}
 }
