@@ -110,9 +110,9 @@ func TestWhatOverlaps(t *testing.T) {
 	}{
 		{crons.OverlapSkip, "00:00:10 00:00:40", 1},
 		{crons.OverlapAllow, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 3},
-		{crons.OverlapQueue, "00:00:10 00:00:20 00:00:30", 1},
+		{crons.OverlapQueue, "00:00:10 00:00:30 00:01:00", 1},
 		{crons.OverlapCancel, "00:00:10 00:00:20 00:00:30 00:00:40 00:00:50 00:01:00", 1},
-		{crons.OverlapReplace, "00:00:10 00:00:20 00:00:30", 1},
+		{crons.OverlapReplace, "00:00:10 00:00:30 00:01:00", 1},
 	} {
 		t.Run(string(c.overlap), func(t *testing.T) {
 			inRig(t, drivers{}, 1, nil, func(r *rig) {
@@ -260,8 +260,13 @@ func TestAPausedCron(t *testing.T) {
 					r.change("tick", (*crons.Cron).Resume)
 				}
 				time.Sleep(time.Until(began.Add(82 * time.Second)))
-				if got, want := f.all(), "00:00:10 00:00:20 00:01:10 00:01:20"; strings.Replace(got, "00:01:00 ", "", 1) != want {
-					t.Errorf("fired %s, want %s, and one in between if it was resumed before", got, want)
+				// The last one of the pause is caught up with, unless the next is due when the end of the pause is seen.
+				got, want := f.all(), "00:00:10 00:00:50 00:01:00 00:01:10 00:01:20"
+				if until > 0 {
+					got, want = strings.Replace(got, "00:00:50 ", "", 1), strings.Replace(want, "00:00:50 ", "", 1)
+				}
+				if got != want {
+					t.Errorf("fired %s, want %s", got, want)
 				}
 			})
 		})
