@@ -260,7 +260,7 @@ func TestAPausedCron(t *testing.T) {
 					r.change("tick", (*crons.Cron).Resume)
 				}
 				time.Sleep(time.Until(began.Add(82 * time.Second)))
-				// The last one of the pause is caught up with, unless the next is due when the end of the pause is seen.
+				// The last one of the pause is caught up with, unless the next is due when its end is seen.
 				got, want := f.all(), "00:00:10 00:00:50 00:01:00 00:01:10 00:01:20"
 				if until > 0 {
 					got, want = strings.Replace(got, "00:00:50 ", "", 1), strings.Replace(want, "00:00:50 ", "", 1)
