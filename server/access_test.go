@@ -777,7 +777,7 @@ func TestWhatIsAudited(t *testing.T) {
 			if g.Action == "lambda.update" && (!strings.Contains(g.Before, `"max_attempts":10`) || !strings.Contains(g.After, `"max_attempts":3`)) {
 				t.Errorf("before %s, after %s", g.Before, g.After)
 			}
-			if g.Action == "quota.set" && strings.Contains(g.After, "200") && !strings.Contains(g.Before, "100") {
+			if g.Action == "quota.set" && strings.Contains(g.After, `"rate":200`) && !strings.Contains(g.Before, `"rate":100`) {
 				t.Errorf("before %s, after %s", g.Before, g.After)
 			}
 		}
