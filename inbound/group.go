@@ -19,6 +19,8 @@ import (
 type Members struct {
 	Group task.ID
 	At    uint32 // index of the first one
+	// TryAt returns which try a member is of: a call that died before the group counted its member may have
+	// stored another task in that place.
 	TryAt func(index uint32) uint32
 	// DueMax is the latest due time of a member, and Until how long its ended row is kept at least.
 	DueMax, Until task.Instant

@@ -142,6 +142,40 @@ func TestASaveThatIsCutShort(t *testing.T) {
 	}
 }
 
+// A change may come before the first occurrence of the one before it is put.
+func TestAChangeAfterASaveThatIsCutShort(t *testing.T) {
+	for name, change := range map[string]func(c *Cron, now task.Instant) error{
+		"pause":  func(c *Cron, now task.Instant) error { return c.PauseAt(Pause{Reason: "test"}, now) },
+		"change": func(c *Cron, now task.Instant) error { return c.Change(Spec{Schedule: "5 * * * *", Class: 1}, now) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			c := f.cron(func(s *Spec) { s.Schedule = "*/5 * * * *" })
+			c.Updated = c.Created
+			f.rows.fails = func(op *store.Op) bool { return op.Kind == store.PutWakeup }
+			if err := f.Save(t.Context(), c); err != nil || f.todo() != 1 {
+				t.Fatal(err, f.todo())
+			}
+			f.time.Advance(11 * time.Minute / 2)
+			if err := change(c, f.Clock.Now()); err != nil {
+				t.Fatal(err)
+			}
+			c.Updated = f.Clock.Now()
+			if err := f.Save(t.Context(), c); err != nil || f.todo() != 1 {
+				t.Fatal(err, f.todo())
+			}
+			f.rows.fails = nil
+			if err := f.doAll(t.Context()); err != nil || f.todo() != 0 {
+				t.Fatal(err, f.todo())
+			}
+			first := task.Firing{Revision: 1, Nominal: at(t, "00:05:00")}
+			if !slices.ContainsFunc(f.waiting(c), func(r task.Task) bool { return r.Occurrence.At == first }) {
+				t.Errorf("the first revision has no occurrence among %d", len(f.waiting(c)))
+			}
+		})
+	}
+}
+
 // A task that was put long ago may have run and be forgotten.
 func TestAnOccurrenceIsNotPutAnewLongAfter(t *testing.T) {
 	f := newFixture(t)
