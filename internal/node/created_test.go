@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // TestLambdasComeUnderLoad creates lambdas, each of which moves a few partitions of the others. For 1.5 s
@@ -46,6 +48,43 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 		}
 		c.allOnTime(60 * time.Second)
 	})
+}
+
+// TestOneCountsAKeyWhileLambdasCome creates lambdas that move shards whose tasks are limited by key. Never may
+// two processes start the tasks of a shard.
+func TestOneCountsAKeyWhileLambdasCome(t *testing.T) {
+	const shards, moments = 96, 600
+	inFleet(t, 6, func(_ int, c *Config) { c.Store = newDistant(c.Store, 0) }, func(r *rig, _ []*host) {
+		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: shards, Priorities: []string{"only"}, LimitKeyConcurrency: 1})
+		mail, err := r.nodes[0].node.catalog.Lambda("mail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 16 {
+			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
+			if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7}); err != nil {
+				t.Fatal(err)
+			}
+			for range moments {
+				time.Sleep(10 * time.Millisecond)
+				for _, p := range mail.Partitions() {
+					if starts := r.starts(p); starts > 1 {
+						t.Fatalf("%d processes start the tasks of %v", starts, p)
+					}
+				}
+			}
+		}
+	})
+}
+
+// starts counts the processes that start tasks of a partition with a limit.
+func (r *rig) starts(p task.Partition) (processes int) {
+	for _, one := range r.nodes {
+		if one.node.scheduler.FiresWithin(p, clock.Real().Now()) {
+			processes++
+		}
+	}
+	return processes
 }
 
 // allOnTime waits for the end of the load, and fails if any task was late.
