@@ -47,7 +47,7 @@ const (
 	// lambdas every 1.5 s.
 	lambdasKnown = 2500 * time.Millisecond
 	// Linger is for how long after a take-over the previous owner dispatches what it knows: until the next
-	// owner's second read-ahead.
+	// owner's second read-ahead. After a take-over that took longer than SecondRead it is half a window.
 	Linger = SecondRead
 	// SecondRead is how long after the first read-ahead of a partition the second one is: it finds what only
 	// the previous owner was told of in the meantime.

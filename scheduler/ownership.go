@@ -29,8 +29,8 @@ type assignment struct {
 type handOver struct {
 	to    string
 	since time.Duration
-	// blind says that the row of the next owner tells nothing: the view that it shows is of the members alone,
-	// and it may show it without knowing the lambda whose coming or going moved the partition.
+	// blind says that the row of the next owner tells nothing: the view that it shows is of the members
+	// alone, and it may show it without knowing the lambda whose coming or going moved the partition.
 	blind bool
 }
 
@@ -89,9 +89,11 @@ func (a *assignment) isNews(now time.Duration) bool {
 	return a.changed && now-a.changedAt < lambdasKnown
 }
 
-// release returns the partitions that have been taken over, or not for too long.
-func (s *Scheduler) release(a *assignment) (released []task.Partition) {
+// release returns the partitions that have been taken over, or not for too long, and for how long what is
+// known of them is still fired here.
+func (s *Scheduler) release(a *assignment) (released map[task.Partition]time.Duration) {
 	follows := map[string]bool{}
+	released = map[task.Partition]time.Duration{}
 	now := clock.Mono(s.Clock)
 	for p, h := range a.handingOver {
 		taken, asked := follows[h.to]
@@ -101,10 +103,19 @@ func (s *Scheduler) release(a *assignment) (released []task.Partition) {
 		}
 		if taken && !h.blind || now-h.since >= ReleaseMax {
 			delete(a.handingOver, p)
-			released = append(released, p)
+			released[p] = s.lingers(now - h.since)
 		}
 	}
 	return released
+}
+
+// lingers returns for how long the previous owner of a partition fires what it knows, after a hand-over that
+// took so long: until the next read-ahead of the next owner, which may be the one after its second.
+func (s *Scheduler) lingers(took time.Duration) time.Duration {
+	if took <= SecondRead {
+		return Linger
+	}
+	return max(Linger, s.Window/2)
 }
 
 // fired returns the partitions that are fired here.
@@ -156,11 +167,11 @@ func (s *Scheduler) checkAllInFlight() {
 }
 
 // apply starts and stops loops, so that they are those of the assignment.
-func (s *Scheduler) apply(a *assignment, released []task.Partition) {
+func (s *Scheduler) apply(a *assignment, released map[task.Partition]time.Duration) {
 	now, kept := clock.Mono(s.Clock), map[task.Partition]bool{}
-	for _, p := range released {
+	for p, lingers := range released {
 		if l := s.loopOf(p); l != nil && s.Foreign {
-			kept[p] = s.foreign.adopt(now, p, l)
+			kept[p] = s.foreign.adopt(now, p, l, lingers)
 		}
 	}
 	s.setFired(a.fired(), kept)

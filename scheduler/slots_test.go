@@ -250,8 +250,8 @@ func TestAnOwnerWaitsUntilAllFollow(t *testing.T) {
 	})
 }
 
-// TestAnOwnerWaitsUntilAllKnowALambda gives the lambda to this process because another one comes, of which its
-// owner may not have heard.
+// TestAnOwnerWaitsUntilAllKnowALambda gives the lambda to this process because another one comes, of which
+// its owner may not have heard.
 func TestAnOwnerWaitsUntilAllKnowALambda(t *testing.T) {
 	inSlotsFleet(t, "other", func(w *world, a *assigned, _ *scheduler.Scheduler, tasks []task.Task) {
 		a.follow()

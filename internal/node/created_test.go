@@ -50,8 +50,8 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 	})
 }
 
-// TestOneCountsAKeyWhileLambdasCome creates lambdas that move shards whose tasks are limited by key. Never may
-// two processes start the tasks of a shard.
+// TestOneCountsAKeyWhileLambdasCome creates lambdas that move shards whose tasks are limited by key. Never
+// may two processes start the tasks of a shard.
 func TestOneCountsAKeyWhileLambdasCome(t *testing.T) {
 	const shards, moments = 96, 600
 	inFleet(t, 6, func(_ int, c *Config) { c.Store = newDistant(c.Store, 0) }, func(r *rig, _ []*host) {
