@@ -62,14 +62,15 @@ func TestOneCountsAKeyWhileLambdasCome(t *testing.T) {
 		}
 		for n := range 16 {
 			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
-			if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7}); err != nil {
+			if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}}); err != nil {
 				t.Fatal(err)
 			}
 			for range moments {
 				time.Sleep(10 * time.Millisecond)
 				for _, p := range mail.Partitions() {
 					if starts := r.starts(p); starts > 1 {
-						t.Fatalf("%d processes start the tasks of %v", starts, p)
+						t.Errorf("%d processes start the tasks of %v", starts, p)
+						return
 					}
 				}
 			}
