@@ -43,8 +43,11 @@ const (
 	// ReleaseMax bounds how long a partition of another owner is fired on here because that one does not show
 	// that it has taken over.
 	ReleaseMax = 6 * time.Second
+	// lambdasKnown is how long after this process all others know that a lambda came or went. They read the
+	// lambdas every 1.5 s.
+	lambdasKnown = 2500 * time.Millisecond
 	// Linger is for how long after a take-over the previous owner dispatches what it knows: until the next
-	// owner's second read-ahead.
+	// owner's second read-ahead. After a take-over that took longer than SecondRead it is half a window.
 	Linger = SecondRead
 	// SecondRead is how long after the first read-ahead of a partition the second one is: it finds what only
 	// the previous owner was told of in the meantime.

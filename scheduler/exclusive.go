@@ -11,8 +11,9 @@ import (
 
 // Tasks with a concurrency quota are started by one process at a time. A process that owns a group opens it,
 // and then starts its tasks, when no other process does, and when it has read all that is in flight: first it
-// waits until all others follow the same list of members, then its loops make a census. It shuts the group as
-// soon as it sees that another process owns it, and starts nothing while the others may take it for gone.
+// waits until all others follow the same list of members and know the same lambdas, then its loops make a
+// census. It shuts the group as soon as it sees that another process owns it, and starts nothing while the
+// others may take it for gone.
 
 const (
 	// quotaKnown is how long after it was set a quota is known to all processes, by all clocks.
@@ -123,6 +124,9 @@ func (s *Scheduler) followGroup(a *assignment, g *slotGroup, o *opening, parts [
 	}
 	if o.phase == waiting {
 		known := set.IsZero() || s.Clock.Now() >= set.Add(quotaKnown) // by another server's clock, which may be ahead
+		if s.Foreign && a.isNews(o.since) && now-o.since < lambdasKnown {
+			known = false // another process, which does not know the newest lambda, may take the group for its own
+		}
 		if (!known || !s.Handover.Agree(a.Members)) && now-o.since < ReleaseMax {
 			return
 		}

@@ -89,8 +89,8 @@ func (f *foreignLoops) add(now time.Duration, p task.Partition, l *loop) {
 }
 
 // adopt keeps the loop of a partition that another process has taken over, for the tasks that only this
-// process knows. It reports whether there was room.
-func (f *foreignLoops) adopt(now time.Duration, p task.Partition, l *loop) bool {
+// process knows and that are due within a time. It reports whether there was room.
+func (f *foreignLoops) adopt(now time.Duration, p task.Partition, l *loop, lingers time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.start == nil || len(f.loops) >= foreignMax {
@@ -99,7 +99,7 @@ func (f *foreignLoops) adopt(now time.Duration, p task.Partition, l *loop) bool 
 	if other := f.loops[p]; other != nil { // a hint that came as this process took over
 		other.stop()
 	}
-	l.makeForeign()
+	l.makeForeign(lingers)
 	f.add(now, p, l)
 	return true
 }

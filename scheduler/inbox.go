@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"sync"
+	"time"
 
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -48,10 +49,11 @@ func (in *inbox) close() bool {
 // news is what a loop was told since the last round.
 type news struct {
 	hints       []hint
-	done        []doneRow    // wake-up rows that no task needs any more
-	missed      task.Instant // the wake-up of the earliest hint for which there was no room; zero: none
-	checkAll    bool         // all tasks in flight are to be read
-	makeForeign bool         // another process has taken the partition over
+	done        []doneRow     // wake-up rows that no task needs any more
+	missed      task.Instant  // the wake-up of the earliest hint for which there was no room; zero: none
+	checkAll    bool          // all tasks in flight are to be read
+	makeForeign bool          // another process has taken the partition over
+	lingers     time.Duration // with makeForeign: what is due within it is still fired here
 }
 
 // take empties the inbox.

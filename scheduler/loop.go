@@ -186,10 +186,11 @@ func (l *loop) checkAllInFlight() {
 	notify(l.wake)
 }
 
-// makeForeign tells the loop that another process has taken the partition over.
-func (l *loop) makeForeign() {
+// makeForeign tells the loop that another process has taken the partition over, and for how long what is
+// known here is still fired.
+func (l *loop) makeForeign(lingers time.Duration) {
 	l.inbox.mu.Lock()
-	l.inbox.makeForeign = true
+	l.inbox.makeForeign, l.inbox.lingers = true, lingers
 	l.inbox.mu.Unlock()
 	notify(l.wake)
 }
@@ -201,7 +202,7 @@ func (l *loop) readInbox() {
 		l.restFrom = now.Add(l.Window)
 	}
 	if news.makeForeign {
-		l.becomeForeign(now)
+		l.becomeForeign(now, news.lingers)
 	}
 	if news.checkAll && !l.foreign {
 		l.inFlight.checkAll(now)
@@ -293,13 +294,13 @@ func (l *loop) delayed(at task.Instant) task.Instant {
 }
 
 // becomeForeign keeps of a partition that was taken over only what the new owner may not know yet.
-func (l *loop) becomeForeign(now task.Instant) {
+func (l *loop) becomeForeign(now task.Instant, lingers time.Duration) {
 	l.foreign = true
 	l.reader.full.underWay = false
 	if l.followSlots(); l.limited { // the new owner alone starts its tasks
 		l.buffer.dropAfter(rowKey{}, func(entry) bool { return true })
 	}
-	l.buffer.dropAfter(endOf(now.Add(Linger)), func(e entry) bool { return !e.mustRead })
+	l.buffer.dropAfter(endOf(now.Add(lingers)), func(e entry) bool { return !e.mustRead })
 	l.inFlight.dropLaterThan(now.Add(l.Window)) // retries that only this process knows of wake by then
 	l.extendForeign()
 }

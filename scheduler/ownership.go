@@ -14,6 +14,9 @@ import (
 type assignment struct {
 	Assignment
 
+	all         []task.Partition // whoever owns them; nil before the first assignment
+	changed     bool             // some came or went since the first assignment
+	changedAt   time.Duration    // when that was, the last time
 	owned       []task.Partition
 	owns        map[task.Partition]bool           // has those
 	groups      map[task.Partition]task.Partition // of all partitions that have a concurrency quota
@@ -26,6 +29,9 @@ type assignment struct {
 type handOver struct {
 	to    string
 	since time.Duration
+	// blind says that the row of the next owner tells nothing: the view that it shows is of the members
+	// alone, and it may show it without knowing the lambda whose coming or going moved the partition.
+	blind bool
 }
 
 // newAssignment computes who owns what now.
@@ -39,10 +45,12 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 		owns:        make(map[task.Partition]bool, len(before.owned)),
 		groups:      s.groupsOf(all),
 	}
+	next.noteAll(all, before)
+	begins := handOver{since: now, blind: next.isNews(now)}
 	had := before.owns
 	self := s.Ownership.Self()
 	for i, p := range all {
-		if owners[i] == "" {
+		if begins.to = owners[i]; begins.to == "" {
 			continue // no member is known yet
 		}
 		next.Load[owners[i]]++
@@ -55,12 +63,12 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 			}
 		case had[p]:
 			next.Lost++
-			next.handingOver[p] = handOver{owners[i], now}
+			next.handingOver[p] = begins
 		default:
 			if h, under := before.handingOver[p]; under && h.to == owners[i] {
 				next.handingOver[p] = h
 			} else if under {
-				next.handingOver[p] = handOver{owners[i], now} // another next owner begins now
+				next.handingOver[p] = begins // another next owner begins now
 			}
 		}
 	}
@@ -68,9 +76,24 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 	return next
 }
 
-// release returns the partitions that have been taken over, or not for too long.
-func (s *Scheduler) release(a *assignment) (released []task.Partition) {
+// noteAll notes which partitions there are. The first assignment does not tell when they came.
+func (a *assignment) noteAll(all []task.Partition, before *assignment) {
+	a.all, a.changed, a.changedAt = all, before.changed, before.changedAt
+	if before.all != nil && !slices.Equal(all, before.all) {
+		a.changed, a.changedAt = true, a.Since
+	}
+}
+
+// isNews reports whether other processes may not know yet which partitions there are.
+func (a *assignment) isNews(now time.Duration) bool {
+	return a.changed && now-a.changedAt < lambdasKnown
+}
+
+// release returns the partitions that have been taken over, or not for too long, and for how long what is
+// known of them is still fired here.
+func (s *Scheduler) release(a *assignment) (released map[task.Partition]time.Duration) {
 	follows := map[string]bool{}
+	released = map[task.Partition]time.Duration{}
 	now := clock.Mono(s.Clock)
 	for p, h := range a.handingOver {
 		taken, asked := follows[h.to]
@@ -78,12 +101,21 @@ func (s *Scheduler) release(a *assignment) (released []task.Partition) {
 			taken = s.Handover.Follows(h.to, a.Members)
 			follows[h.to] = taken
 		}
-		if taken || now-h.since >= ReleaseMax {
+		if taken && !h.blind || now-h.since >= ReleaseMax {
 			delete(a.handingOver, p)
-			released = append(released, p)
+			released[p] = s.lingers(now - h.since)
 		}
 	}
 	return released
+}
+
+// lingers returns for how long the previous owner of a partition fires what it knows, after a hand-over that
+// took so long: until the next read-ahead of the next owner, which may be the one after its second.
+func (s *Scheduler) lingers(took time.Duration) time.Duration {
+	if took <= SecondRead {
+		return Linger
+	}
+	return max(Linger, s.Window/2)
 }
 
 // fired returns the partitions that are fired here.
@@ -135,11 +167,11 @@ func (s *Scheduler) checkAllInFlight() {
 }
 
 // apply starts and stops loops, so that they are those of the assignment.
-func (s *Scheduler) apply(a *assignment, released []task.Partition) {
+func (s *Scheduler) apply(a *assignment, released map[task.Partition]time.Duration) {
 	now, kept := clock.Mono(s.Clock), map[task.Partition]bool{}
-	for _, p := range released {
+	for p, lingers := range released {
 		if l := s.loopOf(p); l != nil && s.Foreign {
-			kept[p] = s.foreign.adopt(now, p, l)
+			kept[p] = s.foreign.adopt(now, p, l, lingers)
 		}
 	}
 	s.setFired(a.fired(), kept)

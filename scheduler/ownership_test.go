@@ -174,6 +174,40 @@ func TestWhoDoesNotTakeOverIsNotWaitedForForEver(t *testing.T) {
 	})
 }
 
+// TestWhatAMemberFollowedBeforeALambdaCameSaysNothing moves a partition because another one comes. The member
+// that gets it follows already, but may not have heard of that one.
+func TestWhatAMemberFollowedBeforeALambdaCameSaysNothing(t *testing.T) {
+	inWorld(t, 100, func(w *world) {
+		a := newAssigned(map[task.Partition]string{high: "me", low: "me"})
+		w.parts.set(high)
+		s := w.startAs(a)
+		a.follow()
+		w.advance(time.Minute)
+		a.mu.Lock()
+		a.owners[high] = "other"
+		a.mu.Unlock()
+		w.parts.set(high, low)
+		late := w.waiting(high, scheduler.ReleaseMax+time.Second)
+		w.advance(scheduler.ReleaseMax - time.Second)
+		later := w.waiting(high, 5*time.Second) // after the second read-ahead of the next owner
+		s.Added(&later)
+		w.advance(time.Second - time.Millisecond)
+		if !s.Fires(high) {
+			t.Error("let go, though the next owner may not have read it")
+		}
+		w.advance(2 * time.Millisecond)
+		if s.Fires(high) {
+			t.Error("fired for ever")
+		}
+		w.advance(6 * time.Second)
+		w.wantOnTime(late, later) // which it knew
+		a.give(low, "other")
+		if s.Fires(low) {
+			t.Error("fires on, though all know by now which partitions there are")
+		}
+	})
+}
+
 // Another view of the members gives the one who is to take over no more time, and one who is to do it instead
 // all of it.
 func TestTheTimeToTakeOverIsOfWhoTakesOver(t *testing.T) {

@@ -250,6 +250,23 @@ func TestAnOwnerWaitsUntilAllFollow(t *testing.T) {
 	})
 }
 
+// TestAnOwnerWaitsUntilAllKnowALambda gives the lambda to this process because another one comes, of which
+// its owner may not have heard.
+func TestAnOwnerWaitsUntilAllKnowALambda(t *testing.T) {
+	inSlotsFleet(t, "other", func(w *world, a *assigned, _ *scheduler.Scheduler, tasks []task.Task) {
+		a.follow()
+		w.advance(time.Minute)
+		a.mu.Lock()
+		a.owners[high], a.owners[low] = "me", "me"
+		a.mu.Unlock()
+		w.parts.set(high, low, task.Partition{Lambda: 8})
+		w.advance(3400 * time.Millisecond)
+		w.wantRunning(tasks, 0)
+		w.advance(time.Second)
+		w.wantRunning(tasks, 2)
+	})
+}
+
 func TestAnOwnerDoesNotWaitForEver(t *testing.T) {
 	inSlotsFleet(t, "me", func(w *world, _ *assigned, _ *scheduler.Scheduler, tasks []task.Task) {
 		w.advance(scheduler.ReleaseMax + 3*time.Second)

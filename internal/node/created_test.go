@@ -5,12 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
-
-// newcomerMax bounds how late a task may be while the members do not agree about a new lambda: the owner of a
-// partition that moved may know of it only with its next look, half a second later.
-const newcomerMax = 600 * time.Millisecond
 
 // TestLambdasComeUnderLoad creates lambdas, each of which moves a few partitions of the others. For 1.5 s
 // some processes know a lambda and some do not, so they disagree about the owners of those partitions; their
@@ -26,7 +24,7 @@ func TestLambdasComeUnderLoad(t *testing.T) {
 			c.lambda(sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}})
 			time.Sleep(2 * time.Second)
 		}
-		c.allOnTime(80*time.Second, newcomerMax)
+		c.allOnTime(80*time.Second)
 	})
 }
 
@@ -48,15 +46,53 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 			c.client = home
 			c.leave(p)
 		}
-		c.allOnTime(60*time.Second, plannedMax)
+		c.allOnTime(60*time.Second)
 	})
 }
 
-// allOnTime waits for the end of the load, and fails if any task was later than most.
-func (c *crew) allOnTime(load, most time.Duration) {
+// TestOneCountsAKeyWhileLambdasCome creates lambdas that move shards whose tasks are limited by key. Never
+// may two processes start the tasks of a shard.
+func TestOneCountsAKeyWhileLambdasCome(t *testing.T) {
+	const shards, moments = 96, 600
+	inFleet(t, 6, func(_ int, c *Config) { c.Store = newDistant(c.Store, 0) }, func(r *rig, _ []*host) {
+		r.lambda(sdk.LambdaInfo{Name: "mail", Shards: shards, Priorities: []string{"only"}, LimitKeyConcurrency: 1})
+		mail, err := r.nodes[0].node.catalog.Lambda("mail")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range 16 {
+			time.Sleep(time.Duration(n) * 130 * time.Millisecond)
+			if _, _, err := r.client.CreateLambda(r.ctx, sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}}); err != nil {
+				t.Fatal(err)
+			}
+			for range moments {
+				time.Sleep(10 * time.Millisecond)
+				for _, p := range mail.Partitions() {
+					if starts := r.starts(p); starts > 1 {
+						t.Errorf("%d processes start the tasks of %v", starts, p)
+						return
+					}
+				}
+			}
+		}
+	})
+}
+
+// starts counts the processes that start tasks of a partition with a limit.
+func (r *rig) starts(p task.Partition) (processes int) {
+	for _, one := range r.nodes {
+		if one.node.scheduler.FiresWithin(p, clock.Real().Now()) {
+			processes++
+		}
+	}
+	return processes
+}
+
+// allOnTime waits for the end of the load, and fails if any task was late.
+func (c *crew) allOnTime(load time.Duration) {
 	c.Helper()
 	time.Sleep(load - time.Since(c.began))
-	if worst, tasks := c.late(c.began, time.Now()); worst > most {
+	if worst, tasks := c.late(c.began, time.Now()); worst > plannedMax {
 		c.Errorf("one of %d tasks started %v late", tasks, worst)
 	}
 }
