@@ -24,7 +24,7 @@ func TestLambdasComeUnderLoad(t *testing.T) {
 			c.lambda(sdk.LambdaInfo{Name: fmt.Sprint("come-", n), Shards: 1 + n%7, Priorities: []string{"only"}})
 			time.Sleep(2 * time.Second)
 		}
-		c.allOnTime(80*time.Second)
+		c.allOnTime(80 * time.Second)
 	})
 }
 
@@ -46,7 +46,7 @@ func TestWhoCreatedALambdaLeaves(t *testing.T) {
 			c.client = home
 			c.leave(p)
 		}
-		c.allOnTime(60*time.Second)
+		c.allOnTime(60 * time.Second)
 	})
 }
 
