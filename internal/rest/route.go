@@ -102,3 +102,28 @@ func conditional() option {
 		r.failures = append(r.failures, http.StatusConflict, http.StatusPreconditionFailed)
 	}
 }
+
+// answer returns what a route returns for a response: its view, unless the call failed.
+func answer[R, V any](status int, from R, err error, view func(R) V) (int, *V, error) {
+	if err != nil {
+		return 0, nil, err
+	}
+	return status, new(view(from)), nil
+}
+
+// viewsOf returns the view of each element; no elements are an empty list, which is not nil.
+func viewsOf[R, V any](from []R, view func(R) V) []V {
+	views := make([]V, len(from))
+	for i := range from {
+		views[i] = view(from[i])
+	}
+	return views
+}
+
+// created is the status of a call that may have created something.
+func created(is bool) int {
+	if is {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}

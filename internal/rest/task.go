@@ -189,14 +189,7 @@ func listTasks(c *call, _ *none) (int, *taskList, error) {
 		return 0, nil, invalid("parameter cursor: want next of the page before")
 	}
 	response, err := c.Tasks.List(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &taskList{Tasks: make([]taskView, len(response.GetTasks())), Next: base64.RawURLEncoding.EncodeToString(response.GetNextCursor())}
-	for i, t := range response.GetTasks() {
-		list.Tasks[i] = taskViewOf(t)
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, &taskList{Tasks: viewsOf(response.GetTasks(), taskViewOf), Next: base64.RawURLEncoding.EncodeToString(response.GetNextCursor())}, err
 }
 
 type count struct {
@@ -211,10 +204,7 @@ func countTasks(c *call, _ *none) (int, *count, error) {
 		return 0, nil, err
 	}
 	response, err := c.Tasks.Count(c.r.Context(), &kinesinv1.CountRequest{Where: c.query.Get("where"), Exact: exact})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, &count{response.GetCount(), response.GetExact(), response.GetExamined()}, nil
+	return http.StatusOK, &count{response.GetCount(), response.GetExact(), response.GetExamined()}, err
 }
 
 // overrides are settings of a task that differ from its lambda's.
