@@ -178,22 +178,11 @@ func (a *app) gateListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		objects := make([]gateObject, len(all))
-		for i := range all {
-			objects[i] = gateObjectOf(&all[i], false)
-		}
-		if a.json() {
-			return printJSON(a.Stdout, objects)
-		}
-		t := newTable(a.Stdout)
-		if len(all) > 0 {
-			t.row("ID", "ACTION", "TASKS", "STATE", "CREATED", "UNTIL", "OWNER", "REASON")
-		}
-		for i := range objects {
-			o := &objects[i]
-			t.row(o.ID, o.Action, o.tasksText(), o.stateText(), o.Created, cmp.Or(o.Until, "-"), o.Owner, o.Reason)
-		}
-		return t.Flush()
+		objects := objectsOf(all, func(g *sdk.Gate) gateObject { return gateObjectOf(g, false) })
+		titles := []string{"ID", "ACTION", "TASKS", "STATE", "CREATED", "UNTIL", "OWNER", "REASON"}
+		return printList(a, objects, "", titles, func(_ int, o *gateObject) []string {
+			return []string{o.ID, o.Action, o.tasksText(), o.stateText(), o.Created, cmp.Or(o.Until, "-"), o.Owner, o.Reason}
+		})
 	})
 }
 

@@ -89,32 +89,22 @@ in 50 hours. A task that expired counts as late; one that still waits is not cou
 	}
 	c.Flags().StringVar(&lambda, "lambda", "", "only of this lambda")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		statuses, err := k.Objectives(ctx, lambda)
+		all, err := k.Objectives(ctx, lambda)
 		if err != nil {
 			return err
 		}
-		all := make([]sloObject, len(statuses))
-		for i := range statuses {
-			all[i] = sloObjectOf(&statuses[i])
-		}
-		if a.json() {
-			return printJSON(a.Stdout, all)
-		}
-		if len(all) == 0 {
-			a.note("there are no objectives; set one with `kinesin slo set --lambda NAME --within 5s --objective 99`")
-			return nil
-		}
-		t := newTable(a.Stdout)
-		t.row("LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "IN TIME", "BUDGET LEFT", "BURN", "FROM")
-		for _, s := range all {
-			burns := make([]string, len(s.Burn))
-			for i, b := range s.Burn {
-				burns[i] = b.Over + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
-			}
-			t.row(s.Lambda, percentText(s.Objective)+" within "+s.Within, s.Window, strconv.FormatInt(s.Started, 10),
-				percentText(s.Attained), percentText(100*s.BudgetLeft), strings.Join(burns, ", "), sourceText(s.Registered, s.ManagedBy))
-		}
-		return t.Flush()
+		titles := []string{"LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "IN TIME", "BUDGET LEFT", "BURN", "FROM"}
+		return printList(a, objectsOf(all, sloObjectOf), "there are no objectives; set one with `kinesin slo set --lambda NAME --within 5s --objective 99`", titles,
+			func(_ int, s *sloObject) []string {
+				burns := make([]string, len(s.Burn))
+				for i, b := range s.Burn {
+					burns[i] = b.Over + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
+				}
+				return []string{
+					s.Lambda, percentText(s.Objective) + " within " + s.Within, s.Window, strconv.FormatInt(s.Started, 10),
+					percentText(s.Attained), percentText(100 * s.BudgetLeft), strings.Join(burns, ", "), sourceText(s.Registered, s.ManagedBy),
+				}
+			})
 	})
 }
 
