@@ -36,7 +36,7 @@ func (a *app) quotaSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set --lambda L [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N]",
 		Short: "Set a quota of a lambda, or take it away",
-		Long: `Sets a quota, in force on all servers within two seconds, and prints it. What is not given stays as it is; "none" takes a limit
+		Long: `Sets a quota, in force on all servers within two seconds, and prints it. Limits that are not given stay as they are; "none" takes one
 away. A rate of 0 is refused: kinesin gate pause stops starts, and says to everybody why.
 
 --concurrency bounds how many attempts there are at once, those that wait in a queue for a worker included; what runs when it is

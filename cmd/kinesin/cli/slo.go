@@ -32,8 +32,8 @@ func (a *app) sloSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set --lambda L --within D --objective PERCENT [--window D]",
 		Short: "Set the objective of a lambda",
-		Long: `Sets the objective of a lambda and prints it. Starts are counted from a minute later at the latest. What was counted before stays,
-by the time that held then.`,
+		Long: `Sets the objective of a lambda and prints it. Starts are counted from a minute later at the latest. Earlier counts stay as they
+are, by the time that held then.`,
 		Example: `  kinesin slo set --lambda mail --within 5s --objective 99
   kinesin slo set --lambda mail --within 500ms --objective 99.9 --window 7d`,
 		Args: cobra.NoArgs,
