@@ -19,10 +19,7 @@ const (
 
 // Store is where crons are kept.
 type Store interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
+	store.ControlRows
 	Apply(ctx context.Context, ops []store.Op) ([]error, error)
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
