@@ -93,9 +93,7 @@ func (a *app) printCron(c *sdk.Cron) error {
 	facts = append(facts, [][2]string{
 		{"version", strconv.FormatUint(o.Version, 10)}, {"created", o.Created + " by " + o.CreatedBy}, {"updated", o.Updated + " by " + cmp.Or(o.UpdatedBy, "itself")},
 	}...)
-	for _, fact := range facts {
-		t.fact(fact[0], fact[1])
-	}
+	t.facts(facts)
 	return t.Flush()
 }
 

@@ -202,7 +202,7 @@ func (a *app) gateShowCommand() *cobra.Command {
 			return printJSON(a.Stdout, o)
 		}
 		t := newTable(a.Stdout)
-		for _, fact := range [][2]string{
+		t.facts([][2]string{
 			{"id", o.ID},
 			{"action", o.Action},
 			{"tasks", o.tasksText()},
@@ -214,9 +214,7 @@ func (a *app) gateShowCommand() *cobra.Command {
 			{"ended", o.Ended},
 			{map[bool]string{true: "ended by", false: "resumed by"}[isEnded], o.EndedBy},
 			{"note", o.Note},
-		} {
-			t.fact(fact[0], fact[1])
-		}
+		})
 		if !isEnded {
 			t.fact("counts", heldText(&g, map[sdk.GateAction]string{sdk.GatePause: "holds", sdk.GateDrop: "drops"}[g.Action]))
 		}

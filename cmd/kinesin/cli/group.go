@@ -286,7 +286,7 @@ func (a *app) groupShowCommand() *cobra.Command {
 			return printJSON(a.Stdout, o)
 		}
 		t := newTable(a.Stdout)
-		for _, fact := range [][2]string{
+		t.facts([][2]string{
 			{"id", o.ID},
 			{"state", o.State},
 			{"members", strconv.Itoa(o.Members)},
@@ -295,9 +295,7 @@ func (a *app) groupShowCommand() *cobra.Command {
 			{"expires", o.Expires},
 			{"cancelled", cancelledText(&o)},
 			{"completed", o.Completed},
-		} {
-			t.fact(fact[0], fact[1])
-		}
+		})
 		for _, f := range o.FollowUps {
 			text := f.Lambda
 			switch {

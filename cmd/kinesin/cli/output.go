@@ -71,6 +71,13 @@ func (t table) fact(name, value string) {
 	}
 }
 
+// facts adds the rows of facts that have a value.
+func (t table) facts(all [][2]string) {
+	for _, fact := range all {
+		t.fact(fact[0], fact[1])
+	}
+}
+
 // objectsOf returns the form in JSON of each element.
 func objectsOf[T, O any](all []T, of func(*T) O) []O {
 	objects := make([]O, len(all))
