@@ -39,8 +39,11 @@ func Find(ctx context.Context, s Store, name string) (*Cron, error) {
 
 func decode(row store.Control) (*Cron, error) {
 	c := &Cron{Version: row.Version}
-	if err := json.Unmarshal(row.Value, c); err != nil || len(c.Revisions) == 0 {
+	if err := json.Unmarshal(row.Value, c); err != nil {
 		return nil, fmt.Errorf("%w: cron %s: %w", store.ErrCorrupt, row.Name, err)
+	}
+	if len(c.Revisions) == 0 {
+		return nil, fmt.Errorf("%w: cron %s has no revision", store.ErrCorrupt, row.Name)
 	}
 	return c, nil
 }
