@@ -9,11 +9,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Tasks with a concurrency quota are started by one process at a time: the owner of their exclusive group,
-// which is just group here. A process that owns a group opens it, and then starts its tasks, when no other
-// process does, and when it has read all that is in flight: first it waits until all others follow the same
-// list of members, then its loops make a census. It shuts the group as soon as it sees that another process
-// owns it, and starts nothing while the others may take it for gone.
+// Tasks with a concurrency quota are started by one process at a time. A process that owns a group opens it,
+// and then starts its tasks, when no other process does, and when it has read all that is in flight: first it
+// waits until all others follow the same list of members, then its loops make a census. It shuts the group as
+// soon as it sees that another process owns it, and starts nothing while the others may take it for gone.
 
 const (
 	// quotaKnown is how long after it was set a quota is known to all processes, by all clocks.
