@@ -41,8 +41,8 @@ func TestTextReadsWell(t *testing.T) {
 	}
 }
 
-// subjectless finds the lines of comments and prose on which a sentence begins with a clause in place of a
-// subject, such as "What is full, waits." Headings, tables and questions may.
+// subjectless finds the lines of comments, prose and the texts of programs on which a sentence begins with a
+// clause in place of a subject, such as "What is full, waits." Headings, tables, questions and tests may.
 func subjectless(path string, text []byte) (lines []int) {
 	if isGenerated(text) {
 		return nil
@@ -56,7 +56,11 @@ func subjectless(path string, text []byte) (lines []int) {
 		}
 		comment, isComment := strings.CutPrefix(trimmed, "// ")
 		switch {
-		case isGo && !isComment, !isGo && (verbatim || strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, "|")):
+		case isGo && !isComment:
+			if !strings.HasSuffix(path, "_test.go") && clauseInText.MatchString(trimmed) && !strings.Contains(trimmed, "?") {
+				lines = append(lines, number)
+			}
+		case !isGo && (verbatim || strings.HasPrefix(trimmed, "#") || strings.HasPrefix(trimmed, "|")):
 		case clauseAsSubject.MatchString(comment) && !strings.Contains(comment, "?"):
 			lines = append(lines, number)
 		}
@@ -64,7 +68,10 @@ func subjectless(path string, text []byte) (lines []int) {
 	return lines
 }
 
-var clauseAsSubject = regexp.MustCompile("(^|[.!?] )(What|Who|Whose|That) [a-z`]")
+var (
+	clauseAsSubject = regexp.MustCompile("(^|[.!?] )(What|Who|Whose|That) [a-z`]")
+	clauseInText    = regexp.MustCompile("[.!?] (What|Who|Whose|That) [a-z`]") // a title may begin with one
+)
 
 func tooWide(path string, text []byte) map[int]string {
 	wide := map[int]string{}
@@ -104,15 +111,17 @@ func isVerbatimComment(path, comment string) bool {
 
 func TestSubjectlessSentencesAreFound(t *testing.T) {
 	for text, want := range map[string]int{
-		"a.go\x00// Add adds. What is full waits.\n":    1,
-		"a.go\x00// Add adds what is not full.\n":       0,
-		"a.go\x00x := \"What is full\"\n":               0,
-		"a.md\x00That is so.\n":                         1,
-		"a.md\x00# What it costs\n":                     0,
-		"a.md\x00| What it costs |\n":                   0,
-		"a.md\x00What does it cost? Little.\n":          0,
-		"a.md\x00```\nWhat is this\n```\n":              0,
-		"a.md\x00The queue is full. Who waits, waits\n": 1,
+		"a.go\x00// Add adds. What is full waits.\n":      1,
+		"a.go\x00// Add adds what is not full.\n":         0,
+		"a.go\x00x := \"What is full\"\n":                 0,
+		"a.go\x00x := \"Wait. What is full waits.\"\n":    1,
+		"a_test.go\x00x := \"Wait. What is full waits.\"": 0,
+		"a.md\x00That is so.\n":                           1,
+		"a.md\x00# What it costs\n":                       0,
+		"a.md\x00| What it costs |\n":                     0,
+		"a.md\x00What does it cost? Little.\n":            0,
+		"a.md\x00```\nWhat is this\n```\n":                0,
+		"a.md\x00The queue is full. Who waits, waits\n":   1,
 	} {
 		path, text, _ := strings.Cut(text, "\x00")
 		if got := subjectless(path, []byte(text)); len(got) != want {

@@ -1,7 +1,6 @@
 package inbound
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,20 +13,12 @@ import (
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gather"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // With a buffer there are two ways to accept a task. One that has time goes to the buffer, which package
 // ingest empties at a steady rate. The store takes at once what is due soon and what has a key, since only
 // the store can say whether a key is taken; and everything else while the buffer refuses or is slow, so that
 // accepting needs one of the two and not both.
-
-// Defaults of Buffering.
-const (
-	BufferLingerDefault   = 3 * time.Millisecond
-	BufferPatienceDefault = 80 * time.Millisecond
-	BufferWaitDefault     = 500 * time.Millisecond
-)
 
 const (
 	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are
@@ -42,41 +33,6 @@ const (
 // bufferBackoff is for how long calls do not try the buffer after it failed, so that not each of them waits
 // in vain.
 var bufferBackoff = backoff.Policy{Min: time.Second, Max: 30 * time.Second}
-
-// Buffering says how tasks get into the buffer. Its zero value is a server without one.
-type Buffering struct {
-	// Buffer holds what was accepted and is not in the store; nil: there is none.
-	Buffer buffer.Buffer
-	// Backlog tells what is still in the Buffer. It is required, also without one.
-	Backlog Backlog
-	// Linger is how long a Schedule call waits for others to share its message. 0: BufferLingerDefault;
-	// negative: none.
-	Linger time.Duration
-	// Patience is how much longer it waits while others keep coming, until ten tasks go together; a caller
-	// that calls only after each answer is not kept for it. 0: BufferPatienceDefault; negative, or without
-	// Linger: none.
-	Patience time.Duration
-	// Wait is the time after which a Schedule call writes to the store what the buffer has not acknowledged.
-	// 0: BufferWaitDefault.
-	Wait time.Duration
-}
-
-// Backlog is what is known of the tasks in the buffer.
-type Backlog interface {
-	// Passed reports whether what was accepted until a moment has come out of the buffer, as far as can be
-	// seen here.
-	Passed(until task.Instant) bool
-}
-
-func (b Buffering) withDefaults() Buffering {
-	b.Linger = max(0, cmp.Or(b.Linger, BufferLingerDefault))
-	b.Patience = max(0, cmp.Or(b.Patience, BufferPatienceDefault))
-	if b.Linger == 0 {
-		b.Patience = 0
-	}
-	b.Wait = cmp.Or(b.Wait, BufferWaitDefault)
-	return b
-}
 
 // bufferSender sends the tasks of Schedule calls to the buffer in batches.
 type bufferSender struct {

@@ -297,19 +297,3 @@ func (in *Inbound) changeRows(ctx context.Context, rows []Row, outcome string, e
 	}
 	return changed
 }
-
-// RedriveRows has ended tasks of a set start anew. One that was redriven meanwhile, by another server that
-// has the same rows, and has ended again is refused.
-func (in *Inbound) RedriveRows(ctx context.Context, rows []Row, force bool) []Changed {
-	request := &kinesinv1.RedriveRequest{Force: force}
-	ended := make(map[task.ID]task.Instant, len(rows))
-	for i := range rows {
-		ended[rows[i].ID] = rows[i].Ended
-	}
-	return in.changeRows(ctx, rows, "redriven", func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) {
-		if t.State.IsEnd() && t.Ended != ended[t.ID] {
-			return task.Task{}, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task was redriven meanwhile, and has ended again: %s", t.State)
-		}
-		return in.redriven(ctx, t, l, request)
-	})
-}

@@ -88,18 +88,6 @@ func (in *Inbound) CountDue(ctx context.Context, of Selection, at, until task.In
 	return due, soon, exact, err
 }
 
-// startOf returns when a task may start next; false if it does not wait for that. The wake-up of an enqueued
-// task is later: when its message counts as lost.
-func startOf(t *task.Task) (from task.Instant, waits bool) {
-	switch {
-	case t.State == task.Enqueued, t.State == task.Scheduled && t.FirstStarted.IsZero():
-		return t.Due, true
-	case t.State == task.Scheduled, t.State == task.RetriableFailure: // it waits for the end of a snooze or backoff
-		return t.Wake, true
-	}
-	return 0, false
-}
-
 // tally reads a set and calls visit with each task and for how many it stands: for itself. Unless the whole
 // set is asked for, it reads one shard of each lambda and priority, over which tasks are spread evenly, and
 // at most estimateRowsMax rows. Of ended tasks it then visits those that it reads.

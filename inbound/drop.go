@@ -88,39 +88,6 @@ func (in *Inbound) liveIn(ctx context.Context, p task.Partition, limit int) ([]f
 	}
 }
 
-// behind is the task that a wake-up row stands for; its ID is zero when the row is bare and there is no task
-// row.
-type behind struct {
-	found
-	conclusion store.Conclusion
-}
-
-// tasksBehind reads the tasks of wake-up rows. A task row is the truth where there is one; else the wake-up
-// row is.
-func (in *Inbound) tasksBehind(ctx context.Context, wakeups []task.Task) ([]behind, error) {
-	if len(wakeups) == 0 {
-		return nil, nil
-	}
-	ids := make([]task.ID, len(wakeups))
-	for i := range wakeups {
-		ids[i] = wakeups[i].ID
-	}
-	rows, err := in.Store.Tasks(ctx, ids)
-	if err != nil {
-		return nil, err
-	}
-	now := in.Clock.Now()
-	all := make([]behind, len(wakeups))
-	for i := range wakeups {
-		row, wakeup := &rows[i], &wakeups[i]
-		all[i].conclusion = store.Conclude(wakeup, row, now)
-		if all[i].Task = *row; all[i].conclusion == store.Undispatched {
-			all[i].found = found{Task: *wakeup, waiting: true}
-		}
-	}
-	return all, nil
-}
-
 // drop ends waiting tasks in one write and asks running ones to stop. It returns how many ended and how many
 // were told to stop. A task that moved in between is met again in the next round.
 func (in *Inbound) drop(ctx context.Context, entry *catalog.Entry, live []found) (ended, told int, err error) {

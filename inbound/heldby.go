@@ -11,27 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// HeldBack is how many tasks are held back of the partitions of this process, as far as they were read.
-type HeldBack struct {
-	Gates     int64 // by all gates of the lambda together
-	Keys      int64 // by limit keys
-	Retries   int64 // by the retry budget
-	Quotas    [task.PrioritiesMax]int64
-	QueueFull [task.PrioritiesMax]bool
-	Limits    []StartLimit // the quotas of starts of the lambda
-}
-
-// StartLimit is a quota of starts, or of what runs at once.
-type StartLimit struct {
-	Priority string // empty: of all together
-	Class    uint8  // the index of Priority
-
-	// Rate bounds starts per second, Concurrency how many tasks run at once; 0: nothing.
-
-	Rate        float64
-	Concurrency uint32
-}
-
 // heldBy returns what holds tasks of a lambda back, as far as it is known here without a read of tasks; late
 // says that a task is overdue.
 func (in *Inbound) heldBy(l *catalog.Entry, late bool) (all []*kinesinv1.HeldBy) {

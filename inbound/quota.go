@@ -9,13 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Admission keeps the quotas of what is scheduled.
-type Admission interface {
-	// Take admits a task of an identity, or says after what time it will; refused is how many tasks of the
-	// same call wait as well.
-	Take(lambda uint32, identity string, refused int) (after time.Duration, ok bool)
-}
-
 // callQuota is what the quotas of admission say to one call.
 type callQuota struct {
 	in       *Inbound

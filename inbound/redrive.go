@@ -45,6 +45,22 @@ func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*k
 	return response, nil
 }
 
+// RedriveRows has ended tasks of a set start anew. One that was redriven meanwhile, by another server that
+// has the same rows, and has ended again is refused.
+func (in *Inbound) RedriveRows(ctx context.Context, rows []Row, force bool) []Changed {
+	request := &kinesinv1.RedriveRequest{Force: force}
+	ended := make(map[task.ID]task.Instant, len(rows))
+	for i := range rows {
+		ended[rows[i].ID] = rows[i].Ended
+	}
+	return in.changeRows(ctx, rows, "redriven", func(t *task.Task, l *catalog.Entry) (task.Task, []byte, error) {
+		if t.State.IsEnd() && t.Ended != ended[t.ID] {
+			return task.Task{}, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task was redriven meanwhile, and has ended again: %s", t.State)
+		}
+		return in.redriven(ctx, t, l, request)
+	})
+}
+
 // redriven returns a task that starts anew now, and the payload that it gets, if it cannot keep its own.
 func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry, r *kinesinv1.RedriveRequest) (next task.Task, payload []byte, err error) {
 	now := in.Clock.Now()

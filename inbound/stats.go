@@ -2,7 +2,6 @@ package inbound
 
 import (
 	"context"
-	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -15,21 +14,6 @@ import (
 
 // oldestRowsRead is how many rows of each partition are looked at for the oldest task that has not started.
 const oldestRowsRead = 100
-
-// Rates are what a process saw of a lambda in the last minute.
-type Rates struct {
-	Started, Ended, Failed float64 // first starts, ends and failed attempts a second
-	Throttled              float64 // tasks a second that admission quotas refused
-	Lateness50, Lateness99 time.Duration
-
-	Priorities [task.PrioritiesMax]PriorityRates
-}
-
-// PriorityRates are those of one priority.
-type PriorityRates struct {
-	Started float64 // first starts a second
-	Spent   float64 // starts a second that were taken of its quotas
-}
 
 // Stats returns live counts and rates of one lambda, or of all that the caller may read whole.
 func (in *Inbound) Stats(ctx context.Context, r *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {

@@ -12,12 +12,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// WaitLookEveryDefault bounds how often a Wait reads tasks that it was told have ended, and waitLookMax how
-// long it trusts that it was told of all, since a task may end in another process.
-const (
-	WaitLookEveryDefault = 10 * time.Millisecond
-	waitLookMax          = time.Second
-)
+// waitLookMax is how long a Wait trusts that it was told of all tasks that have ended, since a task may end
+// in another process.
+const waitLookMax = time.Second
 
 // Wait answers when all named tasks that exist have ended, or when the time is over.
 func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {

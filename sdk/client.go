@@ -154,6 +154,15 @@ func call[Req, Res any](ctx context.Context, c *Client, what string, f func(cont
 	return response, err
 }
 
+// listOf returns the elements of an answer as the SDK has them.
+func listOf[W, T any](wire []W, of func(W) T) []T {
+	all := make([]T, len(wire))
+	for i := range wire {
+		all[i] = of(wire[i])
+	}
+	return all
+}
+
 // once makes one try of a call. When the try takes too long but ctx has not ended, the error is
 // ErrUnavailable, so that the call is tried again.
 func once[Req, Res any](ctx context.Context, k clock.Clock, timeout time.Duration, f func(context.Context, *Req) (*Res, error), request *Req) (*Res, error) {

@@ -138,11 +138,7 @@ func (c *Client) Cron(ctx context.Context, name string) (Cron, error) {
 // without their payloads. It returns ErrTooLarge when they do not fit an answer of 4 MiB.
 func (c *Client) Crons(ctx context.Context, lambda string) ([]Cron, error) {
 	r, err := callSet(ctx, c, "list crons", c.backend.crons.ListCrons, &kinesinv1.ListCronsRequest{Lambda: lambda})
-	all := make([]Cron, 0, len(r.GetCrons()))
-	for _, cron := range r.GetCrons() {
-		all = append(all, cronOf(cron))
-	}
-	return all, err
+	return listOf(r.GetCrons(), cronOf), err
 }
 
 // PauseCron has a cron fire no more, from five seconds later on, until it is resumed, or until a time within

@@ -107,11 +107,7 @@ func (c *Client) GetGate(ctx context.Context, id string) (Gate, error) {
 // with ended also those that ended in the last 30 days.
 func (c *Client) Gates(ctx context.Context, lambda string, ended bool) ([]Gate, error) {
 	r, err := call(ctx, c, "list gates", c.backend.gates.ListGates, &kinesinv1.ListGatesRequest{Lambda: lambda, Ended: ended})
-	all := make([]Gate, 0, len(r.GetGates()))
-	for _, g := range r.GetGates() {
-		all = append(all, gateOf(g))
-	}
-	return all, err
+	return listOf(r.GetGates(), gateOf), err
 }
 
 func gateOf(w *kinesinv1.Gate) Gate {

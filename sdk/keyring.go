@@ -24,11 +24,7 @@ func (c *Client) RingKeys(ctx context.Context) ([]RingKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]RingKey, len(response.Keys))
-	for i, k := range response.Keys {
-		keys[i] = ringKeyOf(k)
-	}
-	return keys, nil
+	return listOf(response.GetKeys(), ringKeyOf), nil
 }
 
 // RotateKeys adds a key to the server's key ring, and returns it with the numbers of the keys that were
@@ -79,11 +75,7 @@ func (c *Client) InboundSenders(ctx context.Context) ([]InboundSender, error) {
 	if err != nil {
 		return nil, err
 	}
-	senders := make([]InboundSender, len(response.Senders))
-	for i, s := range response.Senders {
-		senders[i] = senderOf(s)
-	}
-	return senders, nil
+	return listOf(response.GetSenders(), senderOf), nil
 }
 
 // RevokeInboundSender ends a sender for good: within seconds no server takes its messages. The ids of its

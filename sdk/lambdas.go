@@ -100,11 +100,7 @@ func (c *Client) ListLambdas(ctx context.Context) ([]LambdaInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]LambdaInfo, len(response.Lambdas))
-	for i, l := range response.Lambdas {
-		all[i] = lambdaInfoOf(l)
-	}
-	return all, nil
+	return listOf(response.GetLambdas(), lambdaInfoOf), nil
 }
 
 // UpdateLambda changes the settings that are not zero. Shards can only grow; new ones are used a few minutes

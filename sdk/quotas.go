@@ -73,11 +73,7 @@ func (c *Client) Quotas(ctx context.Context, lambda string) ([]Quota, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make([]Quota, len(response.GetQuotas()))
-	for i, q := range response.GetQuotas() {
-		all[i] = quotaOf(q)
-	}
-	return all, nil
+	return listOf(response.GetQuotas(), quotaOf), nil
 }
 
 func quotaOf(w *kinesinv1.Quota) Quota {

@@ -170,11 +170,7 @@ func (c *Client) GetJob(ctx context.Context, id string) (Job, error) {
 // Jobs returns all jobs that the servers keep and the caller may see, newest first.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) {
 	r, err := call(ctx, c, "list jobs", c.backend.jobs.ListJobs, &kinesinv1.ListJobsRequest{})
-	all := make([]Job, 0, len(r.GetJobs()))
-	for _, j := range r.GetJobs() {
-		all = append(all, jobOf(j))
-	}
-	return all, err
+	return listOf(r.GetJobs(), jobOf), err
 }
 
 // PauseJob makes a job wait. Changes that it has made stay. It returns ErrTooLate when the job has ended.

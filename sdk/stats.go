@@ -46,11 +46,7 @@ func (c *Client) Stats(ctx context.Context, lambda string) ([]LambdaStats, error
 	if err != nil {
 		return nil, err
 	}
-	all := make([]LambdaStats, len(r.Lambdas))
-	for i, l := range r.Lambdas {
-		all[i] = lambdaStatsOf(l)
-	}
-	return all, nil
+	return listOf(r.GetLambdas(), lambdaStatsOf), nil
 }
 
 // GetLambdaLive is GetLambda with live figures in LambdaInfo.Live; nil if the caller may not read the whole

@@ -58,12 +58,7 @@ const (
 )
 
 // Store is what jobs need of a store.
-type Store interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
+type Store = store.ControlRows
 
 // Tasks reads and changes sets of tasks.
 type Tasks interface {

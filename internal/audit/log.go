@@ -46,17 +46,9 @@ const (
 	changeBytesMax = 16 << 10
 )
 
-// Rows is what a Log needs of a store.
-type Rows interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
-
 // Config configures a Log. Rows, Clock and Log are required.
 type Config struct {
-	Rows  Rows
+	Rows  store.ControlRows
 	Clock clock.Clock
 	Log   *slog.Logger
 	// Chained links the records. It needs a process that has the store to itself.

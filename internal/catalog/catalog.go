@@ -58,14 +58,6 @@ var (
 	ErrChanged = errors.New("lambda was changed at the same time")
 )
 
-// Rows is what the catalog needs of a store.
-type Rows interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
-
 // Catalog answers from memory. It is safe for concurrent use; what it returns is shared and must not be
 // changed.
 type Catalog struct {
@@ -75,7 +67,7 @@ type Catalog struct {
 	// Bounds are set before any call too.
 	Bounds Bounds
 
-	rows  Rows
+	rows  store.ControlRows
 	clock clock.Clock
 	log   *slog.Logger
 
@@ -128,7 +120,7 @@ type Entry struct {
 }
 
 // New returns an empty catalog; Refresh or Run fills it.
-func New(rows Rows, c clock.Clock, log *slog.Logger) *Catalog {
+func New(rows store.ControlRows, c clock.Clock, log *slog.Logger) *Catalog {
 	cat := &Catalog{
 		rows: rows, clock: c, log: log, nextFind: clock.Mono(c),
 		changing: make(chan struct{}, 1), finding: make(chan struct{}, 1), changed: make(chan struct{}),

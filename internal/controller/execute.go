@@ -19,15 +19,6 @@ const waitMax = 50 * time.Millisecond
 // panicLinesMax is how many lines of the stack of a handler that panicked are kept.
 const panicLinesMax = 12
 
-// group is a pool of slots.
-type group struct {
-	slots int
-
-	// Guarded by session.mu.
-	running int
-	waiting []*attempt // for a slot: while attempts are short the server sends more than there are slots
-}
-
 // takeSlot gives an attempt its slot; false when it has to wait for one, or for the lease to be confirmed.
 // Call with mu held.
 func (s *session) takeSlot(a *attempt, now time.Duration) bool {

@@ -3,19 +3,14 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -77,127 +72,6 @@ type session struct {
 	kept        []*attempt // with results, which the next registration sends
 }
 
-// registrationRefusals are those that no repetition changes.
-var registrationRefusals = []error{api.ErrInvalid, api.ErrUnsupported, api.ErrUnauthenticated, api.ErrPermissionDenied}
-
-// register opens a lease, and gives up the one of the lost session, which may be nil. It tries until a server
-// answers and one of the lambdas exists; it returns nil and no error when ctx ends.
-func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
-	request := &kinesinv1.RegisterRequest{
-		Name: c.cfg.Name, Version: c.cfg.Version, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
-	}
-	var tries registerTries
-	for ctx.Err() == nil {
-		sent := clock.Read(c.cfg.Clock)
-		response, err := c.cfg.Backend.Register(ctx, request)
-		if err == nil {
-			lost.concludeKept(response.Acks)
-			if len(response.Missing) > 0 {
-				c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "lambdas of this worker do not exist yet; it runs tasks of the others, and theirs when they are created",
-					slog.Any("lambdas", response.Missing))
-			}
-			return c.newSession(ctx, response, sent), nil
-		}
-		if slices.ContainsFunc(registrationRefusals, func(final error) bool { return errors.Is(err, final) }) {
-			return nil, fmt.Errorf("register worker: %w", err)
-		}
-		c.pauseBeforeTry(ctx, &tries, err)
-	}
-	return nil, nil //nolint:nilnil // asked to stop before there was anything
-}
-
-// registerTries counts the tries of a registration by how they ended.
-type registerTries struct{ failures, lambdaUnknown int }
-
-// pauseBeforeTry logs why a try to register failed, but not each time, and waits before the next one.
-func (c *Controller) pauseBeforeTry(ctx context.Context, tries *registerTries, err error) {
-	if ctx.Err() != nil {
-		return
-	}
-	if errors.Is(err, api.ErrUnknownLambda) {
-		if tries.lambdaUnknown++; tries.lambdaUnknown == 1 {
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a lambda of this worker does not exist yet; waiting until it is created", slog.Any("error", err))
-		}
-		_ = lambdaRetry.Sleep(ctx, c.cfg.Clock, tries.lambdaUnknown) // the caller looks at ctx
-		return
-	}
-	if tries.failures++; tries.failures%logEveryNth == 1 {
-		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "register failed; trying again", slog.Int("failures", tries.failures), slog.Any("error", err))
-	}
-	_ = serverRetry.Sleep(ctx, c.cfg.Clock, tries.failures) // the caller looks at ctx
-}
-
-func wireGroups(groups []Group) []*kinesinv1.SlotGroup {
-	wire := make([]*kinesinv1.SlotGroup, len(groups))
-	for i, g := range groups {
-		wire[i] = &kinesinv1.SlotGroup{Lambdas: g.Lambdas, Slots: uint32(g.Slots)}
-	}
-	return wire
-}
-
-func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterResponse, sent clock.Readings) *session {
-	length := cmp.Or(task.Micros(r.LeaseMicros), c.cfg.Lease)
-	s := &session{
-		cfg: &c.cfg, ctx: context.WithoutCancel(ctx),
-		worker: r.Worker, proof: r.Proof, length: length, valid: validity(length),
-		heartbeatEvery: cmp.Or(task.Micros(r.HeartbeatMicros), length/heartbeatsPerLease),
-		byLambda:       map[string]*group{},
-		gone:           make(chan struct{}), progress: make(chan struct{}, 1), outboxReady: make(chan struct{}, 1),
-		timerChanged: make(chan struct{}, 1), heartbeatNow: make(chan struct{}, 1),
-		attempts: map[key]*attempt{}, renewed: sent,
-	}
-	slots := 0
-	for _, g := range c.cfg.Groups {
-		pool := &group{slots: g.Slots}
-		s.groups = append(s.groups, pool)
-		slots += g.Slots
-		for _, name := range g.Lambdas {
-			s.byLambda[name] = pool
-		}
-	}
-	s.flushAt = min(max(slots/flushSlotsShare, 1), flushMax)
-	s.steps = clock.NewSteps(s.cfg.Clock, func(by time.Duration) {
-		s.log(slog.LevelWarn, "wall clock stepped", slog.Duration("by", by.Round(time.Millisecond)))
-	})
-	s.serverZero.Store(int64(sent.Wall.Add(-sent.Mono)))
-	return s
-}
-
-// run works under the lease until ctx ends or the lease is lost.
-func (s *session) run(ctx context.Context) error {
-	s.log(slog.LevelInfo, "worker registered", slog.Duration("lease", s.length))
-	s.reportLease(s.renewed)
-	live, stop := context.WithCancel(s.ctx)
-	var loops sync.WaitGroup
-	loops.Go(func() { s.runTimers(live) })
-	loops.Go(func() { s.sendHeartbeats(live) })
-	loops.Go(func() { s.keepStream(live) })
-	finish := func() {
-		stop()
-		loops.Wait()
-	}
-	defer finish()
-
-	select {
-	case <-s.gone:
-		stop()
-		return s.afterLoss()
-	case <-ctx.Done():
-	}
-	abandoned, clean, ok := s.drain()
-	finish()
-	if !ok {
-		return s.afterLoss()
-	}
-	if clean {
-		s.leave()
-	}
-	if abandoned > 0 {
-		return fmt.Errorf("%w: %d of them still run %v after they were told to stop", ErrAbandoned, abandoned, s.cfg.KillAfter)
-	}
-	return nil
-}
-
 // log logs an event of the session.
 func (s *session) log(level slog.Level, msg string, attrs ...slog.Attr) {
 	s.cfg.Logger.LogAttrs(s.ctx, level, msg, //nolint:sloglint // its callers pass constants
@@ -257,4 +131,13 @@ func (s *session) awaitRunning(d time.Duration, gone <-chan struct{}) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running
+}
+
+// group is a pool of slots.
+type group struct {
+	slots int
+
+	// Guarded by session.mu.
+	running int
+	waiting []*attempt // for a slot: while attempts are short the server sends more than there are slots
 }

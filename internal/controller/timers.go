@@ -5,36 +5,12 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // StartedAfter is how long an attempt runs before its start is reported: the result of a shorter one says it
 // too.
 const StartedAfter = 200 * time.Millisecond
-
-// timeline holds the attempts that have an alarm, the earliest first. One timer serves them all.
-type timeline struct{ minheap.Heap[*attempt] }
-
-// Before orders attempts by their alarms.
-func (a *attempt) Before(other *attempt) bool { return a.alarm < other.alarm }
-
-// set makes the alarm of an attempt fire at a monotonic time.
-func (t *timeline) set(a *attempt, at time.Duration) {
-	a.alarm = at
-	t.Put(a)
-}
-
-// next returns the attempt whose alarm fires first, nil for none.
-func (t *timeline) next() *attempt {
-	if t.Len() == 0 {
-		return nil
-	}
-	return t.First()
-}
-
-// forever is a wait without an end.
-const forever = time.Duration(1<<63 - 1)
 
 // rearm sets a timer for a wait that was computed since the stamp was taken, or stops it for a wait without
 // an end.
@@ -158,12 +134,4 @@ func (s *session) sleepTime(now clock.Readings) time.Duration {
 		s.wakesAt = now.Mono + wait
 	}
 	return wait
-}
-
-// wake leaves a value in a channel of capacity one, for a loop that waits on it.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -19,10 +19,7 @@ const (
 
 // Store is where crons are kept.
 type Store interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
+	store.ControlRows
 	Apply(ctx context.Context, ops []store.Op) ([]error, error)
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
@@ -42,8 +39,11 @@ func Find(ctx context.Context, s Store, name string) (*Cron, error) {
 
 func decode(row store.Control) (*Cron, error) {
 	c := &Cron{Version: row.Version}
-	if err := json.Unmarshal(row.Value, c); err != nil || len(c.Revisions) == 0 {
+	if err := json.Unmarshal(row.Value, c); err != nil {
 		return nil, fmt.Errorf("%w: cron %s: %w", store.ErrCorrupt, row.Name, err)
+	}
+	if len(c.Revisions) == 0 {
+		return nil, fmt.Errorf("%w: cron %s has no revision", store.ErrCorrupt, row.Name)
 	}
 	return c, nil
 }

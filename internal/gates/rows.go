@@ -11,12 +11,7 @@ import (
 )
 
 // Store is where gates are kept.
-type Store interface {
-	mirror.Rows
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
+type Store = store.ControlRows
 
 // Find reads a gate, whether it has ended or not; store.ErrNotFound if there is none.
 func Find(ctx context.Context, s Store, id string) (*Gate, error) {

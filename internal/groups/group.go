@@ -190,10 +190,7 @@ func (s *Spec) Follows(g *Group, edge task.Edge) bool {
 
 // Store is where groups are kept, and their members read.
 type Store interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
+	store.ControlRows
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 }
 

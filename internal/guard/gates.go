@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -110,12 +111,6 @@ func (s gates) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) (*k
 		return nil, err
 	}
 	by := access.From(ctx).Grants
-	shown := response.Gates[:0]
-	for _, g := range response.Gates {
-		if by.AllowSome(access.Read, g.GetLambda()) {
-			shown = append(shown, g)
-		}
-	}
-	response.Gates = shown
+	response.Gates = slices.DeleteFunc(response.Gates, func(g *kinesinv1.Gate) bool { return !by.AllowSome(access.Read, g.GetLambda()) })
 	return response, nil
 }

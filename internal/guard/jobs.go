@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -71,13 +72,7 @@ func (s jobs) ListJobs(ctx context.Context, r *kinesinv1.ListJobsRequest) (*kine
 	if err != nil {
 		return nil, err
 	}
-	shown := response.Jobs[:0]
-	for _, j := range response.Jobs {
-		if mayKnow(ctx, j) {
-			shown = append(shown, j)
-		}
-	}
-	response.Jobs = shown
+	response.Jobs = slices.DeleteFunc(response.Jobs, func(j *kinesinv1.Job) bool { return !mayKnow(ctx, j) })
 	return response, nil
 }
 

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -58,14 +59,8 @@ func (s lambdas) ListLambdas(ctx context.Context, r *kinesinv1.ListLambdasReques
 	if err != nil {
 		return nil, err
 	}
-	c := access.From(ctx)
-	shown := response.Lambdas[:0]
-	for _, l := range response.Lambdas {
-		if c.Grants.AllowSome(access.Read, l.GetName()) {
-			shown = append(shown, l)
-		}
-	}
-	response.Lambdas = shown
+	by := access.From(ctx).Grants
+	response.Lambdas = slices.DeleteFunc(response.Lambdas, func(l *kinesinv1.Lambda) bool { return !by.AllowSome(access.Read, l.GetName()) })
 	return response, nil
 }
 

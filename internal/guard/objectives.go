@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
@@ -60,13 +61,9 @@ func (s objectives) GetObjectives(ctx context.Context, r *kinesinv1.GetObjective
 	if err != nil {
 		return nil, err
 	}
-	c := access.From(ctx)
-	shown := response.Objectives[:0]
-	for _, o := range response.Objectives {
-		if c.Grants.AllowSome(access.Read, o.GetObjective().GetLambda()) {
-			shown = append(shown, o)
-		}
-	}
-	response.Objectives = shown
+	by := access.From(ctx).Grants
+	response.Objectives = slices.DeleteFunc(response.Objectives, func(o *kinesinv1.ObjectiveStatus) bool {
+		return !by.AllowSome(access.Read, o.GetObjective().GetLambda())
+	})
 	return response, nil
 }

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
@@ -59,13 +60,7 @@ func (s quotas) GetQuotas(ctx context.Context, r *kinesinv1.GetQuotasRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	c := access.From(ctx)
-	shown := response.Quotas[:0]
-	for _, q := range response.Quotas {
-		if c.Grants.AllowSome(access.Read, q.GetLambda()) {
-			shown = append(shown, q)
-		}
-	}
-	response.Quotas = shown
+	by := access.From(ctx).Grants
+	response.Quotas = slices.DeleteFunc(response.Quotas, func(q *kinesinv1.Quota) bool { return !by.AllowSome(access.Read, q.GetLambda()) })
 	return response, nil
 }

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -220,12 +221,6 @@ func (s tasks) List(ctx context.Context, r *kinesinv1.ListRequest) (*kinesinv1.L
 	if err != nil || c.Grants.AllowAll(access.Read) || c.Grants.Allow(access.Read, r.GetLambda()) {
 		return response, err
 	}
-	shown := response.Tasks[:0]
-	for _, t := range response.Tasks {
-		if c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) {
-			shown = append(shown, t)
-		}
-	}
-	response.Tasks = shown
+	response.Tasks = slices.DeleteFunc(response.Tasks, func(t *kinesinv1.Task) bool { return !c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) })
 	return response, nil
 }

@@ -26,12 +26,7 @@ const (
 )
 
 // Rows is what a Book needs of a store.
-type Rows interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
+type Rows = store.ControlRows
 
 // Book reads and changes leases. It caches each lease that it changed, so that a heartbeat costs one write
 // and no read. It is safe for concurrent use.

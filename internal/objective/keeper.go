@@ -26,17 +26,9 @@ const (
 	settledAfter = time.Hour
 )
 
-// Rows is what the keeper reads and writes.
-type Rows interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
-
 // Keeper counts starts and knows the counts of the fleet. It is safe for concurrent use.
 type Keeper struct {
-	rows    Rows
+	rows    store.ControlRows
 	clock   clock.Clock
 	log     *slog.Logger
 	exists  func(ref uint32) bool
@@ -67,7 +59,7 @@ type dayCounts struct {
 }
 
 // New returns a keeper without objectives; Run fills it.
-func New(rows Rows, c clock.Clock, log *slog.Logger, exists func(ref uint32) bool) *Keeper {
+func New(rows store.ControlRows, c clock.Clock, log *slog.Logger, exists func(ref uint32) bool) *Keeper {
 	k := &Keeper{
 		rows: rows, clock: c, log: log, exists: exists, process: fmt.Sprintf("%016x", c.Uint64()),
 		hours: map[int64]*hourRow{}, days: map[string]dayCounts{},

@@ -8,13 +8,13 @@ import (
 // The rate is kept by the generic cell rate algorithm (GCRA, ITU-T I.371, the leaky bucket as a meter): one
 // number, the theoretical arrival time (TAT), says when the next start is due if all come at even distances.
 // A start that comes later moves it along; one may come earlier by the tolerance, which is what makes a
-// burst. Each reservation takes the next stretch of that line of time for one server, so that no two servers
+// burst. Each reservation takes the next part of that line of time for one server, so that no two servers
 // have the same start, whatever their clocks show.
 
 const (
-	// stretchMax is how much of the line one reservation takes at most (beyond a burst). It is what a server
+	// reservedMax is how much of the line one reservation takes at most (beyond a burst). It is what a server
 	// that dies keeps from the others.
-	stretchMax = 200 * time.Millisecond
+	reservedMax = 200 * time.Millisecond
 	// reserveAhead is how far ahead of now all servers together may have reserved.
 	reserveAhead = 350 * time.Millisecond
 	// tookMax is how slow a store may be so that its answers come in time.
@@ -54,55 +54,55 @@ func (p pace) lapse() nanos {
 	return p.tolerance() + max(nanos(spendWithin), nanos(p.interval()))
 }
 
-// stretch is a row of starts at even distances.
-type stretch struct {
+// reservation has starts at even distances that this server has reserved.
+type reservation struct {
 	first    nanos
 	interval float64
 	count    int
 }
 
 // at returns the time of start number i, from 0 on.
-func (s *stretch) at(i int) nanos { return s.first + nanos(float64(i)*s.interval) }
+func (r *reservation) at(i int) nanos { return r.first + nanos(float64(i)*r.interval) }
 
 // upTo returns how many starts are at or before t.
-func (s *stretch) upTo(t nanos) int {
+func (r *reservation) upTo(t nanos) int {
 	switch {
-	case s.count == 0 || t < s.first:
+	case r.count == 0 || t < r.first:
 		return 0
-	case s.interval <= 0:
-		return s.count
+	case r.interval <= 0:
+		return r.count
 	}
-	n := min(s.count, int(float64(t-s.first)/s.interval)+1)
-	for n < s.count && s.at(n) <= t {
+	n := min(r.count, int(float64(t-r.first)/r.interval)+1)
+	for n < r.count && r.at(n) <= t {
 		n++
 	}
-	for n > 0 && s.at(n-1) > t {
+	for n > 0 && r.at(n-1) > t {
 		n--
 	}
 	return n
 }
 
 // drop removes the first n starts.
-func (s *stretch) drop(n int) { s.first, s.count = s.at(n), s.count-n }
+func (r *reservation) drop(n int) { r.first, r.count = r.at(n), r.count-n }
 
 // reserve takes up to want starts from the line, whose theoretical arrival time is tat. Where others have
 // reserved far enough ahead it takes none, and says when to come again. A slow store, whose answers take
 // took, needs more at a time.
-func (p pace) reserve(tat, now, took nanos, want int) (taken stretch, next, again nanos) {
-	ahead, longest := nanos(reserveAhead)+2*took, nanos(stretchMax)+2*took
+func (p pace) reserve(tat, now, took nanos, want int) (taken reservation, next, again nanos) {
+	ahead, longest := nanos(reserveAhead)+2*took, nanos(reservedMax)+2*took
 	if tat > now+p.aheadMax() {
 		tat = now // of a lower rate, or of a clock that was set back
 	}
 	if tat > now+ahead {
-		return stretch{}, tat, tat - ahead
+		return reservation{}, tat, tat - ahead
 	}
 	tat = max(tat, now-p.tolerance())
 	most := max(1, int(float64(max(tat, now)+longest-tat)/p.interval()))
-	taken = stretch{tat, p.interval(), min(want, most)}
+	taken = reservation{tat, p.interval(), min(want, most)}
 	return taken, taken.at(taken.count), 0
 }
 
 // aheadMax returns how far ahead of now the line can be reserved at this rate, by any server's clock.
 func (p pace) aheadMax() nanos {
-	return nanos(reserveAhead+2*tookMax) + max(nanos(stretchMax+2*tookMax), nanos(p.interval())) + nanos(clocksApart)
+	return nanos(reserveAhead+2*tookMax) + max(nanos(reservedMax+2*tookMax), nanos(p.interval())) + nanos(clocksApart)
 }

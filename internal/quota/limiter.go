@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// refillAt is when the next stretch is reserved: when so much is left of what is.
+	// refillAt is when the next reservation is made: when so much is left of what is.
 	refillAt = 100 * time.Millisecond
 	// againMin and againMax bound after what time a caller comes again.
 	againMin, againMax = 5 * time.Millisecond, 250 * time.Millisecond
@@ -68,7 +68,7 @@ type line struct {
 	name string
 	pace pace
 
-	have     []stretch // reserved and not spent, in order
+	have     []reservation // reserved and not spent, in order
 	waiting  map[any]waiting
 	turns    turns // of classes that have weights
 	promised nanos // until when callers were told to come again
@@ -127,7 +127,7 @@ func (l *Limiter) Return(name string, count int) {
 		}
 	}
 	if count = min(count, most); count > 0 {
-		o.have = append([]stretch{{first: l.now(), count: count}}, o.have...)
+		o.have = append([]reservation{{first: l.now(), count: count}}, o.have...)
 	}
 }
 

@@ -69,10 +69,10 @@ func (o *line) reaches(t nanos) bool {
 	return false
 }
 
-// add adds a stretch; an empty one says when to try again.
-func (o *line) add(s stretch, again nanos) {
-	if s.count > 0 {
-		o.have = append(o.have, s)
+// add adds a reservation; an empty one says when to try again.
+func (o *line) add(r reservation, again nanos) {
+	if r.count > 0 {
+		o.have = append(o.have, r)
 	}
 	o.notBefore = again
 }
@@ -103,13 +103,13 @@ func (l *Limiter) reserve(o *line, p pace, row store.Control, took nanos, need i
 	close(o.reserved)
 }
 
-// write takes a stretch from the row, of which the caller knows one version; zero: none.
-func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Control, took nanos, need int) (stretch, store.Control, nanos, error) {
+// write takes a reservation from the row, of which the caller knows one version; zero: none.
+func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Control, took nanos, need int) (reservation, store.Control, nanos, error) {
 	for n := 1; ; n++ {
 		if row.Version == 0 {
 			var err error
 			if row, err = l.rows.Control(ctx, KindLine, name); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return stretch{}, row, 0, err
+				return reservation{}, row, 0, err
 			}
 		}
 		var was lineRow
@@ -122,7 +122,7 @@ func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Cont
 		}
 		value, err := json.Marshal(lineRow{next})
 		if err != nil {
-			return stretch{}, row, 0, err
+			return reservation{}, row, 0, err
 		}
 		changed := store.Control{Kind: KindLine, Name: name, Version: row.Version + 1, Value: value}
 		err = l.rows.PutControl(ctx, changed)
@@ -130,14 +130,14 @@ func (l *Limiter) write(ctx context.Context, name string, p pace, row store.Cont
 			return s, changed, 0, nil
 		}
 		if row = conflictRow(err); !errors.Is(err, store.ErrConflict) {
-			return stretch{}, row, 0, err
+			return reservation{}, row, 0, err
 		}
 		pause := conflictPause.Pause(l.clock, n)
 		if n == reserveTriesMax {
-			return stretch{}, row, l.now() + nanos(pause), nil
+			return reservation{}, row, l.now() + nanos(pause), nil
 		}
 		if err := clock.Sleep(ctx, l.clock, pause); err != nil {
-			return stretch{}, row, 0, err
+			return reservation{}, row, 0, err
 		}
 	}
 }

@@ -166,10 +166,7 @@ type chainChanged struct {
 
 func changeChain(c *call, r *kinesinv1.ControlChainRequest) (int, *chainChanged, error) {
 	response, err := c.Chains.ControlChain(c.r.Context(), r)
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, &chainChanged{response.GetId(), response.GetChanged(), response.GetTold()}, nil
+	return http.StatusOK, &chainChanged{response.GetId(), response.GetChanged(), response.GetTold()}, err
 }
 
 func controlChain(action string) func(c *call, _ *none) (int, *chainChanged, error) {

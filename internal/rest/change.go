@@ -3,7 +3,6 @@ package rest
 import (
 	"net/http"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
@@ -19,17 +18,8 @@ func cancelTask(c *call, _ *none) (int, *cancelled, error) {
 	}
 	ids, keys := c.target()
 	response, err := c.Tasks.Cancel(c.r.Context(), &kinesinv1.CancelRequest{Ids: ids, Keys: keys, IfSeq: seq})
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case len(response.GetResults()) != 1:
-		return 0, nil, errCount(len(response.GetResults()))
-	}
-	result := response.GetResults()[0]
-	if err := api.ErrorOf(result.GetProblem()); err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, &cancelled{result.GetOutcome(), result.GetState()}, nil
+	result, err := only(response.GetResults(), err)
+	return http.StatusOK, &cancelled{result.GetOutcome(), result.GetState()}, err
 }
 
 // changed is a task after a change.
@@ -45,17 +35,8 @@ func (t *changed) seq() uint64 { return t.Seq }
 
 // onlyChange returns the result of a response that has one.
 func onlyChange(response *kinesinv1.ChangeResponse, err error) (int, *changed, error) {
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case len(response.GetResults()) != 1:
-		return 0, nil, errCount(len(response.GetResults()))
-	}
-	r := response.GetResults()[0]
-	if err := api.ErrorOf(r.GetProblem()); err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, &changed{ID: r.GetId(), State: r.GetState(), Due: moment(r.GetDueMicros()), Seq: r.GetSeq()}, nil
+	r, err := only(response.GetResults(), err)
+	return http.StatusOK, &changed{ID: r.GetId(), State: r.GetState(), Due: moment(r.GetDueMicros()), Seq: r.GetSeq()}, err
 }
 
 // noted adds to the result of a change whether the due time that was asked for was in the past. Due times are

@@ -137,8 +137,8 @@ func (s *cronSettings) wire(name string, version uint64) (*kinesinv1.SetCronRequ
 	}}, nil
 }
 
-func cronViewOf(c *kinesinv1.Cron) *cronView {
-	v := &cronView{
+func cronViewOf(c *kinesinv1.Cron) cronView {
+	v := cronView{
 		Name: c.GetName(), Version: c.GetVersion(), Revision: c.GetRevision(), Created: moment(c.GetCreatedMicros()), CreatedBy: c.GetCreatedBy(),
 		Updated: moment(c.GetUpdatedMicros()), UpdatedBy: c.GetUpdatedBy(), Registered: c.GetRegistered(),
 		cronSettings: cronSettings{
@@ -170,13 +170,7 @@ func setCron(c *call, s *cronSettings, name string, version uint64) (int, *cronV
 		return 0, nil, err
 	}
 	response, err := c.Crons.SetCron(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	if response.GetExisted() {
-		return http.StatusOK, cronViewOf(response.GetCron()), nil
-	}
-	return http.StatusCreated, cronViewOf(response.GetCron()), nil
+	return answer(created(!response.GetExisted()), response.GetCron(), err, cronViewOf)
 }
 
 func updateCron(c *call, r *cronChange) (int, *cronView, error) {
@@ -189,22 +183,12 @@ func updateCron(c *call, r *cronChange) (int, *cronView, error) {
 
 func listCrons(c *call, _ *none) (int, *cronList, error) {
 	response, err := c.Crons.ListCrons(c.r.Context(), &kinesinv1.ListCronsRequest{Lambda: c.query.Get("lambda")})
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &cronList{Crons: make([]cronView, len(response.GetCrons()))}
-	for i, cron := range response.GetCrons() {
-		list.Crons[i] = *cronViewOf(cron)
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, &cronList{Crons: viewsOf(response.GetCrons(), cronViewOf)}, err
 }
 
 func getCron(c *call, _ *none) (int, *cronView, error) {
 	response, err := c.Crons.GetCron(c.r.Context(), &kinesinv1.GetCronRequest{Name: c.vars["name"]})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, cronViewOf(response.GetCron()), nil
+	return answer(http.StatusOK, response.GetCron(), err, cronViewOf)
 }
 
 func deleteCron(c *call, _ *none) (int, *cronDeleted, error) {
@@ -214,40 +198,24 @@ func deleteCron(c *call, _ *none) (int, *cronDeleted, error) {
 
 func pauseCron(c *call, r *pauseRequest) (int, *cronView, error) {
 	response, err := c.Crons.PauseCron(c.r.Context(), &kinesinv1.PauseCronRequest{Name: c.vars["name"], Reason: r.Reason, UntilMicros: int64(r.Until)})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, cronViewOf(response.GetCron()), nil
+	return answer(http.StatusOK, response.GetCron(), err, cronViewOf)
 }
 
 func resumeCron(c *call, _ *none) (int, *cronView, error) {
 	response, err := c.Crons.ResumeCron(c.r.Context(), &kinesinv1.ResumeCronRequest{Name: c.vars["name"]})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, cronViewOf(response.GetCron()), nil
+	return answer(http.StatusOK, response.GetCron(), err, cronViewOf)
 }
 
 func runCron(c *call, _ *none) (int, *cronRun, error) {
 	response, err := c.Crons.RunCron(c.r.Context(), &kinesinv1.RunCronRequest{Name: c.vars["name"]})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusCreated, &cronRun{response.GetId()}, nil
+	return http.StatusCreated, &cronRun{response.GetId()}, err
 }
 
 func backfillCron(c *call, r *backfillRequest) (int, *jobView, error) {
 	response, err := c.Crons.BackfillCron(c.r.Context(), &kinesinv1.BackfillCronRequest{
 		Name: c.vars["name"], FromMicros: int64(r.From), ToMicros: int64(r.To), Pace: r.Pace, All: r.All, DryRun: r.DryRun,
 	})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := jobViewOf(response.GetJob())
-	if r.DryRun {
-		return http.StatusOK, &v, nil
-	}
-	return http.StatusCreated, &v, nil
+	return answer(created(!r.DryRun), response.GetJob(), err, jobViewOf)
 }
 
 func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {

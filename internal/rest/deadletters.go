@@ -101,10 +101,7 @@ func listDeadLetters(c *call, _ *none) (int, *deadLetterList, error) {
 
 func countDeadLetters(c *call, _ *none) (int, *deadLetterCount, error) {
 	response, err := c.DeadLetters.CountDeadLetters(c.r.Context(), &kinesinv1.CountDeadLettersRequest{Lambda: c.vars["lambda"], Priority: c.query.Get("priority")})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, &deadLetterCount{Count: response.GetCount(), Queues: deadLetterQueuesOf(response.GetQueues())}, nil
+	return http.StatusOK, &deadLetterCount{Count: response.GetCount(), Queues: deadLetterQueuesOf(response.GetQueues())}, err
 }
 
 // changeDeadLetters returns the function of an action. It answers 202 when the caller has to call again, or

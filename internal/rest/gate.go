@@ -53,8 +53,8 @@ type resumeRequest struct {
 	Pace uint32 `json:"pace,omitempty" jsonschema:"tasks per second; 0: all at once"`
 }
 
-func gateViewOf(g *kinesinv1.Gate) *gateView {
-	v := &gateView{
+func gateViewOf(g *kinesinv1.Gate) gateView {
+	v := gateView{
 		ID: g.GetId(), State: g.GetState(), Owner: g.GetOwner(), Created: moment(g.GetCreatedMicros()), Pace: g.GetPace(),
 		Ended: moment(g.GetEndedMicros()), EndedBy: g.GetEndedBy(), Note: g.GetNote(),
 		gateSettings: gateSettings{
@@ -72,13 +72,7 @@ func setGate(c *call, r *gateRequest) (int, *gateView, error) {
 	response, err := c.Gates.SetGate(c.r.Context(), &kinesinv1.SetGateRequest{DryRun: r.DryRun, Gate: &kinesinv1.Gate{
 		Action: r.Action, Lambda: r.Lambda, Priority: r.Priority, Collection: r.Collection, Tag: r.Tag, Reason: r.Reason, UntilMicros: int64(r.Until),
 	}})
-	if err != nil {
-		return 0, nil, err
-	}
-	if r.DryRun {
-		return http.StatusOK, gateViewOf(response.GetGate()), nil
-	}
-	return http.StatusCreated, gateViewOf(response.GetGate()), nil
+	return answer(created(!r.DryRun), response.GetGate(), err, gateViewOf)
 }
 
 func listGates(c *call, _ *none) (int, *gateList, error) {
@@ -87,28 +81,15 @@ func listGates(c *call, _ *none) (int, *gateList, error) {
 		return 0, nil, err
 	}
 	response, err := c.Gates.ListGates(c.r.Context(), &kinesinv1.ListGatesRequest{Lambda: c.query.Get("lambda"), Ended: ended})
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &gateList{Gates: make([]gateView, len(response.GetGates()))}
-	for i, g := range response.GetGates() {
-		list.Gates[i] = *gateViewOf(g)
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, &gateList{Gates: viewsOf(response.GetGates(), gateViewOf)}, err
 }
 
 func getGate(c *call, _ *none) (int, *gateView, error) {
 	response, err := c.Gates.GetGate(c.r.Context(), &kinesinv1.GetGateRequest{Id: c.vars["id"]})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, gateViewOf(response.GetGate()), nil
+	return answer(http.StatusOK, response.GetGate(), err, gateViewOf)
 }
 
 func resumeGate(c *call, r *resumeRequest) (int, *gateView, error) {
 	response, err := c.Gates.ResumeGate(c.r.Context(), &kinesinv1.ResumeGateRequest{Id: c.vars["id"], Pace: r.Pace})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, gateViewOf(response.GetGate()), nil
+	return answer(http.StatusOK, response.GetGate(), err, gateViewOf)
 }

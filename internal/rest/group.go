@@ -133,8 +133,8 @@ func groupRoutes() []route {
 	}
 }
 
-func groupViewOf(g *kinesinv1.Group) *groupView {
-	v := &groupView{
+func groupViewOf(g *kinesinv1.Group) groupView {
+	v := groupView{
 		ID: g.GetId(), State: g.GetState(), Then: g.GetThen(), Else: g.GetElse(), Sealed: g.GetState() != "open", Members: g.GetMembers(), Counted: g.GetCounted(), Counts: g.GetCounts(),
 		Created: moment(g.GetCreatedMicros()), CreatedBy: g.GetCreatedBy(), Expires: moment(g.GetExpiresMicros()), Completed: moment(g.GetCompletedMicros()),
 		FollowUp: g.GetFollowUp(), Problem: g.GetProblem(), Cancelled: moment(g.GetCancelledMicros()), CancelledBy: g.GetCancelledBy(),
@@ -168,21 +168,12 @@ func createGroup(c *call, r *groupRequest) (int, *groupView, error) {
 		request.RequestId = *r.RequestID
 	}
 	response, err := c.Groups.CreateGroup(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	if response.GetExisted() {
-		return http.StatusOK, groupViewOf(response.GetGroup()), nil
-	}
-	return http.StatusCreated, groupViewOf(response.GetGroup()), nil
+	return answer(created(!response.GetExisted()), response.GetGroup(), err, groupViewOf)
 }
 
 func getGroup(c *call, _ *none) (int, *groupView, error) {
 	response, err := c.Groups.GetGroup(c.r.Context(), &kinesinv1.GetGroupRequest{Id: c.vars["id"]})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, groupViewOf(response.GetGroup()), nil
+	return answer(http.StatusOK, response.GetGroup(), err, groupViewOf)
 }
 
 func addMembers(c *call, r *membersRequest) (int, *membersAdded, error) {
@@ -219,10 +210,7 @@ func addMembers(c *call, r *membersRequest) (int, *membersAdded, error) {
 
 func sealGroup(c *call, r *sealRequest) (int, *groupView, error) {
 	response, err := c.Groups.SealGroup(c.r.Context(), &kinesinv1.SealGroupRequest{Group: c.vars["id"], Members: r.Members})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, groupViewOf(response.GetGroup()), nil
+	return answer(http.StatusOK, response.GetGroup(), err, groupViewOf)
 }
 
 func cancelGroup(c *call, r *groupCancelRequest) (int, *groupCancelled, error) {
@@ -234,8 +222,7 @@ func cancelGroup(c *call, r *groupCancelRequest) (int, *groupCancelled, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	job := jobViewOf(response.GetJob())
-	return http.StatusAccepted, &groupCancelled{groupViewOf(response.GetGroup()), &job}, nil
+	return http.StatusAccepted, &groupCancelled{new(groupViewOf(response.GetGroup())), new(jobViewOf(response.GetJob()))}, nil
 }
 
 func listMembers(c *call, _ *none) (int, *memberList, error) {
@@ -255,8 +242,7 @@ func listMembers(c *call, _ *none) (int, *memberList, error) {
 	for i, m := range response.GetMembers() {
 		list.Members[i].Index = m.GetIndex()
 		if m.GetTask() != nil {
-			v := taskViewOf(m.GetTask())
-			list.Members[i].Task = &v
+			list.Members[i].Task = new(taskViewOf(m.GetTask()))
 		}
 	}
 	if response.GetMore() {

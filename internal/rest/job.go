@@ -77,9 +77,7 @@ func jobViewOf(j *kinesinv1.Job) jobView {
 	for _, r := range j.GetRefused() {
 		v.Refused = append(v.Refused, jobRefusal{r.GetId(), r.GetText()})
 	}
-	for _, t := range j.GetSample() {
-		v.Sample = append(v.Sample, taskViewOf(t))
-	}
+	v.Sample = viewsOf(j.GetSample(), taskViewOf)
 	return v
 }
 
@@ -88,45 +86,23 @@ func createJob(c *call, r *jobRequest) (int, *jobView, error) {
 		Action: r.Action, Where: r.Where, All: r.All, DryRun: r.DryRun, Pace: r.Pace,
 		ByMicros: r.By.micros(), SpreadMicros: r.Spread.micros(), DueMicros: int64(r.Due), Force: r.Force,
 	})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := jobViewOf(response.GetJob())
-	if r.DryRun {
-		return http.StatusOK, &v, nil
-	}
-	return http.StatusCreated, &v, nil
+	return answer(created(!r.DryRun), response.GetJob(), err, jobViewOf)
 }
 
 func listJobs(c *call, _ *none) (int, *jobList, error) {
 	response, err := c.Jobs.ListJobs(c.r.Context(), &kinesinv1.ListJobsRequest{})
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &jobList{Jobs: make([]jobView, len(response.GetJobs()))}
-	for i, j := range response.GetJobs() {
-		list.Jobs[i] = jobViewOf(j)
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, &jobList{Jobs: viewsOf(response.GetJobs(), jobViewOf)}, err
 }
 
 func getJob(c *call, _ *none) (int, *jobView, error) {
 	response, err := c.Jobs.GetJob(c.r.Context(), &kinesinv1.GetJobRequest{Id: c.vars["id"]})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := jobViewOf(response.GetJob())
-	return http.StatusOK, &v, nil
+	return answer(http.StatusOK, response.GetJob(), err, jobViewOf)
 }
 
 // controlJob returns the function of an action on a job.
 func controlJob(action string) func(c *call, _ *none) (int, *jobView, error) {
 	return func(c *call, _ *none) (int, *jobView, error) {
 		response, err := c.Jobs.ControlJob(c.r.Context(), &kinesinv1.ControlJobRequest{Id: c.vars["id"], Action: action})
-		if err != nil {
-			return 0, nil, err
-		}
-		v := jobViewOf(response.GetJob())
-		return http.StatusOK, &v, nil
+		return answer(http.StatusOK, response.GetJob(), err, jobViewOf)
 	}
 }

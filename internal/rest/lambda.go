@@ -128,26 +128,12 @@ func createLambda(c *call, r *lambdaRequest) (int, *lambdaView, error) {
 	wire := r.wire(r.Name)
 	wire.Mode, wire.Priorities = r.Mode, r.Priorities
 	response, err := c.Lambdas.CreateLambda(c.r.Context(), &kinesinv1.CreateLambdaRequest{Lambda: wire})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := lambdaViewOf(response.GetLambda())
-	if response.GetExisted() {
-		return http.StatusOK, &v, nil
-	}
-	return http.StatusCreated, &v, nil
+	return answer(created(!response.GetExisted()), response.GetLambda(), err, lambdaViewOf)
 }
 
 func listLambdas(c *call, _ *none) (int, *lambdaList, error) {
 	response, err := c.Lambdas.ListLambdas(c.r.Context(), &kinesinv1.ListLambdasRequest{})
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &lambdaList{Lambdas: make([]lambdaView, len(response.GetLambdas()))}
-	for i, l := range response.GetLambdas() {
-		list.Lambdas[i] = lambdaViewOf(l)
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, &lambdaList{Lambdas: viewsOf(response.GetLambdas(), lambdaViewOf)}, err
 }
 
 func getLambda(c *call, _ *none) (int, *lambdaView, error) {
@@ -173,11 +159,7 @@ func getLambda(c *call, _ *none) (int, *lambdaView, error) {
 
 func updateLambda(c *call, r *settings) (int, *lambdaView, error) {
 	response, err := c.Lambdas.UpdateLambda(c.r.Context(), &kinesinv1.UpdateLambdaRequest{Lambda: r.wire(c.vars["lambda"])})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := lambdaViewOf(response.GetLambda())
-	return http.StatusOK, &v, nil
+	return answer(http.StatusOK, response.GetLambda(), err, lambdaViewOf)
 }
 
 type lambdaDeleted struct {

@@ -109,11 +109,7 @@ func setObjective(c *call, r *objectiveRequest) (int, *objectiveView, error) {
 	response, err := c.Objectives.SetObjective(c.r.Context(), &kinesinv1.SetObjectiveRequest{
 		Lambda: c.vars["lambda"], WithinMicros: r.Within.micros(), Objective: r.Objective, WindowMicros: r.Window.micros(), ManagedBy: r.ManagedBy,
 	})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := objectiveViewOf(response.GetObjective())
-	return http.StatusOK, &v, nil
+	return answer(http.StatusOK, response.GetObjective(), err, objectiveViewOf)
 }
 
 // objectiveDeleted is the answer to a deletion.

@@ -62,14 +62,7 @@ func quotaViewOf(q *kinesinv1.Quota) quotaView {
 
 func getQuotas(c *call, _ *none) (int, *quotaList, error) {
 	response, err := c.Quotas.GetQuotas(c.r.Context(), &kinesinv1.GetQuotasRequest{Lambda: c.vars["lambda"]})
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &quotaList{Quotas: make([]quotaView, len(response.GetQuotas()))}
-	for i, q := range response.GetQuotas() {
-		list.Quotas[i] = quotaViewOf(q)
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, &quotaList{Quotas: viewsOf(response.GetQuotas(), quotaViewOf)}, err
 }
 
 func setQuota(c *call, r *quotaRequest) (int, *quotaView, error) {
@@ -77,9 +70,5 @@ func setQuota(c *call, r *quotaRequest) (int, *quotaView, error) {
 		Lambda: c.vars["lambda"], Priority: r.Priority, Identity: r.Identity, Rate: r.Rate, Burst: r.Burst, Admit: r.Admit,
 		Concurrency: r.Concurrency, Recovery: r.Recovery, ManagedBy: r.ManagedBy,
 	})
-	if err != nil {
-		return 0, nil, err
-	}
-	v := quotaViewOf(response.GetQuota())
-	return http.StatusOK, &v, nil
+	return answer(http.StatusOK, response.GetQuota(), err, quotaViewOf)
 }

@@ -5,6 +5,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // route is an operation: what it takes and returns, and the function that serves it.
@@ -101,4 +104,44 @@ func conditional() option {
 		r.query = append(r.query, param{"if_seq", kindNumber, "only if the task is at this seq, as the header If-Match says it too"})
 		r.failures = append(r.failures, http.StatusConflict, http.StatusPreconditionFailed)
 	}
+}
+
+// answer returns what a route returns for a response: its view, unless the call failed.
+func answer[R, V any](status int, from R, err error, view func(R) V) (int, *V, error) {
+	if err != nil {
+		return 0, nil, err
+	}
+	return status, new(view(from)), nil
+}
+
+// only returns the result of a call about one thing, unless that is a problem.
+func only[R interface{ GetProblem() *kinesinv1.Problem }](results []R, err error) (r R, _ error) {
+	switch {
+	case err != nil:
+		return r, err
+	case len(results) != 1:
+		return r, errCount(len(results))
+	}
+	return results[0], api.ErrorOf(results[0].GetProblem())
+}
+
+func errCount(n int) error {
+	return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "%d results for one request", n)
+}
+
+// viewsOf returns the view of each element; no elements are an empty list, which is not nil.
+func viewsOf[R, V any](from []R, view func(R) V) []V {
+	views := make([]V, len(from))
+	for i := range from {
+		views[i] = view(from[i])
+	}
+	return views
+}
+
+// created is the status of a call that may have created something.
+func created(is bool) int {
+	if is {
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }

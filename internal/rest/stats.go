@@ -53,14 +53,7 @@ type priorityStatistics struct {
 
 func getStats(c *call, _ *none) (int, *statistics, error) {
 	response, err := c.Tasks.Stats(c.r.Context(), &kinesinv1.StatsRequest{Lambda: c.query.Get("lambda")})
-	if err != nil {
-		return 0, nil, err
-	}
-	all := &statistics{Lambdas: make([]lambdaStatistics, len(response.GetLambdas()))}
-	for i, l := range response.GetLambdas() {
-		all.Lambdas[i] = lambdaStatisticsOf(l)
-	}
-	return http.StatusOK, all, nil
+	return http.StatusOK, &statistics{Lambdas: viewsOf(response.GetLambdas(), lambdaStatisticsOf)}, err
 }
 
 func lambdaStatisticsOf(l *kinesinv1.LambdaStats) lambdaStatistics {

@@ -118,12 +118,9 @@ func (c *call) target() (ids []string, keys []*kinesinv1.TaskKey) {
 }
 
 // onlyTask returns the task of a response that has one.
-func onlyTask(response *kinesinv1.GetResponse, withPayload bool) (int, *taskView, error) {
-	if len(response.GetResults()) != 1 {
-		return 0, nil, errCount(len(response.GetResults()))
-	}
-	result := response.GetResults()[0]
-	if err := api.ErrorOf(result.GetProblem()); err != nil {
+func onlyTask(response *kinesinv1.GetResponse, err error, withPayload bool) (int, *taskView, error) {
+	result, err := only(response.GetResults(), err)
+	if err != nil {
 		return 0, nil, err
 	}
 	v := taskViewOf(result.GetTask())
@@ -133,10 +130,6 @@ func onlyTask(response *kinesinv1.GetResponse, withPayload bool) (int, *taskView
 	return http.StatusOK, &v, nil
 }
 
-func errCount(n int) error {
-	return api.Errorf(kinesinv1.Reason_REASON_INTERNAL, "%d results for one request", n)
-}
-
 func getTask(c *call, _ *none) (int, *taskView, error) {
 	withPayload, err := c.flag("payload")
 	if err != nil {
@@ -144,10 +137,7 @@ func getTask(c *call, _ *none) (int, *taskView, error) {
 	}
 	ids, keys := c.target()
 	response, err := c.Tasks.Get(c.r.Context(), &kinesinv1.GetRequest{Ids: ids, Keys: keys, WithPayload: withPayload})
-	if err != nil {
-		return 0, nil, err
-	}
-	return onlyTask(response, withPayload)
+	return onlyTask(response, err, withPayload)
 }
 
 // waitDefault is how long a wait is that does not say it.
@@ -162,10 +152,7 @@ func waitTask(c *call, _ *none) (int, *taskView, error) {
 	}
 	ids, keys := c.target()
 	response, err := c.Tasks.Wait(c.r.Context(), &kinesinv1.WaitRequest{Ids: ids, Keys: keys, WaitMicros: wait.micros()})
-	if err != nil {
-		return 0, nil, err
-	}
-	return onlyTask(response, false)
+	return onlyTask(response, err, false)
 }
 
 type taskList struct {
@@ -189,14 +176,7 @@ func listTasks(c *call, _ *none) (int, *taskList, error) {
 		return 0, nil, invalid("parameter cursor: want next of the page before")
 	}
 	response, err := c.Tasks.List(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	list := &taskList{Tasks: make([]taskView, len(response.GetTasks())), Next: base64.RawURLEncoding.EncodeToString(response.GetNextCursor())}
-	for i, t := range response.GetTasks() {
-		list.Tasks[i] = taskViewOf(t)
-	}
-	return http.StatusOK, list, nil
+	return http.StatusOK, &taskList{Tasks: viewsOf(response.GetTasks(), taskViewOf), Next: base64.RawURLEncoding.EncodeToString(response.GetNextCursor())}, err
 }
 
 type count struct {
@@ -211,10 +191,7 @@ func countTasks(c *call, _ *none) (int, *count, error) {
 		return 0, nil, err
 	}
 	response, err := c.Tasks.Count(c.r.Context(), &kinesinv1.CountRequest{Where: c.query.Get("where"), Exact: exact})
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, &count{response.GetCount(), response.GetExact(), response.GetExamined()}, nil
+	return http.StatusOK, &count{response.GetCount(), response.GetExact(), response.GetExamined()}, err
 }
 
 // overrides are settings of a task that differ from its lambda's.
@@ -305,14 +282,8 @@ func scheduleTask(c *call, r *scheduleRequest) (int, *scheduled, error) {
 		return 0, nil, err
 	}
 	response, err := c.Tasks.Schedule(c.r.Context(), &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}})
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case len(response.GetResults()) != 1:
-		return 0, nil, errCount(len(response.GetResults()))
-	}
-	result := response.GetResults()[0]
-	if err := api.ErrorOf(result.GetProblem()); err != nil {
+	result, err := only(response.GetResults(), err)
+	if err != nil {
 		return 0, nil, err
 	}
 	answer := scheduledOf(result)

@@ -132,10 +132,7 @@ func sendHeartbeat(c *call, r *heartbeatRequest) (int, *heartbeat, error) {
 		request.Running = append(request.Running, &kinesinv1.Held{Task: task, Attempt: attempt})
 	}
 	response, err := c.Workers.Heartbeat(c.r.Context(), request)
-	if err != nil {
-		return 0, nil, err
-	}
-	return http.StatusOK, &heartbeat{claimsOf(response.GetCancels()), claimsOf(response.GetFenced()), moment(response.GetNowMicros())}, nil
+	return http.StatusOK, &heartbeat{claimsOf(response.GetCancels()), claimsOf(response.GetFenced()), moment(response.GetNowMicros())}, err
 }
 
 func claimsOf(held []*kinesinv1.Held) []string {

@@ -145,47 +145,36 @@ func (p *parser) isWord(text string) bool {
 func (p *parser) isSign(text string) bool { return p.token.kind == sign && p.token.text == text }
 
 func (p *parser) or(depth int) (node, error) {
-	first, err := p.and(depth)
-	if err != nil {
-		return nil, err
+	parts, err := p.joined("or", p.and, depth)
+	if err != nil || len(parts) > 1 {
+		return some(parts), err
 	}
-	parts := some{first}
-	for p.isWord("or") {
-		if err := p.next(); err != nil {
-			return nil, err
+	return parts[0], nil
+}
+
+// joined returns the parts between which a word stands; at least one without an error.
+func (p *parser) joined(by string, parse func(depth int) (node, error), depth int) (parts []node, err error) {
+	for isFirst := true; isFirst || p.isWord(by); isFirst = false {
+		if !isFirst {
+			if err := p.next(); err != nil {
+				return nil, err
+			}
 		}
-		part, err := p.and(depth)
+		part, err := parse(depth)
 		if err != nil {
 			return nil, err
 		}
 		parts = append(parts, part)
-	}
-	if len(parts) == 1 {
-		return first, nil
 	}
 	return parts, nil
 }
 
 func (p *parser) and(depth int) (node, error) {
-	first, err := p.factor(depth)
-	if err != nil {
-		return nil, err
+	parts, err := p.joined("and", p.factor, depth)
+	if err != nil || len(parts) > 1 {
+		return all(parts), err
 	}
-	parts := all{first}
-	for p.isWord("and") {
-		if err := p.next(); err != nil {
-			return nil, err
-		}
-		part, err := p.factor(depth)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, part)
-	}
-	if len(parts) == 1 {
-		return first, nil
-	}
-	return parts, nil
+	return parts[0], nil
 }
 
 func (p *parser) factor(depth int) (node, error) {

@@ -69,17 +69,9 @@ const (
 	suffixChars = 8 // 40 random bits
 )
 
-// Rows is what a membership needs of a store.
-type Rows interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
-
 // Config configures a Membership. Rows, Self, Clock and Log are required.
 type Config struct {
-	Rows Rows
+	Rows store.ControlRows
 	Self string // name of this process, unique among all; see NewName
 	Host string // the host or pod of this process; need not be unique
 	// Group names the fleet, where something besides the rows tells who is ready; the same in all its

@@ -59,7 +59,7 @@ type citizen struct {
 // start starts a process in a state, with what it fires by in force if that is Ready.
 func (w *town) start(name string, s State) *citizen { return w.startOver(w.rows, name, s) }
 
-func (w *town) startOver(rows Rows, name string, s State) *citizen {
+func (w *town) startOver(rows store.ControlRows, name string, s State) *citizen {
 	c := &citizen{ended: make(chan struct{}), log: &strings.Builder{}}
 	c.Membership = New(Config{
 		Rows: rows, Self: name, Host: "host-" + name, Clock: clock.Real(), Log: slog.New(slog.NewTextHandler(c.log, nil)),

@@ -52,6 +52,9 @@ func bodyBytes(fields int) int {
 	return len(envelopeMark) + bodyEncoding.EncodedLen(task.MessageSealBytes+fields)
 }
 
+// taskBytesUsual is a size that few encoded tasks exceed.
+const taskBytesUsual = 256
+
 // field returns a task as a field of a body.
 func (c *Codec) field(t *task.Task) []byte {
 	row := c.Append(make([]byte, 0, taskBytesUsual), t)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/gather"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
-	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -18,14 +17,6 @@ const (
 	sendsInFlightMax   = 8
 	deletesInFlightMax = 4
 )
-
-// laneKey identifies an SQS queue; messages of all classes share it.
-type laneKey struct {
-	lambda   uint32
-	priority uint8
-}
-
-func keyOf(n queue.Name) laneKey { return laneKey{n.Lambda, n.Priority} }
 
 // sender batches what is sent to one queue.
 type sender = gather.Gatherer[*outgoing]

@@ -28,36 +28,7 @@ const (
 	packsMin = 2
 	// packBytesMax bounds a message with several tasks. A larger one saves nothing: SQS bills by 64 KiB.
 	packBytesMax = 60 << 10
-	// taskBytesUsual is a size that few encoded tasks exceed.
-	taskBytesUsual = 256
 )
-
-// outgoing is a task or a delivery to send.
-type outgoing struct {
-	delivery *sqsclient.Message // nil for a task
-	field    []byte             // the encoded task
-	due      task.Instant
-	after    time.Duration // hides the message at least so long
-	alone    bool          // shares its message with no other task
-	trace    string
-	err      error       // the result of the send
-	done     func(error) // is told the result; nil: nobody is
-}
-
-// batch are the items of one call that go to one queue.
-type batch struct {
-	items []*outgoing
-	at    []int // indexes in the call
-}
-
-type batches map[laneKey]*batch
-
-func (b batches) add(key laneKey, o *outgoing, at int) {
-	if b[key] == nil {
-		b[key] = &batch{}
-	}
-	b[key].items, b[key].at = append(b[key].items, o), append(b[key].at, at)
-}
 
 // Send implements queue.Driver. It retries what SQS refuses for now a few times. After an unknown outcome the
 // caller may send a message again: a claim refuses the second one.

@@ -198,67 +198,14 @@ func (s *site) live(codec sdk.PayloadCodec) {
 	s.Helper()
 	ctx, cancel := clock.Within(s.Context(), clock.Real(), time.Minute)
 	defer cancel()
-	w := sdk.NewWorker(s.client, sdk.Slots(10))
 	var read page
-	handler := func(_ context.Context, t *sdk.Task[secret]) error {
-		read.note("%s", t.Payload)
-		if t.Lambda == broken.Name() || t.Failures == 0 {
-			return errors.New("the card service is away")
-		}
-		return nil
-	}
-	flaky.Handle(w, handler)
-	broken.Handle(w, handler)
-	strict.Handle(w, func(context.Context, *sdk.Task[struct {
-		Card time.Time `json:"card"`
-	}],
-	) error {
-		return nil
-	})
-	for _, name := range []string{flaky.Name(), broken.Name(), strict.Name()} {
-		if _, _, err := s.client.CreateLambda(ctx, sdk.LambdaInfo{Name: name, MaxAttempts: 2, BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond}); err != nil {
-			s.Fatal(err)
-		}
-	}
+	w := s.worker(ctx, &read)
 	working, stop := context.WithCancel(ctx)
 	worked := make(chan error, 1)
 	go func() { worked <- w.Run(working) }()
 
-	long := strings.Repeat("-", 2000) // has a payload row
-	var ended, waiting []sdk.ID
-	for i, item := range []sdk.Item{
-		{Lambda: "flaky"},
-		{Lambda: "flaky", Key: "k"},
-		{Lambda: "broken", In: 50 * time.Millisecond},
-		{Lambda: "flaky", In: 1500 * time.Millisecond},
-		{Lambda: "strict"},
-		{Lambda: "flaky", In: time.Hour},
-		{Lambda: "flaky", In: time.Hour, Key: "later"},
-	} {
-		for _, rest := range []string{"", long} {
-			item.Payload = fmt.Appendf(nil, `{"card":%q,"rest":%q}`, mark, rest)
-			if item.Key != "" {
-				item.Key += rest[:min(len(rest), 1)]
-			}
-			r, err := s.client.Schedule(ctx, item)
-			if err != nil {
-				s.Fatalf("item %d: %v", i, err)
-			}
-			if item.In == time.Hour {
-				waiting = append(waiting, r.ID)
-			} else {
-				ended = append(ended, r.ID)
-			}
-		}
-	}
-	key, err := s.client.InboundKey(ctx)
-	if err != nil {
-		s.Fatal(err)
-	}
-	direct, err := sqsinbound.New(&s.queues, "k", key, sqsinbound.WithPayloadCodec(codec))
-	if err != nil {
-		s.Fatal(err)
-	}
+	ended, waiting := s.schedule(ctx)
+	direct := s.direct(codec)
 	id, err := flaky.Schedule(ctx, direct, secret{Card: mark})
 	if err != nil {
 		s.Fatal(err)
@@ -301,6 +248,79 @@ func (s *site) live(codec sdk.PayloadCodec) {
 	for info, err := range s.client.List(ctx, sdk.ListQuery{Lambda: "broken"}) {
 		s.errors.note("%+v %v", info, err)
 	}
+}
+
+// worker creates the lambdas, and returns a worker of them whose handlers note what they get.
+func (s *site) worker(ctx context.Context, read *page) *sdk.Worker {
+	s.Helper()
+	w := sdk.NewWorker(s.client, sdk.Slots(10))
+	handler := func(_ context.Context, t *sdk.Task[secret]) error {
+		read.note("%s", t.Payload)
+		if t.Lambda == broken.Name() || t.Failures == 0 {
+			return errors.New("the card service is away")
+		}
+		return nil
+	}
+	flaky.Handle(w, handler)
+	broken.Handle(w, handler)
+	strict.Handle(w, func(context.Context, *sdk.Task[struct {
+		Card time.Time `json:"card"`
+	}],
+	) error {
+		return nil
+	})
+	for _, name := range []string{flaky.Name(), broken.Name(), strict.Name()} {
+		if _, _, err := s.client.CreateLambda(ctx, sdk.LambdaInfo{Name: name, MaxAttempts: 2, BackoffMin: time.Millisecond, BackoffMax: 2 * time.Millisecond}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	return w
+}
+
+// schedule schedules tasks with short and long payloads: some that end at once, and some that wait.
+func (s *site) schedule(ctx context.Context) (ended, waiting []sdk.ID) {
+	s.Helper()
+	long := strings.Repeat("-", 2000) // has a payload row
+	for i, item := range []sdk.Item{
+		{Lambda: "flaky"},
+		{Lambda: "flaky", Key: "k"},
+		{Lambda: "broken", In: 50 * time.Millisecond},
+		{Lambda: "flaky", In: 1500 * time.Millisecond},
+		{Lambda: "strict"},
+		{Lambda: "flaky", In: time.Hour},
+		{Lambda: "flaky", In: time.Hour, Key: "later"},
+	} {
+		for _, rest := range []string{"", long} {
+			item.Payload = fmt.Appendf(nil, `{"card":%q,"rest":%q}`, mark, rest)
+			if item.Key != "" {
+				item.Key += rest[:min(len(rest), 1)]
+			}
+			r, err := s.client.Schedule(ctx, item)
+			if err != nil {
+				s.Fatalf("item %d: %v", i, err)
+			}
+			if item.In == time.Hour {
+				waiting = append(waiting, r.ID)
+			} else {
+				ended = append(ended, r.ID)
+			}
+		}
+	}
+	return ended, waiting
+}
+
+// direct returns a client that sends to the inbound queue.
+func (s *site) direct(codec sdk.PayloadCodec) *sqsinbound.Client {
+	s.Helper()
+	key, err := s.client.InboundKey(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	direct, err := sqsinbound.New(&s.queues, "k", key, sqsinbound.WithPayloadCodec(codec))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return direct
 }
 
 // refused makes calls that the server refuses, and notes what it says.

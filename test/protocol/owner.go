@@ -139,66 +139,87 @@ func (m *model) costsResend(w *world) bool {
 	return w.hasMsg(w.task.seq)
 }
 
+// ownerWrites puts the task row of a task that was not dispatched, or replaces the one that is there.
 func (m *model) ownerWrites(w *world, o int, out emit) {
+	if w.owners[o].row.seq != 0 {
+		m.ownerPuts(w, o, out)
+		return
+	}
+	m.ownerReplaces(w, o, out)
+}
+
+// wrote is an owner after its write of a task row: it sends the message next, unless it has done so.
+func (p *proc) wrote(seq uint8) proc {
+	if p.plan&1 == 1 {
+		return proc{}
+	}
+	return proc{pc: ownerSends, task: taskRow{seq: seq}}
+}
+
+// ownerPuts puts the task row, if there is none.
+func (m *model) ownerPuts(w *world, o int, out emit) {
+	if w.task.state != absent {
+		m.ownerMeets(w, o, out)
+		return
+	}
+	v := *w
+	self := &v.owners[o]
+	who, row := ownerNames[o], self.row
+	t := taskRow{state: enqueued, seq: row.seq + 1, part: self.part, at: self.at, wseq: row.seq, life: row.life, by: uint8(o) + 1}
+	if !m.has(AbsentFires) || m.keyed() && row.old == 1 && m.has(OldIsSetAside) {
+		m.lazyDelete(&v, self.part, self.at, row.seq)
+		*self = proc{}
+		out(&v, step{who: who, what: "sees no task row, and deletes the wake-up row"})
+		return
+	}
+	if !m.has(SendAfterRow) && self.plan&1 == 0 {
+		if v.addMsg(t.seq) {
+			self.plan |= 1
+			out(&v, step{who: who, what: "sends the message"})
+		}
+		return
+	}
+	if m.Expiring {
+		v := *w
+		t := t
+		t.state, t.by = ended, 0
+		v.task = t
+		v.end(t.life)
+		m.endDelete(&v, self.part, self.at, row.seq)
+		v.owners[o] = proc{}
+		out(&v, step{who: who, what: "puts the task row as expired"})
+	}
+	if m.Match {
+		m.pushes(w, t, who, out, func(v *world) { v.owners[o] = proc{} })
+	}
+	v.task = t
+	*self = self.wrote(v.task.seq)
+	out(&v, step{who: who, what: "puts the task row as enqueued"})
+}
+
+// ownerMeets decides about the task row that is in the way of the one that an owner wants to put.
+func (m *model) ownerMeets(w *world, o int, out emit) {
+	v := *w
+	self := &v.owners[o]
+	row, what := self.row, "finds a task row in its way, which lives"
+	conclusion := m.conclude(self.part, self.at, row, w.task)
+	if conclusion == drop {
+		m.lazyDelete(&v, self.part, self.at, row.seq)
+		what = "finds a task row in its way, and deletes the leftover wake-up row"
+	}
+	if conclusion == follow {
+		self.pc = ownerReadsTask // in flight from now on: known by its task row
+	} else {
+		*self = proc{}
+	}
+	out(&v, step{who: ownerNames[o], what: what})
+}
+
+// ownerReplaces replaces the task row that it has read.
+func (m *model) ownerReplaces(w *world, o int, out emit) {
 	v := *w
 	self := &v.owners[o]
 	who := ownerNames[o]
-	by := uint8(o) + 1
-	sent := self.plan&1 == 1
-	done := func() {
-		if sent {
-			*self = proc{}
-		} else {
-			*self = proc{pc: ownerSends, task: taskRow{seq: v.task.seq}}
-		}
-	}
-	if row := self.row; row.seq != 0 { // not dispatched: put if absent
-		t := taskRow{state: enqueued, seq: row.seq + 1, part: self.part, at: self.at, wseq: row.seq, life: row.life, by: by}
-		if w.task.state != absent {
-			what := "finds a task row in its way, which lives"
-			if m.conclude(self.part, self.at, row, w.task) == drop {
-				m.lazyDelete(&v, self.part, self.at, row.seq)
-				what = "finds a task row in its way, and deletes the leftover wake-up row"
-			}
-			if m.conclude(self.part, self.at, row, w.task) == follow {
-				self.pc = ownerReadsTask // in flight from now on: known by its task row
-			} else {
-				*self = proc{}
-			}
-			out(&v, step{who: who, what: what})
-			return
-		}
-		if !m.has(AbsentFires) || m.keyed() && row.old == 1 && m.has(OldIsSetAside) {
-			m.lazyDelete(&v, self.part, self.at, row.seq)
-			*self = proc{}
-			out(&v, step{who: who, what: "sees no task row, and deletes the wake-up row"})
-			return
-		}
-		if !m.has(SendAfterRow) && !sent {
-			if v.addMsg(t.seq) {
-				self.plan |= 1
-				out(&v, step{who: who, what: "sends the message"})
-			}
-			return
-		}
-		if m.Expiring {
-			v := *w
-			t := t
-			t.state, t.by = ended, 0
-			v.task = t
-			v.end(t.life)
-			m.endDelete(&v, self.part, self.at, row.seq)
-			v.owners[o] = proc{}
-			out(&v, step{who: who, what: "puts the task row as expired"})
-		}
-		if m.Match {
-			m.pushes(w, t, who, out, func(v *world) { v.owners[o] = proc{} })
-		}
-		v.task = t
-		done()
-		out(&v, step{who: who, what: "puts the task row as enqueued"})
-		return
-	}
 	if w.task != self.task {
 		*self = proc{}
 		out(&v, step{who: who, what: "finds that the task row has moved on"})
@@ -217,9 +238,9 @@ func (m *model) ownerWrites(w *world, o int, out emit) {
 		out(&v, step{who: who, what: "replaces the task row as expired"})
 	}
 	v.armed, v.reread = 0, 0
-	v.task.state, v.task.by = enqueued, by
+	v.task.state, v.task.by = enqueued, uint8(o)+1
 	v.task.seq++
 	v.task.worker = 0
-	done()
+	*self = self.wrote(v.task.seq)
 	out(&v, step{who: who, what: "replaces the task row as enqueued"})
 }

@@ -2927,7 +2927,7 @@ type GroupServiceClient interface {
 	AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error)
 	// SealGroup says that a group gets no more members.
 	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
-	// CancelGroup seals a group and makes a job that cancels its members. What follows the group follows its end.
+	// CancelGroup seals a group and makes a job that cancels its members. The follow-ups of the group follow its end.
 	CancelGroup(context.Context, *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error)
 	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
 	// ListMembers returns members in the order in which they were added, with their results.
@@ -3059,7 +3059,7 @@ type GroupServiceHandler interface {
 	AddMembers(context.Context, *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error)
 	// SealGroup says that a group gets no more members.
 	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
-	// CancelGroup seals a group and makes a job that cancels its members. What follows the group follows its end.
+	// CancelGroup seals a group and makes a job that cancels its members. The follow-ups of the group follow its end.
 	CancelGroup(context.Context, *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error)
 	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
 	// ListMembers returns members in the order in which they were added, with their results.

@@ -28,7 +28,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Short: "Show who did what",
 		Long: `Shows the records of operators' acts, of changes of configuration and of refused calls, oldest first: who (identity), from where, did
 what (action) on what (target), and how it ended (outcome: ok, denied, unauthenticated, failed). Scheduling, claims and results have
-no records. What programs do often, and refusals, become one record for 10 s, with their count.
+no records. Frequent calls of programs, and refusals, become one record for 10 s, with their count.
 
 With -o json each record is one line.`,
 		Example: `  kinesin audit --since 1h

@@ -3,7 +3,8 @@ package cli
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
+	"errors"
+	"io"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/internal/bench"
+	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -96,44 +98,51 @@ func (a *app) bench(ctx context.Context, b *benchFlags) error {
 	}
 	ctx, stop := untilSignal(ctx)
 	defer stop()
-	if b.serverGiven {
-		return a.benchServer(ctx, b)
-	}
-	s, err := a.startServer(ctx, b.data)
-	if err != nil {
-		return err
-	}
-	a.server, b.Keep = s.url, true // its data is deleted with it
-	err = a.benchServer(ctx, b)
-	if stopErr := s.stop(); err == nil {
-		err = stopErr
-	}
-	return err
-}
-
-// benchServer runs the load on the server that a.server names.
-func (a *app) benchServer(ctx context.Context, b *benchFlags) error {
-	return a.withClient(func(k *sdk.Client) error {
-		metrics, err := a.connections()
-		if err != nil {
-			return err
-		}
-		defer metrics.CloseIdle()
+	b.Keep = b.Keep || !b.serverGiven // the data of a server of its own is deleted with it
+	return a.benchOn(ctx, b.data, b.serverGiven, func(k *sdk.Client, metrics dial.Clients) error {
 		b.Client, b.ServerCPU = k, bench.ServerCPU(metrics.Calls, metrics.Base)
 		b.PageServer, b.PageClient = metrics.Base, metrics.Streams
 		b.ServerHeap = bench.ServerHeap(metrics.Calls, metrics.Base)
-		b.Lambda = "bench-" + strings.ToLower(rand.Text()[:10])
+		b.Lambda = benchLambda("bench")
 		b.Progress = func(text string) { a.note("%s", text) }
 		report, err := bench.Run(ctx, b.Config)
 		if err != nil {
 			return err
 		}
-		if a.json() {
-			return printJSON(a.Stdout, report)
-		}
-		if err := report.Print(a.Stdout); err != nil {
-			return fmt.Errorf("write the report: %w", err)
-		}
-		return nil
+		return a.printBench(&report, nil)
 	})
+}
+
+// benchLambda returns the name of a lambda that nobody has.
+func benchLambda(prefix string) string { return prefix + "-" + strings.ToLower(rand.Text()[:10]) }
+
+// benchReport is what a benchmark prints.
+type benchReport interface{ Print(w io.Writer) error }
+
+func (a *app) printBench(r benchReport, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case a.json():
+		return printJSON(a.Stdout, r)
+	}
+	return r.Print(a.Stdout)
+}
+
+// onServer calls run with the server that is given, or with one of its own, which ends then.
+func (a *app) onServer(ctx context.Context, data string, given bool, run func() error) error {
+	if given {
+		return run()
+	}
+	s, err := a.startServer(ctx, data)
+	if err != nil {
+		return err
+	}
+	a.server = s.url
+	return errors.Join(run(), s.stop())
+}
+
+// benchOn calls run with clients of the server that is given, or of one of its own.
+func (a *app) benchOn(ctx context.Context, data string, given bool, run func(k *sdk.Client, metrics dial.Clients) error) error {
+	return a.onServer(ctx, data, given, func() error { return a.withClients(run) })
 }

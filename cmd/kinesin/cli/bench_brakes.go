@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/internal/bench"
+	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -79,27 +79,15 @@ func (a *app) benchBrakes(ctx context.Context, b *bench.BrakeConfig, cases []str
 
 // benchBrake measures one case on a new server, or on those that --server names.
 func (a *app) benchBrake(ctx context.Context, b *bench.BrakeConfig, name, data string, serverGiven bool) (figures []bench.Figure, err error) {
-	if !serverGiven {
-		if data != "" {
-			data = filepath.Join(data, name)
-		}
-		s, err := a.startServer(ctx, data)
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		a.server = s.url
+	if data != "" {
+		data = filepath.Join(data, name)
 	}
-	lambda := "brake-" + strings.ToLower(rand.Text()[:10])
-	err = a.withClient(func(k *sdk.Client) error {
-		metrics, err := a.connections()
-		if err != nil {
-			return err
-		}
-		defer metrics.CloseIdle()
+	lambda := benchLambda("brake")
+	err = a.benchOn(ctx, data, serverGiven, func(k *sdk.Client, metrics dial.Clients) error {
 		of := *b
 		of.Client, of.Lambda = k, lambda
 		of.Series, of.ServerCPU = bench.ServerSeries(metrics.Calls, metrics.Base), bench.ServerCPU(metrics.Calls, metrics.Base)
+		var err error
 		figures, err = bench.Brake(ctx, name, &of)
 		return errors.Join(err, a.deleteBraked(ctx, k, lambda, serverGiven))
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/internal/bench"
+	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -36,12 +37,14 @@ steps a second, their ratio to that of plain tasks with the same worker, and how
 	f.StringVar(&data, "data", "", "`DIR` for the data of the server, which is kept")
 	a.serverFlag(f)
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		return a.benchOn(ctx, data, f.Changed("server"), func(ctx context.Context, k *sdk.Client, cpu func(context.Context) (time.Duration, error)) error {
-			b.Client, b.Lambda, b.ServerCPU = k, benchLambda(), cpu
+		ctx, stop := untilSignal(ctx)
+		defer stop()
+		return a.benchOn(ctx, data, f.Changed("server"), func(k *sdk.Client, metrics dial.Clients) error {
+			b.Client, b.Lambda, b.ServerCPU = k, benchLambda("bench"), bench.ServerCPU(metrics.Calls, metrics.Base)
 			b.Progress = func(text string) { a.note("%s", text) }
 			r, err := bench.RunChains(ctx, b)
 			if err == nil && g.Groups > 0 {
-				g.Client, g.Lambda, g.Slots, g.Progress = k, benchLambda(), b.Slots, b.Progress
+				g.Client, g.Lambda, g.Slots, g.Progress = k, benchLambda("bench"), b.Slots, b.Progress
 				var groups bench.GroupsReport
 				groups, err = bench.RunGroups(ctx, g)
 				r.Groups = &groups

@@ -2,15 +2,12 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
-	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/kinesin-io/kinesin/internal/bench"
+	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -33,48 +30,13 @@ starts.`,
 	f.StringVar(&data, "data", "", "`DIR` for the data of the server, which is kept")
 	a.serverFlag(f)
 	return a.acting(c, func(ctx context.Context, _ []string) error {
-		return a.benchOn(ctx, data, f.Changed("server"), func(ctx context.Context, k *sdk.Client, _ func(context.Context) (time.Duration, error)) error {
-			b.Client, b.Lambda = k, benchLambda()
+		ctx, stop := untilSignal(ctx)
+		defer stop()
+		return a.benchOn(ctx, data, f.Changed("server"), func(k *sdk.Client, _ dial.Clients) error {
+			b.Client, b.Lambda = k, benchLambda("bench")
 			b.Progress = func(text string) { a.note("%s", text) }
 			r, err := bench.RunGroups(ctx, b)
 			return a.printBench(&r, err)
 		})
-	})
-}
-
-func benchLambda() string { return "bench-" + strings.ToLower(rand.Text()[:10]) }
-
-// benchReport is what a benchmark prints.
-type benchReport interface{ Print(w io.Writer) error }
-
-func (a *app) printBench(r benchReport, err error) error {
-	switch {
-	case err != nil:
-		return err
-	case a.json():
-		return printJSON(a.Stdout, r)
-	}
-	return r.Print(a.Stdout)
-}
-
-// benchOn runs a benchmark on the server that is given, or on one of its own.
-func (a *app) benchOn(ctx context.Context, data string, given bool, run func(ctx context.Context, k *sdk.Client, cpu func(context.Context) (time.Duration, error)) error) (err error) {
-	ctx, stop := untilSignal(ctx)
-	defer stop()
-	if !given {
-		s, err := a.startServer(ctx, data)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		a.server = s.url
-	}
-	return a.withClient(func(k *sdk.Client) error {
-		metrics, err := a.connections()
-		if err != nil {
-			return err
-		}
-		defer metrics.CloseIdle()
-		return run(ctx, k, bench.ServerCPU(metrics.Calls, metrics.Base))
 	})
 }

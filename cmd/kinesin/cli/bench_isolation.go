@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,7 @@ import (
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 	"github.com/kinesin-io/kinesin/internal/bench"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/dial"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -125,20 +125,21 @@ func (a *app) benchIsolation(ctx context.Context, b *isolationFlags) error {
 
 // benchCase measures one case on a new server, or on those that --server names.
 func (a *app) benchCase(ctx context.Context, b *isolationFlags, c bench.Case, tasks int) (r bench.Report, err error) {
-	if !b.serverGiven {
-		data := b.data
-		if data != "" {
-			data = filepath.Join(data, c.Name)
-		}
-		s, err := a.startServer(ctx, data)
-		if err != nil {
-			return r, err
-		}
-		defer func() { err = errors.Join(err, s.stop()) }()
-		a.server = s.url
+	data := b.data
+	if data != "" {
+		data = filepath.Join(data, c.Name)
 	}
+	err = a.onServer(ctx, data, b.serverGiven, func() error {
+		r, err = a.benchBeside(ctx, b, c, tasks)
+		return err
+	})
+	return r, err
+}
+
+// benchBeside measures one case on the server that a.server names, beside a neighbour if the case has one.
+func (a *app) benchBeside(ctx context.Context, b *isolationFlags, c bench.Case, tasks int) (r bench.Report, err error) {
 	config := b.Config
-	config.Lambda, config.Ahead = "measured-"+strings.ToLower(rand.Text()[:10]), measureBefore-measuredBefore
+	config.Lambda, config.Ahead = benchLambda("measured"), measureBefore-measuredBefore
 	config.Keep = !b.serverGiven // the data of a server of its own is deleted with it
 	if c.Behaviour == bench.HotKey {
 		config.LimitKeys, config.LimitKeyConcurrency = bench.HotKeyOthers, bench.HotKeyConcurrency
@@ -164,12 +165,7 @@ func (a *app) benchCase(ctx context.Context, b *isolationFlags, c bench.Case, ta
 			return r, err
 		}
 	}
-	err = a.withClient(func(k *sdk.Client) error {
-		metrics, err := a.connections()
-		if err != nil {
-			return err
-		}
-		defer metrics.CloseIdle()
+	err = a.withClients(func(k *sdk.Client, metrics dial.Clients) error {
 		config.Client, config.ServerCPU = k, bench.ServerCPU(metrics.Calls, metrics.Base)
 		r, err = bench.Run(ctx, config)
 		return err

@@ -248,13 +248,13 @@ func (a *app) changingChain(use, short, long, done string, change func(k *sdk.Cl
 
 func (a *app) chainCancelCommand() *cobra.Command {
 	return a.changingChain("cancel ID", "Cancel a chain; what undoes it still runs",
-		`Cancels the tasks of the chain that wait, and tells those that run to stop. No then follows them. What follows by else and finally
-still runs, and so does what followed earlier ends that way: it undoes what the chain has done.`,
+		`Cancels the tasks of the chain that wait, and tells those that run to stop. No then follows them. Follow-ups by else and
+finally still run, those of earlier ends too: they undo what the chain has done.`,
 		"cancelled", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.CancelChain })
 }
 
 func (a *app) chainPauseCommand() *cobra.Command {
-	return a.changingChain("pause ID", "Have no task of a chain start until it is resumed", "What runs goes on. Tasks with a start before still expire.",
+	return a.changingChain("pause ID", "Have no task of a chain start until it is resumed", "Tasks that run go on, and tasks with a start before still expire.",
 		"paused", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.PauseChain })
 }
 
@@ -265,8 +265,8 @@ func (a *app) chainResumeCommand() *cobra.Command {
 
 func (a *app) chainRedriveCommand() *cobra.Command {
 	return a.changingChain("redrive ID", "Have a chain go on from the tasks that failed",
-		`The tasks of the chain that did not succeed start anew, and what follows them follows the new end. What succeeded before does not run
-again. What followed the failure by else or finally has run, and is not undone.`,
+		`The tasks of the chain that did not succeed start anew, and their follow-ups follow the new end. Tasks that succeeded do not run
+again. Follow-ups of the failure by else or finally have run, and are not undone.`,
 		"redriven", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.RedriveChain })
 }
 

@@ -67,7 +67,7 @@ func (a *app) updateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "update ID | --lambda L --key K [--payload TEXT | --payload-file FILE] [flags]",
 		Short: "Change the payload or the settings of a waiting task",
-		Long: `Changes a task that no worker has. What no flag names stays as it is.
+		Long: `Changes a task that no worker has. Settings without a flag stay as they are.
 
 Exit 1 when a worker has the task, when it has ended, or when there is none with the ID.`,
 		Example: `  kinesin update k3… --payload '{"user":43}'

@@ -99,6 +99,18 @@ func (a *app) withClient(f func(*sdk.Client) error, opts ...sdk.ClientOption) er
 	return a.explain(f(c))
 }
 
+// withClients calls f with a client, and with HTTP clients for what the SDK does not offer.
+func (a *app) withClients(f func(k *sdk.Client, direct dial.Clients) error) error {
+	return a.withClient(func(k *sdk.Client) error {
+		direct, err := a.connections()
+		if err != nil {
+			return err
+		}
+		defer direct.CloseIdle()
+		return f(k, direct)
+	})
+}
+
 // noteLoose says that everybody may read a file with a secret.
 func (a *app) noteLoose(path string) {
 	if path != "" && livefile.IsLoose(path) {

@@ -226,7 +226,7 @@ func (a *app) cronPauseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "pause NAME --reason TEXT [--for D]",
 		Short: "Have a cron fire no more, until it is resumed or for a while",
-		Long: `Has a cron fire no more, from five seconds later on. What runs goes on. Another pause replaces this one. When it is resumed, its
+		Long: `Has a cron fire no more, from five seconds later on. Occurrences that run go on. Another pause replaces this one. When it is resumed, its
 catch-up policy decides about what it missed.`,
 		Example: `  kinesin cron pause nightly --reason 'moving the database' --for 2h`,
 		Args:    one("NAME"), ValidArgsFunction: a.completeCrons,

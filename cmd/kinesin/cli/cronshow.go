@@ -25,22 +25,10 @@ func (a *app) cronListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if a.json() {
-			objects := make([]cronObject, len(all))
-			for i := range all {
-				objects[i] = cronObjectOf(&all[i])
-			}
-			return printJSON(a.Stdout, objects)
-		}
-		t := newTable(a.Stdout)
-		if len(all) > 0 {
-			t.row("NAME", "LAMBDA", "SCHEDULE", "ZONE", "STATE", "NEXT")
-		}
-		for i := range all {
-			one := &all[i]
-			t.row(one.Name, one.Lambda, one.Schedule, one.Zone, stateOfCron(one), cmp.Or(firesText(one, 1), "-"))
-		}
-		return t.Flush()
+		titles := []string{"NAME", "LAMBDA", "SCHEDULE", "ZONE", "STATE", "NEXT"}
+		return printList(a, objectsOf(all, cronObjectOf), "", titles, func(i int, o *cronObject) []string {
+			return []string{o.Name, o.Lambda, o.Schedule, o.Zone, stateOfCron(&all[i]), cmp.Or(firesText(&all[i], 1), "-")}
+		})
 	})
 }
 
@@ -105,9 +93,7 @@ func (a *app) printCron(c *sdk.Cron) error {
 	facts = append(facts, [][2]string{
 		{"version", strconv.FormatUint(o.Version, 10)}, {"created", o.Created + " by " + o.CreatedBy}, {"updated", o.Updated + " by " + cmp.Or(o.UpdatedBy, "itself")},
 	}...)
-	for _, fact := range facts {
-		t.fact(fact[0], fact[1])
-	}
+	t.facts(facts)
 	return t.Flush()
 }
 
@@ -130,24 +116,9 @@ forgotten, because its task ended longer ago than the lambda keeps ended tasks.`
 		if err != nil {
 			return err
 		}
-		objects := make([]occurrenceObject, len(all))
-		for i := range all {
-			o := &all[i]
-			objects[i] = occurrenceObject{Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State), Backfill: o.Backfill}
-			if o.Late > 0 {
-				late := float64(o.Late) / float64(time.Millisecond)
-				objects[i].LateMS = &late
-			}
-		}
-		if a.json() {
-			return printJSON(a.Stdout, objects)
-		}
-		t := newTable(a.Stdout)
-		if len(all) > 0 {
-			t.row("NOMINAL", "OUTCOME", "STATE", "LATE", "ID", "REASON")
-		}
-		for i := range objects {
-			o, late := &objects[i], "-"
+		titles := []string{"NOMINAL", "OUTCOME", "STATE", "LATE", "ID", "REASON"}
+		return printList(a, objectsOf(all, occurrenceObjectOf), "", titles, func(i int, o *occurrenceObject) []string {
+			late := "-"
 			if all[i].Late > 0 {
 				late = all[i].Late.String()
 			}
@@ -155,9 +126,8 @@ forgotten, because its task ended longer ago than the lambda keeps ended tasks.`
 			if o.Backfill {
 				outcome += " (backfill)"
 			}
-			t.row(o.Nominal, outcome, cmp.Or(o.State, "-"), late, cmp.Or(o.ID, "-"), strings.TrimSpace(o.Reason))
-		}
-		return t.Flush()
+			return []string{o.Nominal, outcome, cmp.Or(o.State, "-"), late, cmp.Or(o.ID, "-"), strings.TrimSpace(o.Reason)}
+		})
 	})
 }
 
@@ -210,6 +180,16 @@ type occurrenceObject struct {
 	State    string   `json:"state,omitempty"`
 	LateMS   *float64 `json:"late_ms,omitempty"`
 	Backfill bool     `json:"backfill,omitempty"`
+}
+
+func occurrenceObjectOf(o *sdk.CronOccurrence) occurrenceObject {
+	object := occurrenceObject{
+		Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State), Backfill: o.Backfill,
+	}
+	if o.Late > 0 {
+		object.LateMS = new(float64(o.Late) / float64(time.Millisecond))
+	}
+	return object
 }
 
 func cronObjectOf(c *sdk.Cron) cronObject {

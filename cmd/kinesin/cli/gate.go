@@ -19,7 +19,7 @@ func (a *app) gateCommand() *cobra.Command {
 		Use:   "gate",
 		Short: "Hold tasks back, drop them, and let them go",
 		Long: `A gate keeps tasks of a lambda from starting: all of them, or those of a priority, a collection or a tag. It is in force on all
-servers within 2 s. What runs goes on, and tasks still expire. docs/gates.md tells more.`,
+servers within 2 s. Tasks that run go on, and tasks still expire. docs/gates.md tells more.`,
 	}, a.gateSetCommand(sdk.GatePause, "Make tasks wait until the gate is resumed or expires"),
 		a.gateSetCommand(sdk.GateDrop, "End tasks as dropped when they are due, until the gate is resumed or expires"),
 		a.gateResumeCommand(), a.gateListCommand(), a.gateShowCommand())
@@ -178,22 +178,11 @@ func (a *app) gateListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		objects := make([]gateObject, len(all))
-		for i := range all {
-			objects[i] = gateObjectOf(&all[i], false)
-		}
-		if a.json() {
-			return printJSON(a.Stdout, objects)
-		}
-		t := newTable(a.Stdout)
-		if len(all) > 0 {
-			t.row("ID", "ACTION", "TASKS", "STATE", "CREATED", "UNTIL", "OWNER", "REASON")
-		}
-		for i := range objects {
-			o := &objects[i]
-			t.row(o.ID, o.Action, o.tasksText(), o.stateText(), o.Created, cmp.Or(o.Until, "-"), o.Owner, o.Reason)
-		}
-		return t.Flush()
+		objects := objectsOf(all, func(g *sdk.Gate) gateObject { return gateObjectOf(g, false) })
+		titles := []string{"ID", "ACTION", "TASKS", "STATE", "CREATED", "UNTIL", "OWNER", "REASON"}
+		return printList(a, objects, "", titles, func(_ int, o *gateObject) []string {
+			return []string{o.ID, o.Action, o.tasksText(), o.stateText(), o.Created, cmp.Or(o.Until, "-"), o.Owner, o.Reason}
+		})
 	})
 }
 
@@ -213,7 +202,7 @@ func (a *app) gateShowCommand() *cobra.Command {
 			return printJSON(a.Stdout, o)
 		}
 		t := newTable(a.Stdout)
-		for _, fact := range [][2]string{
+		t.facts([][2]string{
 			{"id", o.ID},
 			{"action", o.Action},
 			{"tasks", o.tasksText()},
@@ -225,9 +214,7 @@ func (a *app) gateShowCommand() *cobra.Command {
 			{"ended", o.Ended},
 			{map[bool]string{true: "ended by", false: "resumed by"}[isEnded], o.EndedBy},
 			{"note", o.Note},
-		} {
-			t.fact(fact[0], fact[1])
-		}
+		})
 		if !isEnded {
 			t.fact("counts", heldText(&g, map[sdk.GateAction]string{sdk.GatePause: "holds", sdk.GateDrop: "drops"}[g.Action]))
 		}

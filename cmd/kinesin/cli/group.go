@@ -206,8 +206,8 @@ func (a *app) groupCancelCommand() *cobra.Command {
 		Use:   "cancel ID [--pace N] [--detach]",
 		Short: "Seal a group and cancel its members",
 		Long: `Seals a group and cancels its members: those that wait end, those that run are told to stop. A job on the server does that; it goes on
-if this command or the server ends. What follows the group follows when all members have ended: the tasks of --else and --finally, and those
-of --then if there are no others.`,
+if this command or the server ends. When all members have ended, the tasks of --else and --finally follow, and those of --then if there are
+no others.`,
 		Args: one("ID"),
 	}
 	c.Flags().Var(intValue{n: &pace, max: 1_000_000}, "pace", "cancel at most `N` members per second; no limit when not set")
@@ -286,7 +286,7 @@ func (a *app) groupShowCommand() *cobra.Command {
 			return printJSON(a.Stdout, o)
 		}
 		t := newTable(a.Stdout)
-		for _, fact := range [][2]string{
+		t.facts([][2]string{
 			{"id", o.ID},
 			{"state", o.State},
 			{"members", strconv.Itoa(o.Members)},
@@ -295,9 +295,7 @@ func (a *app) groupShowCommand() *cobra.Command {
 			{"expires", o.Expires},
 			{"cancelled", cancelledText(&o)},
 			{"completed", o.Completed},
-		} {
-			t.fact(fact[0], fact[1])
-		}
+		})
 		for _, f := range o.FollowUps {
 			text := f.Lambda
 			switch {

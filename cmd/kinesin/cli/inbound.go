@@ -94,29 +94,11 @@ func (a *app) senderListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printSenders(all)
+		return printList(a, objectsOf(all, senderObjectOf), "there are no senders; make one with `kinesin inbound key --sender NAME --lambda PATTERN`",
+			[]string{"NAME", "LAMBDAS", "CREATED", "REVOKED"}, func(_ int, o *senderObject) []string {
+				return []string{o.Name, strings.Join(o.Lambdas, ","), o.Created, cmp.Or(o.Revoked, "-")}
+			})
 	})
-}
-
-func (a *app) printSenders(all []sdk.InboundSender) error {
-	if a.json() {
-		objects := make([]senderObject, len(all))
-		for i := range all {
-			objects[i] = senderObjectOf(&all[i])
-		}
-		return printJSON(a.Stdout, objects)
-	}
-	if len(all) == 0 {
-		a.note("there are no senders; make one with `kinesin inbound key --sender NAME --lambda PATTERN`")
-		return nil
-	}
-	t := newTable(a.Stdout)
-	t.row("NAME", "LAMBDAS", "CREATED", "REVOKED")
-	for i := range all {
-		o := senderObjectOf(&all[i])
-		t.row(o.Name, strings.Join(o.Lambdas, ","), o.Created, cmp.Or(o.Revoked, "-"))
-	}
-	return t.Flush()
 }
 
 func (a *app) senderRevokeCommand() *cobra.Command {

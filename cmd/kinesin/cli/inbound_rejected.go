@@ -164,7 +164,7 @@ func wholeRejected(r *sdk.Rejected, whole bool) rejectedObject {
 }
 
 func (o *rejectedObject) print(t table) error {
-	for _, f := range [][2]string{
+	t.facts([][2]string{
 		{"name", o.Name},
 		{"reason", o.Reason},
 		{"text", o.Text},
@@ -176,9 +176,7 @@ func (o *rejectedObject) print(t table) error {
 		{"collection", o.Collection},
 		{"bytes", strconv.FormatInt(o.Bytes, 10)},
 		{"retries", strconv.Itoa(o.Retries)},
-	} {
-		t.fact(f[0], f[1])
-	}
+	})
 	if o.PayloadBytes != nil {
 		t.fact("payload bytes", strconv.Itoa(*o.PayloadBytes))
 	}

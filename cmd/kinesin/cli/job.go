@@ -32,23 +32,11 @@ func (a *app) jobListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if a.json() {
-			objects := make([]jobObject, len(all))
-			for i := range all {
-				objects[i] = jobObjectOf(&all[i])
-			}
-			return printJSON(a.Stdout, objects)
-		}
-		t := newTable(a.Stdout)
-		if len(all) > 0 {
-			t.row("ID", "ACTION", "STATE", "CREATED", "OUTCOMES", "FILTER")
-		}
-		for i := range all {
+		titles := []string{"ID", "ACTION", "STATE", "CREATED", "OUTCOMES", "FILTER"}
+		return printList(a, objectsOf(all, jobObjectOf), "", titles, func(i int, o *jobObject) []string {
 			j := &all[i]
-			o := jobObjectOf(j)
-			t.row(j.ID, actionText(&o), string(j.State), timeText(j.Created), outcomesText(j.Outcomes), cmp.Or(j.Where, rangeText(o.Backfill)))
-		}
-		return t.Flush()
+			return []string{j.ID, actionText(o), string(j.State), timeText(j.Created), outcomesText(j.Outcomes), cmp.Or(j.Where, rangeText(o.Backfill))}
+		})
 	})
 }
 

@@ -25,27 +25,17 @@ func (a *app) lambdaListCommand() *cobra.Command {
 }
 
 func (a *app) printLambdas(all []sdk.LambdaInfo) error {
-	if a.json() {
-		objects := make([]lambdaObject, len(all))
-		for i := range all {
-			objects[i] = lambdaObjectOf(&all[i])
-		}
-		return printJSON(a.Stdout, objects)
-	}
-	if len(all) == 0 {
-		a.note("there are no lambdas; create one with `kinesin lambda create NAME`")
-		return nil
-	}
-	t := newTable(a.Stdout)
-	t.row("NAME", "MODE", "PRIORITIES", "SHARDS", "MAX ATTEMPTS", "TIMEOUT", "BACKOFF", "RETENTION")
-	for _, l := range all {
-		attempts, timeout, backoff := "-", "-", "-" // deliver lambdas have none
-		if l.Mode != sdk.ModeDeliver {
-			attempts, timeout, backoff = strconv.Itoa(l.MaxAttempts), formatDuration(l.Timeout), formatRange(l.BackoffMin, l.BackoffMax)
-		}
-		t.row(l.Name, l.Mode, strings.Join(l.Priorities, ","), strconv.Itoa(l.Shards), attempts, timeout, backoff, formatDuration(l.Retention))
-	}
-	if err := t.Flush(); err != nil {
+	titles := []string{"NAME", "MODE", "PRIORITIES", "SHARDS", "MAX ATTEMPTS", "TIMEOUT", "BACKOFF", "RETENTION"}
+	err := printList(a, objectsOf(all, lambdaObjectOf), "there are no lambdas; create one with `kinesin lambda create NAME`", titles,
+		func(i int, _ *lambdaObject) []string {
+			l := &all[i]
+			attempts, timeout, backoff := "-", "-", "-" // deliver lambdas have none
+			if l.Mode != sdk.ModeDeliver {
+				attempts, timeout, backoff = strconv.Itoa(l.MaxAttempts), formatDuration(l.Timeout), formatRange(l.BackoffMin, l.BackoffMax)
+			}
+			return []string{l.Name, l.Mode, strings.Join(l.Priorities, ","), strconv.Itoa(l.Shards), attempts, timeout, backoff, formatDuration(l.Retention)}
+		})
+	if err != nil || a.json() {
 		return err
 	}
 	for _, l := range all {

@@ -71,6 +71,41 @@ func (t table) fact(name, value string) {
 	}
 }
 
+// facts adds the rows of facts that have a value.
+func (t table) facts(all [][2]string) {
+	for _, fact := range all {
+		t.fact(fact[0], fact[1])
+	}
+}
+
+// objectsOf returns the form in JSON of each element.
+func objectsOf[T, O any](all []T, of func(*T) O) []O {
+	objects := make([]O, len(all))
+	for i := range all {
+		objects[i] = of(&all[i])
+	}
+	return objects
+}
+
+// printList prints a list: an array with -o json, else a table, or the note none if there are no rows.
+func printList[O any](a *app, objects []O, none string, titles []string, row func(i int, o *O) []string) error {
+	if a.json() {
+		return printJSON(a.Stdout, objects)
+	}
+	if len(objects) == 0 {
+		if none != "" {
+			a.note("%s", none)
+		}
+		return nil
+	}
+	t := newTable(a.Stdout)
+	t.row(titles...)
+	for i := range objects {
+		t.row(row(i, &objects[i])...)
+	}
+	return t.Flush()
+}
+
 // refusal is the error of one of several results in JSON.
 type refusal struct {
 	Error  string `json:"error,omitempty"`

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -52,21 +53,8 @@ func (a *app) printPolicy(p *policy.Policy) error {
 	for _, id := range p.Identities() {
 		all = append(all, policyObject{id.Name, id.Grants.Strings()})
 	}
-	if a.json() {
-		return printJSON(a.Stdout, all)
-	}
-	if len(all) == 0 {
-		a.note("the policy has no identities: a server with it accepts only tokens that `kinesin token create` made")
-		return nil
-	}
-	t := newTable(a.Stdout)
-	t.row("IDENTITY", "MAY")
-	for _, o := range all {
-		may := strings.Join(o.Grants, " ")
-		if may == "" {
-			may = "nothing"
-		}
-		t.row(o.Name, may)
-	}
-	return t.Flush()
+	return printList(a, all, "the policy has no identities: a server with it accepts only tokens that `kinesin token create` made",
+		[]string{"IDENTITY", "MAY"}, func(_ int, o *policyObject) []string {
+			return []string{o.Name, cmp.Or(strings.Join(o.Grants, " "), "nothing")}
+		})
 }

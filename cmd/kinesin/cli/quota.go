@@ -36,7 +36,7 @@ func (a *app) quotaSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set --lambda L [--priority P] [--rate N [--burst N]] [--concurrency N] [--admit N [--identity I]] [--recovery N]",
 		Short: "Set a quota of a lambda, or take it away",
-		Long: `Sets a quota, in force on all servers within two seconds, and prints it. What is not given stays as it is; "none" takes a limit
+		Long: `Sets a quota, in force on all servers within two seconds, and prints it. Limits that are not given stay as they are; "none" takes one
 away. A rate of 0 is refused: kinesin gate pause stops starts, and says to everybody why.
 
 --concurrency bounds how many attempts there are at once, those that wait in a queue for a worker included; what runs when it is
@@ -118,24 +118,14 @@ func (a *app) quotaGetCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if a.json() {
-			objects := make([]quotaObject, len(all))
-			for i := range all {
-				objects[i] = quotaObjectOf(&all[i])
-			}
-			return printJSON(a.Stdout, objects)
-		}
-		if len(all) == 0 {
-			a.note("there are no quotas; set one with `kinesin quota set --lambda NAME --rate N`")
-			return nil
-		}
-		t := newTable(a.Stdout)
-		t.row("LAMBDA", "PRIORITY", "IDENTITY", "RATE", "BURST", "CONCURRENCY", "ADMIT", "RECOVERY", "UPDATED", "BY")
-		for i := range all {
-			q := &all[i]
-			t.row(q.Lambda, cmp.Or(q.Priority, "-"), cmp.Or(q.Identity, "-"), rateText(q.Rate), countText(q.Burst), countText(q.Concurrency), rateText(q.Admit), rateText(float64(q.Recovery)), timeText(q.Updated), cmp.Or(q.UpdatedBy, "-"))
-		}
-		return t.Flush()
+		titles := []string{"LAMBDA", "PRIORITY", "IDENTITY", "RATE", "BURST", "CONCURRENCY", "ADMIT", "RECOVERY", "UPDATED", "BY"}
+		return printList(a, objectsOf(all, quotaObjectOf), "there are no quotas; set one with `kinesin quota set --lambda NAME --rate N`", titles,
+			func(_ int, q *quotaObject) []string {
+				return []string{
+					q.Lambda, cmp.Or(q.Priority, "-"), cmp.Or(q.Identity, "-"), rateText(q.Rate), countText(q.Burst), countText(q.Concurrency),
+					rateText(q.Admit), rateText(float64(q.Recovery)), q.Updated, cmp.Or(q.UpdatedBy, "-"),
+				}
+			})
 	})
 }
 

@@ -40,7 +40,7 @@ func (a *app) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
-		Long: `Runs a server with all roles and prints its addresses. What it acknowledges is durable: synced to disk, or in DynamoDB.
+		Long: `Runs a server with all roles and prints its addresses. Tasks that it acknowledges are durable: synced to disk, or in DynamoDB.
 
 The store is embedded (pebble, in --data) or DynamoDB, the queues are in memory or SQS. Several processes may share a DynamoDB store:
 they find each other in it and share the work. Region, credentials and endpoints are found as by every program with the AWS SDK:

@@ -273,7 +273,7 @@ func (a *app) printJob(j *sdk.Job) error {
 		return printJSON(a.Stdout, o)
 	}
 	t := newTable(a.Stdout)
-	for _, fact := range [][2]string{
+	t.facts([][2]string{
 		{"job", o.ID},
 		{"action", actionText(&o)},
 		{"filter", o.Where},
@@ -287,9 +287,7 @@ func (a *app) printJob(j *sdk.Job) error {
 		{"outcomes", outcomesText(j.Outcomes)},
 		{"cost", o.Cost},
 		{"problem", o.Problem},
-	} {
-		t.fact(fact[0], fact[1])
-	}
+	})
 	if err := t.Flush(); err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ func (a *app) sloSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set --lambda L --within D --objective PERCENT [--window D]",
 		Short: "Set the objective of a lambda",
-		Long: `Sets the objective of a lambda and prints it. Starts are counted from a minute later at the latest. What was counted before stays,
-by the time that held then.`,
+		Long: `Sets the objective of a lambda and prints it. Starts are counted from a minute later at the latest. Earlier counts stay as they
+are, by the time that held then.`,
 		Example: `  kinesin slo set --lambda mail --within 5s --objective 99
   kinesin slo set --lambda mail --within 500ms --objective 99.9 --window 7d`,
 		Args: cobra.NoArgs,
@@ -89,32 +89,22 @@ in 50 hours. A task that expired counts as late; one that still waits is not cou
 	}
 	c.Flags().StringVar(&lambda, "lambda", "", "only of this lambda")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		statuses, err := k.Objectives(ctx, lambda)
+		all, err := k.Objectives(ctx, lambda)
 		if err != nil {
 			return err
 		}
-		all := make([]sloObject, len(statuses))
-		for i := range statuses {
-			all[i] = sloObjectOf(&statuses[i])
-		}
-		if a.json() {
-			return printJSON(a.Stdout, all)
-		}
-		if len(all) == 0 {
-			a.note("there are no objectives; set one with `kinesin slo set --lambda NAME --within 5s --objective 99`")
-			return nil
-		}
-		t := newTable(a.Stdout)
-		t.row("LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "IN TIME", "BUDGET LEFT", "BURN", "FROM")
-		for _, s := range all {
-			burns := make([]string, len(s.Burn))
-			for i, b := range s.Burn {
-				burns[i] = b.Over + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
-			}
-			t.row(s.Lambda, percentText(s.Objective)+" within "+s.Within, s.Window, strconv.FormatInt(s.Started, 10),
-				percentText(s.Attained), percentText(100*s.BudgetLeft), strings.Join(burns, ", "), sourceText(s.Registered, s.ManagedBy))
-		}
-		return t.Flush()
+		titles := []string{"LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "IN TIME", "BUDGET LEFT", "BURN", "FROM"}
+		return printList(a, objectsOf(all, sloObjectOf), "there are no objectives; set one with `kinesin slo set --lambda NAME --within 5s --objective 99`", titles,
+			func(_ int, s *sloObject) []string {
+				burns := make([]string, len(s.Burn))
+				for i, b := range s.Burn {
+					burns[i] = b.Over + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
+				}
+				return []string{
+					s.Lambda, percentText(s.Objective) + " within " + s.Within, s.Window, strconv.FormatInt(s.Started, 10),
+					percentText(s.Attained), percentText(100 * s.BudgetLeft), strings.Join(burns, ", "), sourceText(s.Registered, s.ManagedBy),
+				}
+			})
 	})
 }
 

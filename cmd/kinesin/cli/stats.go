@@ -67,24 +67,14 @@ With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
 		if err != nil {
 			return err
 		}
-		if a.json() {
-			objects := make([]statsObject, len(all))
-			for i := range all {
-				objects[i] = statsObjectOf(&all[i])
-			}
-			return printJSON(a.Stdout, objects)
-		}
 		return a.printStats(all)
 	})
 }
 
 func (a *app) printStats(all []sdk.LambdaStats) error {
-	t := newTable(a.Stdout)
-	if len(all) > 0 {
-		t.row("LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "P50", "P99", "HELD BACK BY")
-	}
+	titles := []string{"LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "P50", "P99", "HELD BACK BY"}
 	now := clock.Real().Now().Time()
-	for i := range all {
+	return printList(a, objectsOf(all, statsObjectOf), "", titles, func(i int, _ *statsObject) []string {
 		s := &all[i]
 		count := func(states ...sdk.State) string {
 			n := int64(0)
@@ -97,9 +87,10 @@ func (a *app) printStats(all []sdk.LambdaStats) error {
 		if !s.OldestDue.IsZero() {
 			overdue = max(0, now.Sub(s.OldestDue)).Round(time.Second).String()
 		}
-		t.row(s.Lambda, count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
+		return []string{
+			s.Lambda, count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
 			count(sdk.StateClaimed, sdk.StateProcessing), overdue, fmt.Sprintf("%.1f", s.Started), fmt.Sprintf("%.1f", s.Ended), fmt.Sprintf("%.1f", s.Failed),
-			latenessText(s.Lateness50), latenessText(s.Lateness99), heldByReasons(s.HeldBy))
-	}
-	return t.Flush()
+			latenessText(s.Lateness50), latenessText(s.Lateness99), heldByReasons(s.HeldBy),
+		}
+	})
 }

@@ -125,24 +125,12 @@ func (a *app) tokenListCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		all := make([]tokenObject, len(r.GetTokens()))
-		for i, t := range r.GetTokens() {
-			all[i] = tokenObjectOf(t, time.Now())
-		}
-		if a.json() {
-			return printJSON(a.Stdout, all)
-		}
-		if len(all) == 0 {
-			a.note("there are no tokens; make one with `kinesin token create NAME --grant VERB:LAMBDA-PATTERN`")
-			return nil
-		}
-		t := newTable(a.Stdout)
-		t.row("NAME", "STATE", "GRANTS", "CREATED", "BY", "EXPIRES")
-		for i := range all {
-			o := &all[i]
-			t.row(o.Name, o.State, strings.Join(o.Grants, " "), o.Created, o.CreatedBy, cmp.Or(o.Expires, "-"))
-		}
-		return t.Flush()
+		now := time.Now()
+		all := objectsOf(r.GetTokens(), func(t **kinesinv1.Token) tokenObject { return tokenObjectOf(*t, now) })
+		return printList(a, all, "there are no tokens; make one with `kinesin token create NAME --grant VERB:LAMBDA-PATTERN`",
+			[]string{"NAME", "STATE", "GRANTS", "CREATED", "BY", "EXPIRES"}, func(_ int, o *tokenObject) []string {
+				return []string{o.Name, o.State, strings.Join(o.Grants, " "), o.Created, o.CreatedBy, cmp.Or(o.Expires, "-")}
+			})
 	})
 }
 

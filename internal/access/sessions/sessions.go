@@ -12,11 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/access/policy"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/mirror"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -93,19 +93,25 @@ type Registry struct {
 	sealer Sealer
 	clock  clock.Clock
 	log    *slog.Logger
+	known  *mirror.OnDemand[ended]
+}
 
-	reading chan struct{} // holds a token while one call reads
+// ended are the sessions that were signed out of.
+type ended struct {
+	ids   map[string]struct{} // as rows name them
+	stale []store.Control     // rows of sessions that would be over
+}
 
-	mu      sync.Mutex
-	ended   map[string]struct{} // ids, as rows name them
-	stale   []store.Control     // rows of sessions that would be over
-	readAt  time.Duration       // monotonic time when the newest read began
-	hasRead bool
+func (e *ended) has(s *Session) bool {
+	_, has := e.ids[s.name()]
+	return has
 }
 
 // NewRegistry returns a registry over the rows of a store.
 func NewRegistry(rows Rows, sealer Sealer, c clock.Clock, log *slog.Logger) *Registry {
-	return &Registry{rows: rows, sealer: sealer, clock: c, log: log, reading: make(chan struct{}, 1), ended: map[string]struct{}{}}
+	r := &Registry{rows: rows, sealer: sealer, clock: c, log: log}
+	r.known = mirror.NewOnDemand(mirror.Config[ended]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.endedOf})
+	return r
 }
 
 // Begin returns the text of a new session, under an id that nobody has seen.
@@ -135,12 +141,11 @@ func (r *Registry) Find(ctx context.Context, text string) (*Session, error) {
 	if s == nil {
 		return nil, ErrNone
 	}
-	if err := r.refresh(ctx, refreshEvery); err != nil {
+	var hasEnded bool
+	if err := r.known.Look(ctx, refreshEvery, func(known *ended) { hasEnded = known.has(s) }); err != nil {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ended := r.ended[s.name()]; ended {
+	if hasEnded {
 		return nil, ErrNone
 	}
 	return s, nil
@@ -196,13 +201,14 @@ func (r *Registry) End(ctx context.Context, text string) error {
 	if s == nil {
 		return nil
 	}
-	if err := r.refresh(ctx, refreshEvery); err != nil {
+	var count int
+	var stale []store.Control
+	err := r.known.Look(ctx, refreshEvery, func(known *ended) {
+		count, stale, known.stale = len(known.ids), known.stale, nil
+	})
+	if err != nil {
 		return fmt.Errorf("end a session: %w", err)
 	}
-	r.mu.Lock()
-	count, stale := len(r.ended), r.stale
-	r.stale = nil
-	r.mu.Unlock()
 	for i := range stale[:min(len(stale), sweptMax)] {
 		_ = r.rows.DeleteControl(ctx, stale[i]) // the next sign-out tries again
 	}
@@ -220,64 +226,33 @@ func (r *Registry) End(ctx context.Context, text string) error {
 	if err != nil && !errors.Is(err, store.ErrConflict) { // a conflict: it was ended twice
 		return fmt.Errorf("end a session: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended[s.name()] = struct{}{}
+	r.known.Change(func(known *ended) { known.ids[s.name()] = struct{}{} })
 	return nil
 }
 
 // readBack returns nil if a write whose outcome is unknown was applied.
 func (r *Registry) readBack(ctx context.Context, s *Session, unknown error) error {
-	if err := r.refresh(ctx, 0); err != nil {
+	var hasEnded bool
+	if err := r.known.Look(ctx, 0, func(known *ended) { hasEnded = known.has(s) }); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ended := r.ended[s.name()]; ended {
+	if hasEnded {
 		return nil
 	}
 	return unknown
 }
 
-// refresh reads the rows unless what is known is not older than age. One call at a time reads.
-func (r *Registry) refresh(ctx context.Context, age time.Duration) error {
-	if r.isFresh(age) {
-		return nil
-	}
-	select {
-	case r.reading <- struct{}{}:
-		defer func() { <-r.reading }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if r.isFresh(age) {
-		return nil
-	}
-	began := clock.Mono(r.clock)
-	rows, err := r.rows.Controls(ctx, Kind)
-	if err != nil {
-		return fmt.Errorf("read which sessions ended: %w", err)
-	}
-	ended, now := make(map[string]struct{}, len(rows)), r.clock.Now()
-	var stale []store.Control
+func (r *Registry) endedOf(ctx context.Context, rows []store.Control) ended {
+	all, now := ended{ids: make(map[string]struct{}, len(rows))}, r.clock.Now()
 	for i := range rows {
 		var rec record
 		if err := json.Unmarshal(rows[i].Value, &rec); err != nil {
 			r.log.ErrorContext(ctx, "a row of an ended session cannot be read; the session stays ended", slog.String("row", rows[i].Name), slog.Any("error", err))
 		} else if now > task.Instant(rec.Until).Add(clockOffMax) {
-			stale = append(stale, rows[i])
+			all.stale = append(all.stale, rows[i])
 			continue
 		}
-		ended[rows[i].Name] = struct{}{}
+		all.ids[rows[i].Name] = struct{}{}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ended, r.stale, r.readAt, r.hasRead = ended, stale, began, true
-	return nil
-}
-
-func (r *Registry) isFresh(age time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.hasRead && clock.Mono(r.clock)-r.readAt < age
+	return all
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/mirror"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -92,19 +93,23 @@ type Registry struct {
 	clock clock.Clock
 	log   *slog.Logger
 
-	reading chan struct{} // holds a token while one call reads
+	known *mirror.OnDemand[index]
 
 	mu       sync.Mutex
-	byHash   map[[sha256.Size]byte]*Token
-	byName   map[string]*Token
-	readAt   time.Duration // monotonic time when the newest read began
-	hasRead  bool
 	problems map[string]bool // names of rows that cannot be read and were logged
+}
+
+// index has the tokens as they are looked up.
+type index struct {
+	byHash map[[sha256.Size]byte]*Token
+	byName map[string]*Token
 }
 
 // NewRegistry returns a registry over the rows of a store.
 func NewRegistry(rows Rows, c clock.Clock, log *slog.Logger) *Registry {
-	return &Registry{rows: rows, clock: c, log: log, reading: make(chan struct{}, 1), problems: map[string]bool{}}
+	r := &Registry{rows: rows, clock: c, log: log, problems: map[string]bool{}}
+	r.known = mirror.NewOnDemand(mirror.Config[index]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.indexOf})
+	return r
 }
 
 // Find returns the token with this secret. Its errors are ErrUnknown, ErrExpired, ErrRevoked, and those of
@@ -126,50 +131,32 @@ func (r *Registry) FindHash(ctx context.Context, hash [sha256.Size]byte) (Token,
 }
 
 func (r *Registry) find(ctx context.Context, hash [sha256.Size]byte, age time.Duration) (Token, error) {
-	if err := r.refresh(ctx, age); err != nil {
+	return r.look(ctx, age, func(known *index) *Token { return known.byHash[hash] })
+}
+
+// look returns a token that is known, and whether it has ended.
+func (r *Registry) look(ctx context.Context, age time.Duration, find func(*index) *Token) (Token, error) {
+	var t *Token
+	if err := r.known.Look(ctx, age, func(known *index) { t = find(known) }); err != nil {
 		return Token{}, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.byHash[hash]
 	if t == nil {
 		return Token{}, ErrUnknown
 	}
 	return *t, t.hasEnded(r.clock.Now())
 }
 
-// refresh reads the rows unless what is known is not older than age. One call at a time reads.
-func (r *Registry) refresh(ctx context.Context, age time.Duration) error {
-	if r.isFresh(age) {
-		return nil
-	}
-	select {
-	case r.reading <- struct{}{}:
-		defer func() { <-r.reading }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	if r.isFresh(age) {
-		return nil
-	}
-	began := clock.Mono(r.clock)
-	rows, err := r.rows.Controls(ctx, Kind)
-	if err != nil {
-		return fmt.Errorf("read tokens: %w", err)
-	}
-	byHash, byName := make(map[[sha256.Size]byte]*Token, len(rows)), make(map[string]*Token, len(rows))
+func (r *Registry) indexOf(ctx context.Context, rows []store.Control) index {
+	known := index{make(map[[sha256.Size]byte]*Token, len(rows)), make(map[string]*Token, len(rows))}
 	for i := range rows {
 		t, err := decode(&rows[i])
 		if err != nil {
 			r.noteUnreadable(ctx, rows[i].Name, err)
 			continue
 		}
-		byHash[t.hash], byName[t.Name] = t, t
+		known.byHash[t.hash], known.byName[t.Name] = t, t
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.byHash, r.byName, r.readAt, r.hasRead = byHash, byName, began, true
-	return nil
+	return known
 }
 
 func (r *Registry) noteUnreadable(ctx context.Context, name string, err error) {
@@ -181,36 +168,21 @@ func (r *Registry) noteUnreadable(ctx context.Context, name string, err error) {
 	}
 }
 
-func (r *Registry) isFresh(age time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.hasRead && clock.Mono(r.clock)-r.readAt < age
-}
-
 // Named returns the token of an identity. Its errors are those of Find.
 func (r *Registry) Named(ctx context.Context, name string) (Token, error) {
-	if err := r.refresh(ctx, refreshEvery); err != nil {
-		return Token{}, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	t := r.byName[name]
-	if t == nil {
-		return Token{}, ErrUnknown
-	}
-	return *t, t.hasEnded(r.clock.Now())
+	return r.look(ctx, refreshEvery, func(known *index) *Token { return known.byName[name] })
 }
 
 // List returns all tokens by name.
 func (r *Registry) List(ctx context.Context) ([]Token, error) {
-	if err := r.refresh(ctx, 0); err != nil {
+	var all []Token
+	err := r.known.Look(ctx, 0, func(known *index) {
+		for _, t := range known.byName {
+			all = append(all, *t)
+		}
+	})
+	if err != nil {
 		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := make([]Token, 0, len(r.byName))
-	for _, t := range r.byName {
-		all = append(all, *t)
 	}
 	slices.SortFunc(all, func(a, b Token) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
@@ -265,12 +237,10 @@ const revokeTriesMax = 4
 // Revoke ends the token of an identity. One that has ended stays as it is.
 func (r *Registry) Revoke(ctx context.Context, name string) (Token, error) {
 	for range revokeTriesMax {
-		if err := r.refresh(ctx, 0); err != nil {
+		var had *Token
+		if err := r.known.Look(ctx, 0, func(known *index) { had = known.byName[name] }); err != nil {
 			return Token{}, err
 		}
-		r.mu.Lock()
-		had := r.byName[name]
-		r.mu.Unlock()
 		if had == nil {
 			return Token{}, fmt.Errorf("%w: identity %q has none that `kinesin token create` made", ErrUnknown, name)
 		}
@@ -295,12 +265,11 @@ func (r *Registry) put(ctx context.Context, t *Token) error {
 	if err != nil && !errors.Is(err, store.ErrUnknown) {
 		return err
 	}
-	if err := r.refresh(ctx, 0); err != nil {
+	var now *Token
+	if err := r.known.Look(ctx, 0, func(known *index) { now = known.byName[t.Name] }); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if now := r.byName[t.Name]; now != nil && now.version == t.version && now.hash == t.hash && now.Revoked == t.Revoked {
+	if now != nil && now.version == t.version && now.hash == t.hash && now.Revoked == t.Revoked {
 		return nil // also if the outcome of the write was unknown
 	}
 	return err

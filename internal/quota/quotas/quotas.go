@@ -22,17 +22,9 @@ import (
 // casTriesMax bounds how often a change is tried again because another one came in between.
 const casTriesMax = 5
 
-// Rows is what the service reads and writes.
-type Rows interface {
-	Control(ctx context.Context, kind, name string) (store.Control, error)
-	Controls(ctx context.Context, kind string) ([]store.Control, error)
-	PutControl(ctx context.Context, c store.Control) error
-	DeleteControl(ctx context.Context, c store.Control) error
-}
-
 // Service is the QuotaService.
 type Service struct {
-	Rows    Rows
+	Rows    store.ControlRows
 	Catalog *catalog.Catalog
 	Book    *quota.Book // of this server, which knows a change made here at once
 	Clock   clock.Clock

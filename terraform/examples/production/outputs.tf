@@ -19,12 +19,12 @@ output "servers_role_arn" {
 }
 
 output "role_policy_arns" {
-  description = "What the IAM roles of the servers need."
+  description = "Permissions of the IAM roles of the servers."
   value       = module.core.role_policy_arns
 }
 
 output "worker_policy_arns" {
-  description = "What consumers of deliver lambdas need, by lambda."
+  description = "Permissions of consumers of deliver lambdas, by lambda."
   value       = { for name, lambda in module.lambda : name => lambda.worker_policy_arn if lambda.worker_policy_arn != null }
 }
 

@@ -1,5 +1,5 @@
 output "lambdas" {
-  description = "What the module `lambda` wants to know of this installation: pass it as `core`."
+  description = "Facts about this installation for the module `lambda`: pass them as `core`."
   value = {
     prefix            = var.prefix
     control_table     = aws_dynamodb_table.simple["control"].name

@@ -22,7 +22,7 @@ variable "billing_mode" {
 }
 
 variable "capacity" {
-  description = "With `PROVISIONED`, the least and the most units a second, such as `{ schedule = { write = { min = 140, max = 7000 } }, tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_dead` (its index), `payloads` and `control`, for `read` and `write` each. What is left out is as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
+  description = "With `PROVISIONED`, the least and the most units a second, such as `{ schedule = { write = { min = 140, max = 7000 } }, tasks = { write = { min = 200, max = 10000 } } }`: of `schedule`, `tasks`, `tasks_dead` (its index), `payloads` and `control`, for `read` and `write` each. Units that are left out are as in the README. `kinesin cost` and docs/cost.md tell what a load needs. Ignored with `PAY_PER_REQUEST`."
   type        = map(map(object({ min = number, max = number })))
   default     = {}
   nullable    = false
@@ -47,7 +47,7 @@ variable "capacity" {
 }
 
 variable "capacity_target_percent" {
-  description = "With `PROVISIONED`, the use of the capacity that autoscaling aims at, 20 to 90 percent. What is due in one instant comes before any autoscaling: leave room for it."
+  description = "With `PROVISIONED`, the use of the capacity that autoscaling aims at, 20 to 90 percent. Tasks due in one instant come before any autoscaling: leave room for them."
   type        = number
   default     = 60
   nullable    = false

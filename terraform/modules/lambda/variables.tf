@@ -237,7 +237,7 @@ variable "breaker" {
 }
 
 variable "quotas" {
-  description = "What bounds the lambda, per second and of all servers together, as { rate = 100, by_priority = { low = { rate = 20 } } }: `rate` is how many tasks start (0.001 to 1000000), `burst` how many at once after a pause (1 to 100000; what the rate gives in 100 ms when null), `concurrency` how many run at once (1 to 100000; not for mode deliver), all three also by priority; `admit` is how many may be scheduled, by all together, and `admit_by_identity` by one identity; `recovery` is the pace of resumed gates and redrives that have none (1 to 1000000). Null leaves quotas to `kinesin quota set`, and takes away those that this call set before; {} takes all away."
+  description = "Limits of the lambda, per second and of all servers together, as { rate = 100, by_priority = { low = { rate = 20 } } }: `rate` is how many tasks start (0.001 to 1000000), `burst` how many at once after a pause (1 to 100000; what the rate gives in 100 ms when null), `concurrency` how many run at once (1 to 100000; not for mode deliver), all three also by priority; `admit` is how many may be scheduled, by all together, and `admit_by_identity` by one identity; `recovery` is the pace of resumed gates and redrives that have none (1 to 1000000). Null leaves quotas to `kinesin quota set`, and takes away those that this call set before; {} takes all away."
   type = object({
     rate  = optional(number)
     burst = optional(number)

@@ -1,0 +1,102 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// registrationRefusals are those that no repetition changes.
+var registrationRefusals = []error{api.ErrInvalid, api.ErrUnsupported, api.ErrUnauthenticated, api.ErrPermissionDenied}
+
+// register opens a lease, and gives up the one of the lost session, which may be nil. It tries until a server
+// answers and one of the lambdas exists; it returns nil and no error when ctx ends.
+func (c *Controller) register(ctx context.Context, lost *session) (*session, error) {
+	request := &kinesinv1.RegisterRequest{
+		Name: c.cfg.Name, Version: c.cfg.Version, LeaseMicros: c.cfg.Lease.Microseconds(), Groups: wireGroups(c.cfg.Groups), Previous: lost.previous(),
+	}
+	var tries registerTries
+	for ctx.Err() == nil {
+		sent := clock.Read(c.cfg.Clock)
+		response, err := c.cfg.Backend.Register(ctx, request)
+		if err == nil {
+			lost.concludeKept(response.Acks)
+			if len(response.Missing) > 0 {
+				c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "lambdas of this worker do not exist yet; it runs tasks of the others, and theirs when they are created",
+					slog.Any("lambdas", response.Missing))
+			}
+			return c.newSession(ctx, response, sent), nil
+		}
+		if slices.ContainsFunc(registrationRefusals, func(final error) bool { return errors.Is(err, final) }) {
+			return nil, fmt.Errorf("register worker: %w", err)
+		}
+		c.pauseBeforeTry(ctx, &tries, err)
+	}
+	return nil, nil //nolint:nilnil // asked to stop before there was anything
+}
+
+// registerTries counts the tries of a registration by how they ended.
+type registerTries struct{ failures, lambdaUnknown int }
+
+// pauseBeforeTry logs why a try to register failed, but not each time, and waits before the next one.
+func (c *Controller) pauseBeforeTry(ctx context.Context, tries *registerTries, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, api.ErrUnknownLambda) {
+		if tries.lambdaUnknown++; tries.lambdaUnknown == 1 {
+			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "a lambda of this worker does not exist yet; waiting until it is created", slog.Any("error", err))
+		}
+		_ = lambdaRetry.Sleep(ctx, c.cfg.Clock, tries.lambdaUnknown) // the caller looks at ctx
+		return
+	}
+	if tries.failures++; tries.failures%logEveryNth == 1 {
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "register failed; trying again", slog.Int("failures", tries.failures), slog.Any("error", err))
+	}
+	_ = serverRetry.Sleep(ctx, c.cfg.Clock, tries.failures) // the caller looks at ctx
+}
+
+func wireGroups(groups []Group) []*kinesinv1.SlotGroup {
+	wire := make([]*kinesinv1.SlotGroup, len(groups))
+	for i, g := range groups {
+		wire[i] = &kinesinv1.SlotGroup{Lambdas: g.Lambdas, Slots: uint32(g.Slots)}
+	}
+	return wire
+}
+
+func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterResponse, sent clock.Readings) *session {
+	length := cmp.Or(task.Micros(r.LeaseMicros), c.cfg.Lease)
+	s := &session{
+		cfg: &c.cfg, ctx: context.WithoutCancel(ctx),
+		worker: r.Worker, proof: r.Proof, length: length, valid: validity(length),
+		heartbeatEvery: cmp.Or(task.Micros(r.HeartbeatMicros), length/heartbeatsPerLease),
+		byLambda:       map[string]*group{},
+		gone:           make(chan struct{}), progress: make(chan struct{}, 1), outboxReady: make(chan struct{}, 1),
+		timerChanged: make(chan struct{}, 1), heartbeatNow: make(chan struct{}, 1),
+		attempts: map[key]*attempt{}, renewed: sent,
+	}
+	slots := 0
+	for _, g := range c.cfg.Groups {
+		pool := &group{slots: g.Slots}
+		s.groups = append(s.groups, pool)
+		slots += g.Slots
+		for _, name := range g.Lambdas {
+			s.byLambda[name] = pool
+		}
+	}
+	s.flushAt = min(max(slots/flushSlotsShare, 1), flushMax)
+	s.steps = clock.NewSteps(s.cfg.Clock, func(by time.Duration) {
+		s.log(slog.LevelWarn, "wall clock stepped", slog.Duration("by", by.Round(time.Millisecond)))
+	})
+	s.serverZero.Store(int64(sent.Wall.Add(-sent.Mono)))
+	return s
+}

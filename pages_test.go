@@ -1,0 +1,85 @@
+package kinesin
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestGlossaryHasEachConceptOnce keeps a word from having two meanings.
+func TestGlossaryHasEachConceptOnce(t *testing.T) {
+	page := readPage(t, "docs/glossary.md")
+	words := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| \[?([a-z][^|\](]*?)\]?(?:\([^|]*\))? \|`).FindAllStringSubmatch(page, -1) {
+		if word := row[1]; word != "word" && words[word] {
+			t.Errorf("docs/glossary.md has %q twice", word)
+		}
+		words[row[1]] = true
+	}
+	if len(words) < 100 {
+		t.Errorf("only %d words found", len(words))
+	}
+	_, dispatch, _ := strings.Cut(page, "\n## Dispatch\n")
+	dispatch, _, _ = strings.Cut(dispatch, "\n## ")
+	if n := strings.Count(dispatch, "\n| ["); n != 17 || !strings.Contains(dispatch, "These seventeen") {
+		t.Errorf("docs/glossary.md has %d concepts of dispatch, and says that there are seventeen", n)
+	}
+}
+
+// TestContributingIsTrue finds files, folders and tests that CONTRIBUTING.md names and that are not there.
+func TestContributingIsTrue(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files").Output()
+	if err != nil {
+		t.Skipf("not a git checkout: %v", err)
+	}
+	there := map[string]bool{}
+	for file := range strings.Lines(string(out)) {
+		file = strings.TrimSpace(file)
+		there[path.Base(file)] = true
+		for ; file != "."; file = path.Dir(file) {
+			there[file] = true
+		}
+	}
+	tests, err := exec.CommandContext(t.Context(), "git", "grep", "-hoE", `^func (Test|Fuzz|Benchmark)[A-Za-z0-9_]+`, "--", "*_test.go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := regexp.MustCompile(`^[\w./-]+\.(go|md|tf|sh|ya?ml|json|proto|toml|tpl)$|^\./[\w/.-]+$`)
+	folder := regexp.MustCompile(`^[a-z][\w-]*(/[\w-]+)+$`)
+	test := regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w+$`)
+	found := 0
+	text := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(readPage(t, "CONTRIBUTING.md"), "")
+	for _, span := range regexp.MustCompile("`[^`]+`").FindAllString(text, -1) {
+		for word := range strings.FieldsSeq(strings.Trim(span, "`")) {
+			name := strings.TrimSuffix(strings.TrimSuffix(strings.TrimPrefix(word, "./"), "/..."), "/")
+			switch {
+			case strings.Contains(word, "NAME"):
+			case test.MatchString(word):
+				found++
+				if !strings.Contains(string(tests), "func "+word) {
+					t.Errorf("CONTRIBUTING.md names %s, which is no test", word)
+				}
+			case file.MatchString(word), folder.MatchString(strings.Trim(span, "`")):
+				found++
+				if !there[name] && name != "..." {
+					t.Errorf("CONTRIBUTING.md names %s, which is not there", word)
+				}
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d names found", found)
+	}
+}
+
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
