@@ -219,6 +219,7 @@ type subject struct {
 // Every identity with one verb, and one with all of them, on one lambda and on all, calls every procedure for
 // two lambdas.
 func TestWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
 	subjects, grants := map[string]subject{}, map[string][]string{"root": {"*:*"}, "nobody": nil}
 	subjects["nobody"] = subject{}
 	for _, pattern := range []access.Pattern{"mine", access.Any} {
@@ -450,6 +451,7 @@ func TestPayloadsOfCallersThatMayNotDoEverything(t *testing.T) {
 }
 
 func TestALeaseEndsWithItsGrant(t *testing.T) {
+	t.Parallel()
 	grants := map[string][]string{"root": {"*:*"}, "worker": {"execute:mail"}, "prometheus": {"metrics"}}
 	path := policyFile(t, grants)
 	r := serve(t, Config{PolicyFile: path})
@@ -583,6 +585,7 @@ func TestAWorkersIDIsNoCredential(t *testing.T) {
 }
 
 func TestARevokedTokenEndsItsStream(t *testing.T) {
+	t.Parallel()
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}})})
 	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
 	answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"worker","grants":["execute:mail"]}`)
@@ -675,6 +678,7 @@ func TestTokensOnAServerThatAsksForNone(t *testing.T) {
 }
 
 func TestClientCertificates(t *testing.T) {
+	t.Parallel()
 	ours, others := tlstest.New(t), tlstest.New(t)
 	file := writeFile(t, filepath.Join(t.TempDir(), "policy.yaml"), "client_ca_file: "+ours.File+`
 identities:
@@ -715,6 +719,7 @@ grants:
 }
 
 func TestWhatIsAudited(t *testing.T) {
+	t.Parallel()
 	grants := map[string][]string{"root": {"*:*"}, "team": {"read:mail"}}
 	path := policyFile(t, grants)
 	var printed bytes.Buffer

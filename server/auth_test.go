@@ -219,6 +219,7 @@ func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	a := tlstest.New(t)
 	r := serveTLS(t, Config{AuthTokenFile: tokenFile(t, goodToken), TLSCertFile: a.CertFile, TLSKeyFile: a.KeyFile}, a)
 	r.as(goodToken)
