@@ -32,7 +32,7 @@ var (
 	tools = []string{
 		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback", "internal/minheap",
-		"internal/process", "internal/refusal", "internal/sqsclient", "internal/tlstest", "internal/token",
+		"internal/process", "internal/refusal", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
 
 	// testKit is what the tests of every package may import.
@@ -47,7 +47,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/alloctest", "internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
+	testOnly = []string{"internal/alloctest", "internal/runtest", "internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
 
 	anything = []string{"*"}
 )
@@ -67,6 +67,7 @@ var table = []row{
 	{name: "internal/refusal", may: slices.Concat(wire, []string{"internal/catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/backoff", "internal/clock"}},
 	{name: "internal/alloctest", stdOnly: true},
+	{name: "internal/runtest", stdOnly: true},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
 	{name: "internal/backup", stdOnly: true},

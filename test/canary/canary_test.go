@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +26,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/partition"
 	queuesqs "github.com/kinesin-io/kinesin/queue/sqs"
@@ -74,25 +74,11 @@ func TestTheMarkIsFoundInEveryForm(t *testing.T) {
 }
 
 // page is text that several goroutines write.
-type page struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (p *page) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.text.Write(b)
-}
+type page struct{ runtest.Text }
 
 func (p *page) note(format string, args ...any) { _, _ = fmt.Fprintf(p, format+"\n", args...) }
 
-func (p *page) bytes() []byte {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return bytes.Clone(p.text.Bytes())
-}
+func (p *page) bytes() []byte { return []byte(p.String()) }
 
 // queues is SQS in memory, which keeps what is sent.
 type queues struct {

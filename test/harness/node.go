@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
@@ -87,10 +88,7 @@ func Work[T any](n *Node, lambda string, h func(ctx context.Context, t *sdk.Task
 	n.tb.Helper()
 	w := sdk.NewWorker(n.Client, options...)
 	sdk.NewLambda[T](lambda).Handle(w, h)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(n.tb.Context()))
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(ctx) }()
-	n.tb.Cleanup(func() { cancel(); <-done })
+	runtest.Start(n.tb, w.Run)
 }
 
 // Schedule accepts tasks and returns their ids.
