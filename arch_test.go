@@ -162,7 +162,7 @@ var table = []row{
 	{name: "internal/blobsweep", may: []string{"task", "store", "internal/catalog", "internal/clock", "sdk/blobs"}, tests: []string{"store/mem"}},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
-		tests: []string{"sdk/sdktest", "internal/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
+		tests: []string{"sdk/sdktest", "internal/node", "inbound/buffer/sqsbuffer", "queue/sqs", "test/harness"}, never: noServer,
 	},
 	{
 		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "internal/groups", "internal/node", "internal/inproc"}),
@@ -184,7 +184,7 @@ var table = []row{
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
 		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/slo", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
-		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "partition"},
+		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
 	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},
 	{name: "internal/cost"},
