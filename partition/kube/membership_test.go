@@ -44,8 +44,7 @@ type process struct {
 	*fleet.Membership
 
 	dead atomic.Bool // its writes do not get through any more
-	stop context.CancelFunc
-	over chan struct{}
+	end  func()
 }
 
 // mortal is the store as a process reaches it that may be killed.
@@ -121,24 +120,22 @@ func (w *world) start(s fleet.State) {
 
 // process starts the process of a pod.
 func (w *world) process(pod string, s fleet.State) *process {
-	p := &process{over: make(chan struct{})}
+	p := &process{}
 	p.Membership = fleet.New(fleet.Config{
 		Rows: mortal{w.store, p}, Self: fleet.NewName(pod, clock.Real().Uint64()), Host: pod, Group: w.cluster.Group(), Clock: clock.Real(), Log: silent(),
 	})
 	p.Declare(s)
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	p.stop = stop
-	go func() {
-		defer close(p.over)
-		_ = p.Run(ctx)
-	}()
-	w.t.Cleanup(p.end)
+	p.end = p.started(w.t)
 	return p
 }
 
-func (p *process) end() {
-	p.stop()
-	<-p.over
+// started runs the process until end, or until the test is over. It may be one that cannot write any more.
+func (p *process) started(tb testing.TB) (end func()) {
+	tb.Helper()
+	return runtest.Start(tb, func(ctx context.Context) error {
+		_ = p.Run(ctx)
+		return nil
+	})
 }
 
 // kill ends a process as kill -9 does: its row stays.
@@ -517,16 +514,11 @@ func TestStartAmidAnImplausibleList(t *testing.T) {
 
 func TestAnotherFleetInTheSameStoreIsTold(t *testing.T) {
 	inWorld(t, four, func(w *world) {
-		p := &process{over: make(chan struct{})}
+		p := &process{}
 		p.Membership = fleet.New(fleet.Config{Rows: mortal{w.store, p}, Self: "elsewhere-1", Clock: clock.Real(), Log: silent()})
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		go func() {
-			defer close(p.over)
-			_ = p.Run(ctx)
-		}()
+		end := p.started(t)
 		w.pass(time.Minute)
-		stop()
-		<-p.over
+		end()
 		w.want(four...)
 		if n := strings.Count(w.log.String(), "processes outside this Deployment"); n != 1 {
 			t.Errorf("told %d times, want once", n)
