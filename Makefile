@@ -93,9 +93,10 @@ test: ## all that must hold for a change
 	go test -count=1 -timeout 10m $(FAULTS)
 	go test -count=1 -timeout 10m -parallel 4 $(AWSFAULTS)
 
+# Tests that may run beside each other mostly wait: six at once, on however few CPUs.
 .PHONY: test/quick
 test/quick: ## the same without real processes and long runs, under a minute
-	go test -short -shuffle=on ./...
+	go test -short -shuffle=on -parallel 6 ./...
 
 .PHONY: test/race
 test/race: ## the core packages under the race detector

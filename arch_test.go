@@ -32,7 +32,7 @@ var (
 	tools = []string{
 		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback", "internal/minheap",
-		"internal/process", "internal/refusal", "internal/sqsclient", "internal/tlstest", "internal/token",
+		"internal/process", "internal/refusal", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
 
 	// testKit is what the tests of every package may import.
@@ -47,7 +47,7 @@ var (
 	serverSide = append(slices.Clip(noServer), "github.com/aws")
 
 	// testOnly is what never gets into the binary that users run.
-	testOnly = []string{"internal/alloctest", "internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
+	testOnly = []string{"internal/alloctest", "internal/runtest", "internal/tlstest", "internal/clock/clocktest", "internal/loopback", "internal/awslocal", "internal/kubelocal", "internal/awsfake", "internal/awsfake/*"}
 
 	anything = []string{"*"}
 )
@@ -67,6 +67,7 @@ var table = []row{
 	{name: "internal/refusal", may: slices.Concat(wire, []string{"internal/catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/backoff", "internal/clock"}},
 	{name: "internal/alloctest", stdOnly: true},
+	{name: "internal/runtest", stdOnly: true},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
 	{name: "internal/backup", stdOnly: true},
@@ -137,12 +138,13 @@ var table = []row{
 		name: "inbound", may: slices.Concat(seams, wire, []string{"inbound/buffer", "inbound/intake", "internal/access", "internal/gates", "internal/gather", "internal/minheap", "internal/overview", "internal/refusal", "internal/where"}),
 		tests: []string{"inbound/ingest", "internal/catalog/lambdas", "inbound/buffer/mem", "inbound/buffer/buffertest"},
 	},
-	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/crons", "internal/refusal"}), tests: []string{"inbound/intake", "internal/catalog"}},
+	{name: "inbound/jobs", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/access", "internal/backoff", "internal/clock", "internal/crons", "internal/refusal"}), tests: []string{"inbound/inboundtest", "internal/catalog"}},
 	{name: "inbound/deadletters", may: slices.Concat(wire, []string{"task", "queue", "internal/catalog", "internal/clock", "internal/refusal"})},
-	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal"}), tests: []string{"inbound/intake"}},
+	{name: "inbound/gating", may: slices.Concat(wire, []string{"task", "store", "queue", "inbound", "internal/access", "internal/catalog", "internal/clock", "internal/gates", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/grouping", may: slices.Concat(wire, []string{"task", "store", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock", "internal/groups", "internal/refusal"}), tests: []string{"store/mem"}},
-	{name: "inbound/periodic", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/cron", "internal/crons", "internal/refusal"}), tests: []string{"store/mem"}},
+	{name: "inbound/periodic", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/cron", "internal/crons", "internal/refusal"}), tests: []string{"inbound/inboundtest"}},
 	{name: "inbound/chaining", may: slices.Concat(wire, []string{"task", "store", "inbound", "internal/catalog", "internal/chains", "internal/clock", "internal/refusal"})},
+	{name: "inbound/inboundtest", may: []string{"task", "store", "store/mem", "queue", "queue/mem", "inbound", "inbound/intake", "internal/access", "internal/catalog", "internal/clock"}},
 	{name: "inbound/buffer"},
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
@@ -161,7 +163,7 @@ var table = []row{
 	{name: "internal/blobsweep", may: []string{"task", "store", "internal/catalog", "internal/clock", "sdk/blobs"}, tests: []string{"store/mem"}},
 	{
 		name: "sdk/sqsinbound", may: slices.Concat(wire, []string{"task", "sdk", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}),
-		tests: []string{"sdk/sdktest", "internal/node", "partition", "inbound/buffer/sqsbuffer", "queue/sqs"}, never: noServer,
+		tests: []string{"sdk/sdktest", "internal/node", "inbound/buffer/sqsbuffer", "queue/sqs", "test/harness"}, never: noServer,
 	},
 	{
 		name: "sdk/sdktest", may: slices.Concat(seams, wire, []string{"store/mem", "queue/mem", "internal/controller", "internal/sdkconfig", "sdk", "internal/groups", "internal/node", "internal/inproc"}),
@@ -183,7 +185,7 @@ var table = []row{
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
 		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/slo", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
-		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "partition"},
+		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
 	},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},
 	{name: "internal/cost"},

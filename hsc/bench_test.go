@@ -115,5 +115,4 @@ func (f *fixture) drain(b *testing.B) {
 	}
 	b.StopTimer()
 	f.stop()
-	<-f.stopped
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/store"
@@ -50,8 +51,7 @@ type fixture struct {
 	failed  map[string]int
 	started []time.Duration
 	tasks   uint64
-	stop    context.CancelFunc
-	stopped chan struct{}
+	stop    func()
 }
 
 // putBack is what a claim told of a task that a gate holds.
@@ -72,7 +72,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 	f := &fixture{
 		TB: tb, ctx: tb.Context(), clock: c, store: &faultyStore{Store: rows},
 		queue: queue.New(queuemem.New(c, queuemem.Config{DepthMax: 2_000_000})), catalog: catalog.New(rows, c, log),
-		book: lease.NewBook(rows, c), refused: map[string]int{}, failed: map[string]int{}, stopped: make(chan struct{}),
+		book: lease.NewBook(rows, c), refused: map[string]int{}, failed: map[string]int{},
 	}
 	f.fires(16 * time.Second)
 	f.svc = New(Config{
@@ -83,14 +83,7 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 		f.svc.Hooks = f.hooks().withDefaults()
 	}
 	f.lambda("mail")
-	var ctx context.Context
-	ctx, f.stop = context.WithCancel(context.WithoutCancel(f.ctx))
-	go func() {
-		defer close(f.stopped)
-		if err := f.svc.Run(ctx); err != nil {
-			tb.Error(err)
-		}
-	}()
+	f.stop = runtest.Start(tb, f.svc.Run)
 	return f
 }
 
@@ -121,10 +114,7 @@ func bubbleBy(t *testing.T, c clock.Clock, test func(f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixtureBy(t, true, c)
-		defer func() {
-			f.stop()
-			<-f.stopped
-		}()
+		defer f.stop()
 		test(f)
 	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -202,15 +203,7 @@ func (f *fixture) attended(rows lease.Rows) (s *Service, end func()) {
 	c := f.svc.Config
 	c.Hooks, c.Leases = Hooks{}, lease.NewBook(rows, f.clock)
 	s = New(c)
-	ctx, cancel := context.WithCancel(f.ctx)
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	return s, func() {
-		cancel()
-		if err := <-done; err != nil {
-			f.Error(err)
-		}
-	}
+	return s, runtest.Start(f, s.Run)
 }
 
 // A notice that cannot be written on a lease is repeated soon, and does not wait for the next full review.

@@ -41,7 +41,6 @@ func live(t *testing.T) *fixture {
 	f := newFixture(t, true)
 	t.Cleanup(func() {
 		f.stop()
-		<-f.stopped
 		goleak.VerifyNone(t)
 	})
 	return f
@@ -99,7 +98,7 @@ func TestTheServersReasonReachesTheWorker(t *testing.T) {
 		want error
 	}{
 		"lease lost": {func(f *fixture, w string) { f.svc.removeSession(w, leaseLost(w)) }, api.ErrLeaseLost},
-		"stopping":   {func(f *fixture, _ string) { f.stop(); <-f.stopped }, api.ErrUnavailable},
+		"stopping":   {func(f *fixture, _ string) { f.stop() }, api.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := live(t)

@@ -191,7 +191,6 @@ func TestAServerThatStopsWatchesNobody(t *testing.T) {
 		p, w, _ := f.beside(1)
 		_ = w.close()
 		f.stop()
-		<-f.stopped
 		if !p.closed.Load() {
 			t.Error("the process is watched on")
 		}

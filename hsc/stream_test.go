@@ -260,7 +260,6 @@ func TestStoppingEndsStreamsAndRefusesCalls(t *testing.T) {
 		w := f.work(slots(3, "mail"))
 		got := w.wantClaimed(1)
 		f.stop()
-		<-f.stopped
 		<-w.over
 		wantReason(t, w.err, kinesinv1.Reason_REASON_UNAVAILABLE)
 		f.wantState(id(got[0]), task.Claimed)

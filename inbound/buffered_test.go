@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -143,9 +144,7 @@ func runBuffered(t *testing.T, change func(*settings), test func(b *buffered)) {
 
 // consume runs the consumer until halt.
 func (b *buffered) consume() {
-	ctx, cancel := context.WithCancel(b.ctx)
-	b.stop, b.done = cancel, make(chan error, 1)
-	go func() { b.done <- b.Run(ctx) }()
+	b.stop = runtest.Start(b.t, b.Run)
 	synctest.Wait()
 	b.time.Advance(0)
 }
@@ -156,9 +155,6 @@ func (b *buffered) halt() {
 	}
 	b.stop()
 	b.stop = nil
-	if err := <-b.done; err != nil {
-		b.t.Error(err)
-	}
 }
 
 // drain runs the consumer for a while.

@@ -1,7 +1,6 @@
 package inbound_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -59,9 +59,7 @@ func TestADeletionThatNobodyGoesOnWithIsTakenBack(t *testing.T) {
 		for range 4000 {
 			f.accept(in(time.Hour))
 		}
-		ctx, cancel := context.WithCancel(f.ctx)
-		done := make(chan error, 1)
-		go func() { done <- f.Catalog.Run(ctx) }()
+		cancel := runtest.Start(f.t, f.Catalog.Run)
 		synctest.Wait()
 		f.rows.set(func([]store.Op) { f.time.Advance(3 * time.Second) }, nil, nil)
 		if r, err := f.deleteSome(true); err != nil || !r.More || r.Dropped == 0 {
@@ -73,9 +71,6 @@ func TestADeletionThatNobodyGoesOnWithIsTakenBack(t *testing.T) {
 		f.time.Advance(20 * time.Second)
 		f.accept(in(0))
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -63,18 +64,13 @@ func (w *world) expiring(room int) *asides {
 
 // ranUntilNow notes that a scheduler ran.
 func (w *world) ranUntilNow() {
-	ctx, stop := context.WithCancel(w.ctx)
-	done := make(chan error)
 	s := scheduler.New(scheduler.Config{
 		Store: w.rows, Queue: w.queue, Dispatcher: w.sent, Leases: w.leases, Ownership: everything{}, Partitions: &partitions{},
 		Clock: w.clock, Log: w.log, Downtime: w.downtime,
 	})
-	go func() { done <- s.Run(ctx) }()
+	stop := runtest.Start(w.t, s.Run)
 	w.advance(time.Minute + time.Second)
 	stop()
-	if err := <-done; err != nil {
-		w.t.Error(err)
-	}
 }
 
 func TestAfterALongGapWhatMayHaveRunIsSetAside(t *testing.T) {

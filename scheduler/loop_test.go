@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/store"
@@ -709,15 +710,10 @@ func TestTheSweeperDeletesWhatExpiredInBoundedSteps(t *testing.T) {
 			t.State, t.Wake, t.Ended, t.ExpireAt = task.Success, 0, t.Due, t.Due.Add(time.Hour)
 		})
 		sweeper := &scheduler.Sweeper{Store: w.rows, Clock: w.clock, Log: discard}
-		ctx, cancel := context.WithCancel(w.ctx)
-		done := make(chan error)
-		go func() { done <- sweeper.Run(ctx) }()
+		cancel := runtest.Start(t, sweeper.Run)
 		synctest.Wait()
 		w.advance(time.Minute + scheduler.SweepEvery)
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		rows, _, err := w.rows.ScanEnded(w.ctx, &high, task.Unknown, nil, 100)
 		if err != nil || len(rows) != 1 || rows[0].ID != kept.ID {
 			t.Errorf("%d rows left, %v", len(rows), err)

@@ -18,6 +18,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -131,15 +132,7 @@ func (w *world) start() *scheduler.Scheduler {
 
 // run runs a scheduler until the test ends.
 func (w *world) run(s *scheduler.Scheduler) {
-	ctx, cancel := context.WithCancel(w.ctx)
-	done := make(chan error)
-	go func() { done <- s.Run(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.t.Errorf("run: %v", err)
-		}
-	})
+	runtest.Start(w.t, s.Run)
 	synctest.Wait()
 }
 

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/blobs"
@@ -266,11 +266,11 @@ func TestABlobIsPutAgainWhenTheAnswerIsLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late := &lateClock{}
+	late := &clocktest.Settable{Clock: clock.Real()}
 	p := &place{Dir: d}
-	c := s.client(t, sdk.WithBlobs(p, 10), late.option())
+	c := s.client(t, sdk.WithBlobs(p, 10), sdkconfig.WithClock(late))
 	s.schedule = func(r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
-		late.add(2 * time.Hour)
+		late.Step(2 * time.Hour)
 		for _, name := range p.files(t) { // names, without a directory before them
 			_ = d.Delete(t.Context(), name)
 		}
@@ -280,20 +280,3 @@ func TestABlobIsPutAgainWhenTheAnswerIsLate(t *testing.T) {
 		t.Errorf("%v, %d blobs", err, len(p.files(t)))
 	}
 }
-
-// lateClock is the real clock and what was added to it.
-type lateClock struct {
-	clock.Clock
-
-	more atomic.Int64
-}
-
-func (l *lateClock) option() sdk.ClientOption {
-	l.Clock = clock.Real()
-	return sdkconfig.WithClock(l)
-}
-
-func (l *lateClock) add(d time.Duration) { l.more.Add(int64(d)) }
-
-// Now returns the time of the clock that was moved.
-func (l *lateClock) Now() task.Instant { return l.Clock.Now().Add(time.Duration(l.more.Load())) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -68,19 +69,13 @@ func TestAHeartbeatGoesToTheNextServerAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer k.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
 	held := make(chan struct{}, 100)
 	w := sdk.NewWorker(k, sdk.Observe(sdk.Hooks{LeaseHeld: func(string, time.Duration) { held <- struct{}{} }}))
 	w.Register("mail", func(context.Context, *sdk.Task[[]byte]) error { return nil })
-	ended := make(chan error)
-	go func() { ended <- w.Run(ctx) }()
+	stop := runtest.Start(t, w.Run)
 	<-held // the registration
 	<-held // the heartbeat
 	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
 	if broken.Load() != 1 || strings.Contains(log.String(), "heartbeat failed") {
 		t.Errorf("%d heartbeats broken: %s", broken.Load(), log.String())
 	}

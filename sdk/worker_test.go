@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -96,14 +97,9 @@ func TestWorkerRunsTasksToTheirOutcomes(t *testing.T) {
 		}
 		return nil
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	stop := runtest.Start(t, w.Run)
 	<-done
 	stop()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
 	for id, want := range map[string]string{
 		"ok": "success ", "fails": "retriable_failure no route to host", "fatal": "fatal_failure user: no such user",
 		"snooze": "snoozed snoozed for 1m0s", "garbage": "fatal_failure decode the arguments: unexpected end of JSON input", "raw": "success ",
@@ -136,13 +132,11 @@ func TestWorkerReconnectsAfterTheServerEndsTheStream(t *testing.T) {
 	}
 	w := sdk.NewWorker(s.client(t, quiet()))
 	w.Register("raw", func(context.Context, *sdk.Task[[]byte]) error { return nil })
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
+	stop := runtest.Start(t, w.Run)
 	<-done
 	stop()
-	if err := <-ended; err != nil || tries != 3 {
-		t.Errorf("%v after %d streams", err, tries)
+	if tries != 3 {
+		t.Errorf("ended after %d streams", tries)
 	}
 }
 

@@ -219,6 +219,7 @@ type subject struct {
 // Every identity with one verb, and one with all of them, on one lambda and on all, calls every procedure for
 // two lambdas.
 func TestWhoMayDoWhat(t *testing.T) {
+	t.Parallel()
 	subjects, grants := map[string]subject{}, map[string][]string{"root": {"*:*"}, "nobody": nil}
 	subjects["nobody"] = subject{}
 	for _, pattern := range []access.Pattern{"mine", access.Any} {
@@ -450,6 +451,7 @@ func TestPayloadsOfCallersThatMayNotDoEverything(t *testing.T) {
 }
 
 func TestALeaseEndsWithItsGrant(t *testing.T) {
+	t.Parallel()
 	grants := map[string][]string{"root": {"*:*"}, "worker": {"execute:mail"}, "prometheus": {"metrics"}}
 	path := policyFile(t, grants)
 	r := serve(t, Config{PolicyFile: path})
@@ -583,6 +585,7 @@ func TestAWorkersIDIsNoCredential(t *testing.T) {
 }
 
 func TestARevokedTokenEndsItsStream(t *testing.T) {
+	t.Parallel()
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}})})
 	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mail"}}`)
 	answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"worker","grants":["execute:mail"]}`)
@@ -674,7 +677,21 @@ func TestTokensOnAServerThatAsksForNone(t *testing.T) {
 	}
 }
 
+// audited returns all audit records.
+func (r *running) audited() (records []auditRecord) {
+	r.t.Helper()
+	answer, code := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{"limit":1000}`)
+	var got struct{ Records []auditRecord }
+	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" {
+		r.t.Fatal(answer)
+	}
+	return got.Records
+}
+
+type auditRecord struct{ Identity, From, Action, Target, Outcome, Before, After string }
+
 func TestClientCertificates(t *testing.T) {
+	t.Parallel()
 	ours, others := tlstest.New(t), tlstest.New(t)
 	file := writeFile(t, filepath.Join(t.TempDir(), "policy.yaml"), "client_ca_file: "+ours.File+`
 identities:
@@ -715,6 +732,7 @@ grants:
 }
 
 func TestWhatIsAudited(t *testing.T) {
+	t.Parallel()
 	grants := map[string][]string{"root": {"*:*"}, "team": {"read:mail"}}
 	path := policyFile(t, grants)
 	var printed bytes.Buffer
@@ -757,13 +775,7 @@ func TestWhatIsAudited(t *testing.T) {
 		_, code := r.callAs("root", kinesinv1connect.TaskServiceListProcedure, `{"lambda":"mail"}`)
 		return code != "" || strings.Contains(r.logs.String(), "reload failed")
 	})
-	answer, code := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{"limit":1000}`)
-	var got struct {
-		Records []struct{ Identity, From, Action, Target, Outcome, Before, After string }
-	}
-	if err := json.Unmarshal([]byte(answer), &got); err != nil || code != "" {
-		t.Fatal(answer)
-	}
+	records := r.audited()
 	for _, want := range []string{
 		"root lambda.create mail ok", "root lambda.update mail ok", "team lambda.delete mail denied",
 		"- call /kinesin.v1.LambdaService/DeleteLambda unauthenticated: unknown", "root task.read_payload mail ok", "root task.cancel mail ok",
@@ -772,7 +784,7 @@ func TestWhatIsAudited(t *testing.T) {
 		"team read /metrics denied", "team read /debug/pprof/ denied", "team worker.lease " + lease.Worker + " denied",
 	} {
 		found := false
-		for _, g := range got.Records {
+		for _, g := range records {
 			found = found || strings.HasPrefix(strings.Join([]string{g.Identity, g.Action, g.Target, g.Outcome}, " "), want) && g.From != ""
 			if g.Action == "lambda.update" && (!strings.Contains(g.Before, `"max_attempts":10`) || !strings.Contains(g.After, `"max_attempts":3`)) {
 				t.Errorf("before %s, after %s", g.Before, g.After)
@@ -797,8 +809,8 @@ func TestWhatIsAudited(t *testing.T) {
 		t.Error("the collector got nothing")
 	}
 	lines := bytes.Split(bytes.TrimSpace(printed.Bytes()), []byte("\n"))
-	if len(lines) < len(got.Records) {
-		t.Errorf("%d lines of %d records", len(lines), len(got.Records))
+	if len(lines) < len(records) {
+		t.Errorf("%d lines of %d records", len(lines), len(records))
 	}
 	for _, line := range lines {
 		fields := map[string]any{}

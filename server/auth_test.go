@@ -22,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access/tokens"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/internal/token"
 )
@@ -163,7 +164,7 @@ func TestWhatCurlSeesWithoutAToken(t *testing.T) {
 
 func TestTokensAreReplacedWhileItRuns(t *testing.T) {
 	path, virtual := tokenFile(t, goodToken), clock.NewVirtual(0, 1)
-	l := &logs{}
+	l := &runtest.Text{}
 	s := &Server{config: Config{Log: slog.New(slog.NewJSONHandler(l, nil))}}
 	tokens, err := token.OpenSet(path, virtual.Process(0), s.reread(t.Context(), "tokens"))
 	if err != nil {
@@ -219,6 +220,7 @@ func TestCertificatesAreReplacedWhileItRuns(t *testing.T) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	a := tlstest.New(t)
 	r := serveTLS(t, Config{AuthTokenFile: tokenFile(t, goodToken), TLSCertFile: a.CertFile, TLSKeyFile: a.KeyFile}, a)
 	r.as(goodToken)

@@ -184,6 +184,7 @@ func TestTheConsoleGoesByGrants(t *testing.T) {
 
 // A session ends when its token does, and over TLS its cookie goes nowhere else.
 func TestARevokedTokenEndsItsSession(t *testing.T) {
+	t.Parallel()
 	a := tlstest.New(t)
 	r := serveTLS(t, Config{PolicyFile: policyFile(t, map[string][]string{"root": {"*:*"}}), TLSCertFile: a.CertFile, TLSKeyFile: a.KeyFile}, a)
 	answer, code := r.callAs("root", kinesinv1connect.AccessServiceCreateTokenProcedure, `{"name":"team","grants":["read:*"]}`)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
@@ -109,15 +108,8 @@ func TestCronsAreAudited(t *testing.T) {
 	r.callAs("root", backfillCron, `{"name":"nightly","fromMicros":1700000000000000,"toMicros":1700100000000000,"dryRun":true}`) // changes nothing
 	r.callAs("root", backfillCron, `{"name":"nightly","fromMicros":1700000000000000,"toMicros":1700100000000000}`)
 	r.callAs("root", deleteCron, `{"name":"nightly"}`)
-	answer, _ := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{}`)
-	var got struct {
-		Records []struct{ Identity, Action, Target, Outcome, Before, After string }
-	}
-	if err := json.Unmarshal([]byte(answer), &got); err != nil {
-		t.Fatal(err)
-	}
 	acts := map[string]int{}
-	for _, a := range got.Records {
+	for _, a := range r.audited() {
 		if !strings.HasPrefix(a.Action, "cron.") {
 			continue
 		}

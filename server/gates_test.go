@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
@@ -78,15 +77,8 @@ func TestGatesAreAudited(t *testing.T) {
 	r.callAs("root", setGate, `{"gate":{"action":"pause","lambda":"mail","reason":"db"}}`)
 	r.callAs("reader", resumeGate, `{"id":"1"}`)
 	r.callAs("root", resumeGate, `{"id":"1","pace":7}`)
-	answer, _ := r.callAs("root", kinesinv1connect.AccessServiceListAuditProcedure, `{}`)
-	var got struct {
-		Records []struct{ Identity, Action, Target, Outcome, Before, After string }
-	}
-	if err := json.Unmarshal([]byte(answer), &got); err != nil {
-		t.Fatal(err)
-	}
 	acts := map[string]bool{}
-	for _, a := range got.Records {
+	for _, a := range r.audited() {
 		if !strings.HasPrefix(a.Action, "gate.") {
 			continue
 		}

@@ -73,6 +73,7 @@ func TestWhoCountsWhat(t *testing.T) {
 
 // A job does nothing any more when its maker may do nothing.
 func TestAJobEndsWithItsMaker(t *testing.T) {
+	t.Parallel()
 	grants := map[string][]string{"root": {"*:*"}, "gone": {"read:mail", "cancel:mail"}}
 	path := policyFile(t, grants)
 	r := serve(t, Config{PolicyFile: path})

@@ -26,6 +26,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/partition/kube"
 	"github.com/kinesin-io/kinesin/store"
@@ -41,26 +42,8 @@ type running struct {
 	t    *testing.T
 	url  string
 	http *http.Client
-	stop func() error // ends the server and says how it ended
-	logs *logs
-}
-
-// logs is all log output, at every level.
-type logs struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	stop func() error  // ends the server and says how it ended
+	logs *runtest.Text // at every level
 }
 
 func serve(t *testing.T, c Config) *running {
@@ -77,7 +60,7 @@ func serveTLS(t *testing.T, c Config, a *tlstest.Authority) *running {
 
 func serveOver(t *testing.T, c Config, transport *http.Transport) *running {
 	t.Helper()
-	l := &logs{}
+	l := &runtest.Text{}
 	c.Log = slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if c.DataDir == "" {
 		c.DataDir = t.TempDir()
@@ -111,13 +94,7 @@ func serveOver(t *testing.T, c Config, transport *http.Transport) *running {
 // until waits for something that takes moments.
 func (r *running) until(what string, ok func() bool) {
 	r.t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	r.t.Fatalf("never %s", what)
+	runtest.Eventually(r.t, 10*time.Second, what, ok)
 }
 
 func (r *running) get(path string) (int, string) {

@@ -187,6 +187,7 @@ func TestASignInThatIsNotTheBrowsersOwn(t *testing.T) {
 
 // A session ends with its ID token, and so does what is streamed to an open page.
 func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
+	t.Parallel()
 	m, c := provider(t)
 	r := serve(t, c)
 	m.AccessTTL = 4 * time.Second

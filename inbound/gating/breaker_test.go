@@ -5,25 +5,26 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/internal/gates"
 )
 
 // probing stores the gate of a circuit breaker of mail that lets probes through.
 func (f *fixture) probing() {
-	f.t.Helper()
-	l, err := f.catalog.Lambda("mail")
+	f.T.Helper()
+	l, err := f.Catalog.Lambda("mail")
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	g := &gates.Gate{
-		ID: "1", Action: gates.Pause, Lambda: "mail", Ref: l.Ref, Reason: "most failed", Owner: gates.BreakerOwner, Created: f.clock.Now(),
-		Resumed: f.clock.Now(), Pace: 2, Breaker: &gates.Breaker{Opened: f.clock.Now(), Times: 1},
+		ID: "1", Action: gates.Pause, Lambda: "mail", Ref: l.Ref, Reason: "most failed", Owner: gates.BreakerOwner, Created: f.Clock.Now(),
+		Resumed: f.Clock.Now(), Pace: 2, Breaker: &gates.Breaker{Opened: f.Clock.Now(), Times: 1},
 	}
-	if err := gates.Put(f.ctx, f.store, gates.Kind, g); err != nil {
-		f.t.Fatal(err)
+	if err := gates.Put(f.Ctx, f.Store, gates.Kind, g); err != nil {
+		f.T.Fatal(err)
 	}
-	if err := f.book.Refresh(f.ctx); err != nil {
-		f.t.Fatal(err)
+	if err := f.book.Refresh(f.Ctx); err != nil {
+		f.T.Fatal(err)
 	}
 }
 
@@ -33,7 +34,7 @@ func TestAGateThatProbesDoesNotEndByItself(t *testing.T) {
 		f.probing()
 		f.tidying()
 		f.sleep(10 * time.Minute)
-		response, err := f.GetGate(f.ctx, &kinesinv1.GetGateRequest{Id: "1"})
+		response, err := f.GetGate(f.Ctx, &kinesinv1.GetGateRequest{Id: "1"})
 		if err != nil || response.Gate.State != "probing" || response.Gate.Pace != 2 || response.Gate.Owner != gates.BreakerOwner {
 			t.Errorf("%+v, %v", response.GetGate(), err)
 		}
@@ -46,19 +47,19 @@ func TestAGateOfABreakerIsTakenOverByHand(t *testing.T) {
 		f.probing()
 		f.sleep(time.Minute)
 		for range 2 { // again, it stays as it is
-			response, err := f.ResumeGate(f.ctx, &kinesinv1.ResumeGateRequest{Id: "1", Pace: 2})
+			response, err := f.ResumeGate(f.Ctx, &kinesinv1.ResumeGateRequest{Id: "1", Pace: 2})
 			if err != nil || response.Gate.State != "resuming" || response.Gate.EndedBy != "ops" {
 				t.Fatalf("%+v, %v", response.GetGate(), err)
 			}
-			g, err := gates.Find(f.ctx, f.store, "1")
-			if err != nil || g.Breaker != nil || g.Resumed != start.Add(time.Minute) {
+			g, err := gates.Find(f.Ctx, f.Store, "1")
+			if err != nil || g.Breaker != nil || g.Resumed != inboundtest.Start.Add(time.Minute) {
 				t.Errorf("%+v, %v", g, err)
 			}
 			f.sleep(time.Second)
 		}
 		f.tidying()
 		f.sleep(2 * time.Minute)
-		if response, err := f.GetGate(f.ctx, &kinesinv1.GetGateRequest{Id: "1"}); err != nil || response.Gate.State != "ended" {
+		if response, err := f.GetGate(f.Ctx, &kinesinv1.GetGateRequest{Id: "1"}); err != nil || response.Gate.State != "ended" {
 			t.Errorf("%+v, %v: it holds nothing", response.GetGate(), err)
 		}
 	})

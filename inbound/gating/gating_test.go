@@ -17,30 +17,17 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/gating"
-	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/queue"
-	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/store"
-	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-const start = task.Instant(1_700_000_000_000_000)
-
-// scheduler is told of changes, and does nothing.
-type scheduler struct{}
-
-func (scheduler) Added(*task.Task)           {}
-func (scheduler) Awake(*task.Task)           {}
-func (scheduler) Enqueued(*task.Task)        {}
-func (scheduler) Done([]task.Task)           {}
-func (scheduler) CancelRequested(*task.Task) {}
 
 // depths is a queue service with messages, or one that does not answer.
 type depths struct {
@@ -55,39 +42,22 @@ func (d *depths) Depth(context.Context, queue.Name) (queue.Depth, error) {
 // fixture is a server over a store in memory, in virtual time.
 type fixture struct {
 	*gating.Service
+	*inboundtest.World
 
-	in      *inbound.Inbound
-	t       *testing.T
-	ctx     context.Context //nolint:containedctx // of the test, inside its bubble
-	time    *clock.Virtual
-	clock   clock.Clock
-	store   *store.Store
-	catalog *catalog.Catalog
-	book    *gates.Book
-	queue   *depths
+	in    *inbound.Inbound
+	book  *gates.Book
+	queue *depths
 }
 
 func run(t *testing.T, test func(f *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		v := clock.NewVirtual(start, 1)
-		v.Settle(synctest.Wait)
-		f := &fixture{t: t, time: v, clock: v.Process(0), queue: &depths{}}
-		f.as("ops", "*:*")
-		f.store = store.New(storemem.New(), store.Config{Clock: f.clock})
-		f.catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
-		f.book = gates.NewBook(f.store, f.clock, slog.New(slog.DiscardHandler))
-		ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("p", task.TokenKeyBytes))}}, Seals: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		in := intake.New(intake.Config{
-			Store: f.store, Queue: queue.New(queuemem.New(f.clock, queuemem.Config{})), Catalog: f.catalog, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: f.clock,
-		})
-		f.in = inbound.New(inbound.Config{Intake: in, Store: f.store, Workers: scheduler{}, Pages: ring.Pages(), Gates: f.book})
-		f.create(task.Lambda{Name: "mail", Shards: 3})
-		f.create(task.Lambda{Name: "pay", Shards: 1})
-		f.Service = f.serving(f.store)
+	inboundtest.Run(t, func(w *inboundtest.World) {
+		f := &fixture{World: w, queue: &depths{}}
+		f.book = gates.NewBook(f.Store, f.Clock, slog.New(slog.DiscardHandler))
+		f.in = w.Inbound(inbound.Config{Gates: f.book}, 0)
+		f.Create(task.Lambda{Name: "mail", Shards: 3})
+		f.Create(task.Lambda{Name: "pay", Shards: 1})
+		f.Service = f.serving(f.Store)
 		test(f)
 	})
 }
@@ -95,64 +65,40 @@ func run(t *testing.T, test func(f *fixture)) {
 // serving returns another process over the same store.
 func (f *fixture) serving(rows gates.Store) *gating.Service {
 	return gating.New(gating.Config{
-		Store: rows, Book: f.book, Tasks: f.in, Lambdas: f.catalog, Queue: f.queue, Clock: f.clock, Log: slog.New(slog.DiscardHandler),
+		Store: rows, Book: f.book, Tasks: f.in, Lambdas: f.Catalog, Queue: f.queue, Clock: f.Clock, Log: slog.New(slog.DiscardHandler),
 	})
-}
-
-func (f *fixture) as(name string, grants ...string) {
-	f.t.Helper()
-	all, err := access.ParseGrants(grants)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.ctx = access.With(f.t.Context(), access.Caller{Identity: access.Identity{Name: name, Grants: all}})
-}
-
-func (f *fixture) create(l task.Lambda) *catalog.Entry {
-	f.t.Helper()
-	entry, _, err := f.catalog.Create(f.ctx, l)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return entry
 }
 
 // tidying runs the loop of the service until the test ends.
 func (f *fixture) tidying() {
-	ctx, cancel := context.WithCancel(f.t.Context())
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
+	runtest.Start(f.T, func(ctx context.Context) error {
 		_ = f.Run(ctx)
-	}()
-	f.t.Cleanup(func() {
-		cancel()
-		<-over
+		return nil
 	})
 }
 
 func (f *fixture) sleep(d time.Duration) {
-	f.t.Helper()
-	f.time.Advance(d)
+	f.T.Helper()
+	f.Time.Advance(d)
 	synctest.Wait()
 }
 
 // schedule schedules a task that is due so long from now, and returns its id.
 func (f *fixture) schedule(item *kinesinv1.ScheduleItem, in time.Duration) string {
-	f.t.Helper()
+	f.T.Helper()
 	item.DelayMicros = in.Microseconds()
-	r, err := f.in.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}})
+	r, err := f.in.Schedule(f.Ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{item}})
 	if err != nil || r.Results[0].Problem != nil {
-		f.t.Fatal(r, err)
+		f.T.Fatal(r, err)
 	}
 	return r.Results[0].Id
 }
 
 func (f *fixture) task(id string) *kinesinv1.Task {
-	f.t.Helper()
-	r, err := f.in.Get(f.ctx, &kinesinv1.GetRequest{Ids: []string{id}})
+	f.T.Helper()
+	r, err := f.in.Get(f.Ctx, &kinesinv1.GetRequest{Ids: []string{id}})
 	if err != nil || r.Results[0].Task == nil {
-		f.t.Fatal(r, err)
+		f.T.Fatal(r, err)
 	}
 	return r.Results[0].Task
 }
@@ -166,47 +112,47 @@ func pause(change ...func(*kinesinv1.Gate)) *kinesinv1.Gate {
 }
 
 func (f *fixture) set(g *kinesinv1.Gate) *kinesinv1.Gate {
-	f.t.Helper()
-	r, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: g})
+	f.T.Helper()
+	r, err := f.SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: g})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return r.Gate
 }
 
 func (f *fixture) dry(g *kinesinv1.Gate) *kinesinv1.Gate {
-	f.t.Helper()
-	r, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: g, DryRun: true})
+	f.T.Helper()
+	r, err := f.SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: g, DryRun: true})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return r.Gate
 }
 
 func (f *fixture) resume(id string, pace uint32) *kinesinv1.Gate {
-	f.t.Helper()
-	r, err := f.ResumeGate(f.ctx, &kinesinv1.ResumeGateRequest{Id: id, Pace: pace})
+	f.T.Helper()
+	r, err := f.ResumeGate(f.Ctx, &kinesinv1.ResumeGateRequest{Id: id, Pace: pace})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return r.Gate
 }
 
 func (f *fixture) gate(id string) *kinesinv1.Gate {
-	f.t.Helper()
-	r, err := f.GetGate(f.ctx, &kinesinv1.GetGateRequest{Id: id})
+	f.T.Helper()
+	r, err := f.GetGate(f.Ctx, &kinesinv1.GetGateRequest{Id: id})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return r.Gate
 }
 
 // listed returns the gates of a list, each with its state.
 func (f *fixture) listed(lambda string, ended bool) string {
-	f.t.Helper()
-	r, err := f.ListGates(f.ctx, &kinesinv1.ListGatesRequest{Lambda: lambda, Ended: ended})
+	f.T.Helper()
+	r, err := f.ListGates(f.Ctx, &kinesinv1.ListGatesRequest{Lambda: lambda, Ended: ended})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	var all []string
 	for _, g := range r.Gates {
@@ -217,10 +163,10 @@ func (f *fixture) listed(lambda string, ended bool) string {
 
 // rows returns the names of the gates of a kind in the store.
 func (f *fixture) rows(kind string) string {
-	f.t.Helper()
-	rows, err := f.store.Controls(f.t.Context(), kind)
+	f.T.Helper()
+	rows, err := f.Store.Controls(f.T.Context(), kind)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	var names []string
 	for _, row := range rows {
@@ -233,10 +179,10 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.tidying()
 		g := f.set(pause())
-		if g.Id != "1" || g.State != "active" || g.Owner != "ops" || g.CreatedMicros != int64(start) || g.Note != "" {
+		if g.Id != "1" || g.State != "active" || g.Owner != "ops" || g.CreatedMicros != int64(inboundtest.Start) || g.Note != "" {
 			t.Errorf("set: %v", g)
 		}
-		entry, err := f.catalog.Lambda("mail")
+		entry, err := f.Catalog.Lambda("mail")
 		if err != nil || !f.book.Has(entry.Ref) {
 			t.Error("a gate that was set here is not in force here at once")
 		}
@@ -258,18 +204,18 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 		if g = f.resume("1", 100); g.Pace != 100 || g.EndedBy != "ops" || first.EndedBy != "ops" {
 			t.Errorf("at another pace: %v", g)
 		}
-		stored, err := gates.Find(f.ctx, f.store, "1")
-		if err != nil || stored.Resumed != start.Add(time.Second) {
+		stored, err := gates.Find(f.Ctx, f.Store, "1")
+		if err != nil || stored.Resumed != inboundtest.Start.Add(time.Second) {
 			t.Errorf("another pace holds what came due since: %v %v", stored, err)
 		}
-		f.as("bob", "*:*")
-		if g = f.resume("1", 0); g.State != "ended" || g.EndedBy != "bob" || g.EndedMicros != int64(start.Add(2*time.Second)) {
+		f.As("bob", "*:*")
+		if g = f.resume("1", 0); g.State != "ended" || g.EndedBy != "bob" || g.EndedMicros != int64(inboundtest.Start.Add(2*time.Second)) {
 			t.Errorf("at once: %v", g)
 		}
 		if f.book.Has(entry.Ref) || f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
 			t.Errorf("after the end: active %s, ended %s", f.rows(gates.Kind), f.rows(gates.KindEnded))
 		}
-		if g = f.resume("1", 0); g.State != "ended" || g.EndedMicros != int64(start.Add(2*time.Second)) || !strings.Contains(g.Note, "had ended before") {
+		if g = f.resume("1", 0); g.State != "ended" || g.EndedMicros != int64(inboundtest.Start.Add(2*time.Second)) || !strings.Contains(g.Note, "had ended before") {
 			t.Errorf("again: %v", g)
 		}
 		if got := f.listed("", false) + "; " + f.listed("", true); got != "2 active; 2 active, 1 ended" {
@@ -284,7 +230,7 @@ func TestAGateFromPauseToEnd(t *testing.T) {
 
 func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
 	run(t, func(f *fixture) {
-		f.create(task.Lambda{Name: "urgent", Priorities: []string{"now", "soon"}})
+		f.Create(task.Lambda{Name: "urgent", Priorities: []string{"now", "soon"}})
 		tooLong := strings.Repeat("r", gates.ReasonBytesMax+1)
 		for name, c := range map[string]struct {
 			change func(*kinesinv1.Gate)
@@ -295,7 +241,7 @@ func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
 			"action":          {func(g *kinesinv1.Gate) { g.Action = "stop" }, []string{`"stop"`, "pause or drop"}},
 			"no reason":       {func(g *kinesinv1.Gate) { g.Reason = " " }, []string{"reason", "empty"}},
 			"long reason":     {func(g *kinesinv1.Gate) { g.Reason = tooLong }, []string{"reason", "at most 512"}},
-			"past":            {func(g *kinesinv1.Gate) { g.UntilMicros = int64(start) }, []string{"expiry", "has passed"}},
+			"past":            {func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start) }, []string{"expiry", "has passed"}},
 			"other priority":  {func(g *kinesinv1.Gate) { g.Lambda, g.Priority = "urgent", "high" }, []string{`"high"`, "now, soon"}},
 			"two ways":        {func(g *kinesinv1.Gate) { g.Priority, g.Collection = "high", "c" }, []string{"at most one of priority, collection and tag"}},
 			"tag":             {func(g *kinesinv1.Gate) { g.Tag = "tenant" }, []string{"NAME=VALUE"}},
@@ -303,7 +249,7 @@ func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
 			"long collection": {func(g *kinesinv1.Gate) { g.Collection = strings.Repeat("c", 129) }, []string{"collection", "at most 128"}},
 		} {
 			for _, dryRun := range []bool{false, true} {
-				_, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause(c.change), DryRun: dryRun})
+				_, err := f.SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause(c.change), DryRun: dryRun})
 				if err == nil {
 					t.Errorf("%s: it was taken", name)
 					continue
@@ -322,14 +268,14 @@ func TestWhatAGateThatIsRefusedIsTold(t *testing.T) {
 			"1 to 1000000 tasks": {Id: "1", Pace: 1_000_001},
 			"drops tasks":        {Id: "1", Pace: 7},
 		} {
-			if _, err := f.ResumeGate(f.ctx, r); err == nil || !strings.Contains(err.Error(), says) {
+			if _, err := f.ResumeGate(f.Ctx, r); err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v: %v, want %q", r, err, says)
 			}
 		}
-		if _, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause(), RequestId: []byte("short")}); err == nil || !strings.Contains(err.Error(), "UUID of 16") {
+		if _, err := f.SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause(), RequestId: []byte("short")}); err == nil || !strings.Contains(err.Error(), "UUID of 16") {
 			t.Error(err)
 		}
-		if _, err := f.ListGates(f.ctx, &kinesinv1.ListGatesRequest{Lambda: "nail"}); err == nil {
+		if _, err := f.ListGates(f.Ctx, &kinesinv1.ListGatesRequest{Lambda: "nail"}); err == nil {
 			t.Error("gates of an unknown lambda were listed")
 		}
 		if got := f.rows(gates.Kind); got != "1" {
@@ -361,7 +307,7 @@ func TestADryRunCountsAndSetsNothing(t *testing.T) {
 			"collection": {func(g *kinesinv1.Gate) { g.Collection = "c 'quoted\"" }, 4, 2},
 			"tag":        {func(g *kinesinv1.Gate) { g.Tag = "(odd=a=b" }, 2, 2},
 			"drop":       {func(g *kinesinv1.Gate) { g.Action = "drop" }, 10, 6},
-			"ends":       {func(g *kinesinv1.Gate) { g.UntilMicros = int64(f.clock.Now().Add(20 * time.Minute)) }, 10, 2},
+			"ends":       {func(g *kinesinv1.Gate) { g.UntilMicros = int64(f.Clock.Now().Add(20 * time.Minute)) }, 10, 2},
 			"other":      {func(g *kinesinv1.Gate) { g.Lambda = "pay" }, 1, 0},
 			"unused":     {func(g *kinesinv1.Gate) { g.Collection = "nobody's" }, 0, 0},
 		} {
@@ -385,7 +331,7 @@ func TestADryRunCountsAndSetsNothing(t *testing.T) {
 		if c := f.gate("1").Counts; c.Now != 10 || c.NextHour != 0 {
 			t.Errorf("of the gate that resumes: %v", c)
 		}
-		f.as("reader", "read:mail:nothing")
+		f.As("reader", "read:mail:nothing")
 		if c := f.gate("1").Counts; c.Now != 0 {
 			t.Errorf("tasks that may not be read were counted: %v", c)
 		}
@@ -394,9 +340,9 @@ func TestADryRunCountsAndSetsNothing(t *testing.T) {
 
 func TestTwoTriesOfOneCallSetOneGate(t *testing.T) {
 	run(t, func(f *fixture) {
-		id := task.NewID(start, 1, 2)
+		id := task.NewID(inboundtest.Start, 1, 2)
 		ask := func(g *kinesinv1.Gate) (*kinesinv1.SetGateResponse, error) {
-			return f.serving(f.store).SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: g, RequestId: id[:]})
+			return f.serving(f.Store).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: g, RequestId: id[:]})
 		}
 		var group sync.WaitGroup
 		for range 5 {
@@ -417,7 +363,7 @@ func TestTwoTriesOfOneCallSetOneGate(t *testing.T) {
 		if r, err := ask(pause()); err != nil || r.Gate.State != "ended" {
 			t.Errorf("a late try sets a gate anew: %v %v", r, err)
 		}
-		f.as("other", "*:*")
+		f.As("other", "*:*")
 		if r, err := ask(pause()); err != nil || r.Gate.Id != "2" {
 			t.Errorf("the same request id of another caller: %v %v", r, err)
 		}
@@ -441,22 +387,22 @@ func (o *overtaken) PutControl(ctx context.Context, c store.Control) error {
 // A call that is overtaken looks again: it finds what another try of it has set, or takes the next number.
 func TestACallThatIsOvertaken(t *testing.T) {
 	run(t, func(f *fixture) {
-		id := task.NewID(start, 1, 2)
+		id := task.NewID(inboundtest.Start, 1, 2)
 		r := &kinesinv1.SetGateRequest{Gate: pause(), RequestId: id[:]}
-		rows := &overtaken{f.store, func() {
-			if _, err := f.SetGate(f.ctx, r); err != nil {
+		rows := &overtaken{f.Store, func() {
+			if _, err := f.SetGate(f.Ctx, r); err != nil {
 				t.Error(err)
 			}
 		}}
-		if got, err := f.serving(rows).SetGate(f.ctx, r); err != nil || got.Gate.Id != "1" || f.rows(gates.Kind) != "1" {
+		if got, err := f.serving(rows).SetGate(f.Ctx, r); err != nil || got.Gate.Id != "1" || f.rows(gates.Kind) != "1" {
 			t.Errorf("by another try: %v %v, gates %s", got, err, f.rows(gates.Kind))
 		}
 		rows.by = func() { f.set(pause()) }
-		if got, err := f.serving(rows).SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause()}); err != nil || got.Gate.Id != "3" {
+		if got, err := f.serving(rows).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()}); err != nil || got.Gate.Id != "3" {
 			t.Errorf("by another call: %v %v", got, err)
 		}
 		rows.by = func() { f.resume("1", 7) }
-		if got, err := f.serving(rows).ResumeGate(f.ctx, &kinesinv1.ResumeGateRequest{Id: "1"}); err != nil || got.Gate.State != "ended" || got.Gate.Pace != 7 {
+		if got, err := f.serving(rows).ResumeGate(f.Ctx, &kinesinv1.ResumeGateRequest{Id: "1"}); err != nil || got.Gate.State != "ended" || got.Gate.Pace != 7 {
 			t.Errorf("a resume by another: %v %v", got, err)
 		}
 	})
@@ -469,7 +415,7 @@ func TestGatesSetAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
-				r, err := f.serving(f.store).SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause()})
+				r, err := f.serving(f.Store).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()})
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil || seen[r.Gate.Id] {
@@ -515,13 +461,13 @@ func TestAPaceOutlastsTheExpiry(t *testing.T) {
 		f.tidying()
 		f.schedule(&kinesinv1.ScheduleItem{Lambda: "mail"}, 0)
 		call := &kinesinv1.SetGateRequest{
-			Gate: pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(start.Add(time.Hour)) }), RequestId: make([]byte, len(task.ID{})),
+			Gate: pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(time.Hour)) }), RequestId: make([]byte, len(task.ID{})),
 		}
-		if r, err := f.serving(f.store).SetGate(f.ctx, call); err != nil || r.Gate.UntilMicros != call.Gate.UntilMicros {
+		if r, err := f.serving(f.Store).SetGate(f.Ctx, call); err != nil || r.Gate.UntilMicros != call.Gate.UntilMicros {
 			t.Fatalf("%v %v", r, err)
 		}
 		f.resume("1", 7)
-		if r, err := f.serving(f.store).SetGate(f.ctx, call); err != nil || r.Gate.Id != "1" {
+		if r, err := f.serving(f.Store).SetGate(f.Ctx, call); err != nil || r.Gate.Id != "1" {
 			t.Errorf("set again by the same call: %v %v", r, err)
 		}
 		f.sleep(2 * time.Hour)
@@ -533,11 +479,11 @@ func TestAPaceOutlastsTheExpiry(t *testing.T) {
 
 func TestAGateExpires(t *testing.T) {
 	run(t, func(f *fixture) {
-		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(start.Add(time.Hour)) }))
-		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(start.Add(2 * time.Hour)) }))
+		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(time.Hour)) }))
+		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(2 * time.Hour)) }))
 		f.sleep(time.Hour)
 		g := f.gate("1") // nobody has tidied up yet
-		if g.State != "ended" || g.EndedMicros != int64(start.Add(time.Hour)) || g.EndedBy != "" || g.Counts != nil {
+		if g.State != "ended" || g.EndedMicros != int64(inboundtest.Start.Add(time.Hour)) || g.EndedBy != "" || g.Counts != nil {
 			t.Errorf("%v", g)
 		}
 		if got := f.listed("", false) + "; " + f.listed("", true); got != "2 active; 2 active, 1 ended" {
@@ -557,10 +503,10 @@ func TestAGateExpires(t *testing.T) {
 func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.tidying()
-		entry := f.create(task.Lambda{Name: "gone"})
+		entry := f.Create(task.Lambda{Name: "gone"})
 		f.set(pause(func(g *kinesinv1.Gate) { g.Lambda = "gone" }))
 		f.set(pause())
-		if err := f.catalog.Remove(f.ctx, entry); err != nil {
+		if err := f.Catalog.Remove(f.Ctx, entry); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.listed("", true); got != "2 active, 1 ended" {
@@ -570,7 +516,7 @@ func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
 		if g := f.gate("1"); f.rows(gates.KindEnded) != "1" || g.EndedMicros == 0 || g.EndedBy != access.ServerName {
 			t.Errorf("%v, ended %s", g, f.rows(gates.KindEnded))
 		}
-		f.create(task.Lambda{Name: "gone"})
+		f.Create(task.Lambda{Name: "gone"})
 		if got := f.listed("gone", false); got != "" {
 			t.Errorf("a new lambda of the name has gates: %s", got)
 		}
@@ -580,11 +526,11 @@ func TestTheGatesOfADeletedLambdaEnd(t *testing.T) {
 // A process that does not know a new lambda yet does not take it for deleted.
 func TestTheGateOfANewLambdaStays(t *testing.T) {
 	run(t, func(f *fixture) {
-		behind := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
-		if _, err := behind.Find(f.ctx, "new"); err == nil { // it looks again a while later only
+		behind := catalog.New(f.Store, f.Clock, slog.New(slog.DiscardHandler))
+		if _, err := behind.Find(f.Ctx, "new"); err == nil { // it looks again a while later only
 			t.Fatal("found")
 		}
-		f.create(task.Lambda{Name: "new"})
+		f.Create(task.Lambda{Name: "new"})
 		f.set(pause(func(g *kinesinv1.Gate) { g.Lambda = "new" }))
 		c := f.Config
 		c.Lambdas = behind
@@ -632,7 +578,7 @@ func TestOverlapsAreSaid(t *testing.T) {
 
 func TestWhatADeliverLambdaHasSentIsSaid(t *testing.T) {
 	run(t, func(f *fixture) {
-		f.create(task.Lambda{Name: "invoices", Mode: task.Deliver})
+		f.Create(task.Lambda{Name: "invoices", Mode: task.Deliver})
 		of := func(g *kinesinv1.Gate) { g.Lambda = "invoices" }
 		f.queue.visible = 7
 		g := f.dry(pause(of))
@@ -654,7 +600,7 @@ func TestWhatADeliverLambdaHasSentIsSaid(t *testing.T) {
 
 func TestGatesAreBounded(t *testing.T) {
 	run(t, func(f *fixture) {
-		entry, err := f.catalog.Lambda("mail")
+		entry, err := f.Catalog.Lambda("mail")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -663,11 +609,11 @@ func TestGatesAreBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := f.store.PutControl(f.ctx, row); err != nil {
+			if err := f.Store.PutControl(f.Ctx, row); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := f.SetGate(f.ctx, &kinesinv1.SetGateRequest{Gate: pause()}); api.ProblemOf(err).GetReason() != kinesinv1.Reason_REASON_FULL {
+		if _, err := f.SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()}); api.ProblemOf(err).GetReason() != kinesinv1.Reason_REASON_FULL {
 			t.Errorf("one more: %v", err)
 		}
 		f.resume("1000", 0)
@@ -685,9 +631,9 @@ func TestATaskTellsTheGateThatHoldsIt(t *testing.T) {
 		if w := f.task(due).WaitsFor; w != nil {
 			t.Errorf("without a gate: %v", w)
 		}
-		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(start.Add(time.Hour)) }))
+		f.set(pause(func(g *kinesinv1.Gate) { g.UntilMicros = int64(inboundtest.Start.Add(time.Hour)) }))
 		w := f.task(due).WaitsFor
-		if w.GetReason() != "gate" || w.GetGate() != "1" || w.GetUntilMicros() != int64(start.Add(time.Hour)) ||
+		if w.GetReason() != "gate" || w.GetGate() != "1" || w.GetUntilMicros() != int64(inboundtest.Start.Add(time.Hour)) ||
 			w.GetText() != `gate 1 "db maintenance" until 2023-11-14T23:13:20Z` {
 			t.Errorf("%v", w)
 		}
@@ -706,10 +652,10 @@ func TestATaskTellsTheGateThatHoldsIt(t *testing.T) {
 		if w := f.task(due).WaitsFor; w.GetText() != `gate 1 "db maintenance", which resumes at 7 tasks per second` {
 			t.Errorf("%v", w)
 		}
-		if r, err := f.in.List(f.ctx, &kinesinv1.ListRequest{Lambda: "mail"}); err != nil || r.Tasks[0].WaitsFor == nil || r.Tasks[1].WaitsFor == nil {
+		if r, err := f.in.List(f.Ctx, &kinesinv1.ListRequest{Lambda: "mail"}); err != nil || r.Tasks[0].WaitsFor == nil || r.Tasks[1].WaitsFor == nil {
 			t.Errorf("listed: %v %v", r, err)
 		}
-		if _, err := f.in.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: []string{due}}); err != nil {
+		if _, err := f.in.Cancel(f.Ctx, &kinesinv1.CancelRequest{Ids: []string{due}}); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.task(due); got.State != "cancelled" || got.WaitsFor != nil {
@@ -736,19 +682,19 @@ func TestAGateWhoseRowIsNotMovedHasEnded(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.set(pause())
 		f.sleep(time.Second)
-		rows := &unmoving{Store: f.store, broken: true}
+		rows := &unmoving{Store: f.Store, broken: true}
 		f.Service = f.serving(rows)
 		if got := f.resume("1", 0); got.State != "ended" || f.rows(gates.Kind) != "1" {
 			t.Errorf("%v, active %q", got, f.rows(gates.Kind))
 		}
 		f.sleep(time.Second)
-		if got := f.resume("1", 0); got.State != "ended" || got.EndedMicros != int64(start.Add(time.Second)) {
+		if got := f.resume("1", 0); got.State != "ended" || got.EndedMicros != int64(inboundtest.Start.Add(time.Second)) {
 			t.Errorf("again: %v", got)
 		}
 		rows.broken = false
 		f.tidying()
 		f.sleep(2 * time.Minute)
-		if f.rows(gates.Kind) != "" || f.gate("1").EndedMicros != int64(start.Add(time.Second)) {
+		if f.rows(gates.Kind) != "" || f.gate("1").EndedMicros != int64(inboundtest.Start.Add(time.Second)) {
 			t.Errorf("active %q, %v", f.rows(gates.Kind), f.gate("1"))
 		}
 	})
@@ -766,7 +712,7 @@ func TestAGateThatResumesEndsWhenItHoldsNothing(t *testing.T) {
 		if g := f.gate("1"); g.State != "resuming" {
 			t.Errorf("with a task left it is %s", g.State)
 		}
-		if _, err := f.in.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: []string{held}}); err != nil {
+		if _, err := f.in.Cancel(f.Ctx, &kinesinv1.CancelRequest{Ids: []string{held}}); err != nil {
 			t.Fatal(err)
 		}
 		f.sleep(2 * time.Minute)

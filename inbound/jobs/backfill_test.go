@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/crons"
@@ -51,10 +52,10 @@ func (f *filler) count() int {
 func newFiller() *filler { return &filler{seen: map[task.Instant]int{}, who: map[string]bool{}} }
 
 func (f *fixture) createBackfill(s *server, seconds int, r *kinesinv1.BackfillCronRequest) *kinesinv1.Job {
-	f.t.Helper()
-	j, err := s.CreateBackfill(f.ctx, &crons.Backfill{Cron: "tick", From: 1_000_000, To: task.Instant(1_000_000 * (seconds + 1))}, "mail", r)
+	f.T.Helper()
+	j, err := s.CreateBackfill(f.Ctx, &crons.Backfill{Cron: "tick", From: 1_000_000, To: task.Instant(1_000_000 * (seconds + 1))}, "mail", r)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	synctest.Wait()
 	return j
@@ -63,22 +64,22 @@ func (f *fixture) createBackfill(s *server, seconds int, r *kinesinv1.BackfillCr
 func TestABackfillKeepsItsPace(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
-		f.as("schedule:mail", "operate:mail")
+		f.As("ops", "schedule:mail", "operate:mail")
 		s := f.server(func(c *jobs.Config) { c.Fill = fills.fill })
 		j := f.createBackfill(s, 100, &kinesinv1.BackfillCronRequest{Pace: 10})
-		f.time.Advance(4 * time.Second)
+		f.Time.Advance(4 * time.Second)
 		if n := fills.count(); n < 40 || n > 45 {
 			t.Errorf("%d occurrences in 4 s at 10 a second", n)
 		}
 		f.control(s, j.Id, "pause")
-		f.time.Advance(2 * time.Second)
+		f.Time.Advance(2 * time.Second)
 		paused := fills.count()
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		if n := fills.count(); n != paused {
 			t.Errorf("%d occurrences while it was paused", n-paused)
 		}
 		f.control(s, j.Id, "resume")
-		f.time.Advance(20 * time.Second)
+		f.Time.Advance(20 * time.Second)
 		f.wantJob(s, j.Id, "done 100 map[scheduled:100]")
 		if b := f.job(s, j.Id).Backfill; b.GetCron() != "tick" || b.GetFromMicros() != 1_000_000 || b.GetToMicros() != 101_000_000 {
 			t.Error(b)
@@ -107,14 +108,14 @@ func TestABackfillHasThePaceOfTheRecovery(t *testing.T) {
 func TestABackfillGoesOnAtAnotherServer(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
-		first := f.server(func(c *jobs.Config) { c.Fill, c.Store = fills.fill, &dying{Store: f.store, saves: 4} })
+		first := f.server(func(c *jobs.Config) { c.Fill, c.Store = fills.fill, &dying{Store: f.Store, saves: 4} })
 		j := f.createBackfill(first, 10_500, &kinesinv1.BackfillCronRequest{})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		if n := fills.count(); n == 0 || n == 10_500 {
 			t.Fatalf("%d occurrences before the server died", n)
 		}
 		second := f.server(func(c *jobs.Config) { c.Fill = fills.fill })
-		f.time.Advance(25 * time.Second)
+		f.Time.Advance(25 * time.Second)
 		if n := fills.count(); n != 10_500 || f.job(second, j.Id).State != "done" {
 			t.Errorf("%d occurrences, %v", n, f.job(second, j.Id))
 		}
@@ -133,7 +134,7 @@ func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
 	run(t, func(f *fixture) {
 		s := f.server(func(c *jobs.Config) { c.Fill = newFiller().fill })
 		j := f.createBackfill(s, 1000, &kinesinv1.BackfillCronRequest{Pace: 1})
-		row, err := f.store.Control(f.ctx, "job", j.Id)
+		row, err := f.Store.Control(f.Ctx, "job", j.Id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,12 +150,12 @@ func TestAnEarlierReleaseLeavesABackfillAlone(t *testing.T) {
 func TestARepeatedBackfillCall(t *testing.T) {
 	run(t, func(f *fixture) {
 		s := f.server(func(c *jobs.Config) { c.Fill = newFiller().fill })
-		id := task.NewID(start, 1, 2)
+		id := task.NewID(inboundtest.Start, 1, 2)
 		one := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]})
 		if two := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{RequestId: id[:]}); two.Id != one.Id {
 			t.Errorf("jobs %s and %s", one.Id, two.Id)
 		}
-		if _, err := s.CreateBackfill(f.ctx, &crons.Backfill{Cron: "tock"}, "mail", &kinesinv1.BackfillCronRequest{RequestId: id[:]}); err == nil {
+		if _, err := s.CreateBackfill(f.Ctx, &crons.Backfill{Cron: "tock"}, "mail", &kinesinv1.BackfillCronRequest{RequestId: id[:]}); err == nil {
 			t.Error("another backfill has the id of the first")
 		}
 	})
@@ -164,7 +165,7 @@ func TestARepeatedBackfillCall(t *testing.T) {
 func TestABackfillActsWithWhatItsMakerStillMay(t *testing.T) {
 	run(t, func(f *fixture) {
 		fills := newFiller()
-		f.as("schedule:mail", "operate:mail")
+		f.As("ops", "schedule:mail", "operate:mail")
 		s := f.server(func(c *jobs.Config) {
 			c.Fill = fills.fill
 			c.GrantsOf = func(context.Context, string) (access.Grants, error) {
@@ -172,7 +173,7 @@ func TestABackfillActsWithWhatItsMakerStillMay(t *testing.T) {
 			}
 		})
 		j := f.createBackfill(s, 5, &kinesinv1.BackfillCronRequest{})
-		f.time.Advance(10 * time.Second)
+		f.Time.Advance(10 * time.Second)
 		f.wantJob(s, j.Id, "done 5 map[scheduled:5]")
 		if len(fills.who) != 1 || !fills.who["ops[schedule:mail]"] {
 			t.Errorf("it acts as %v", fills.who)

@@ -16,43 +16,23 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/inbound/jobs"
 	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/queue"
-	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/store"
-	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const start = task.Instant(1_700_000_000_000_000)
-
 // horizon is how far ahead a task may be due here.
 const horizon = 1000 * time.Hour
-
-// scheduler is told of changes, and does nothing.
-type scheduler struct{}
-
-func (scheduler) Added(*task.Task)           {}
-func (scheduler) Awake(*task.Task)           {}
-func (scheduler) Enqueued(*task.Task)        {}
-func (scheduler) Done([]task.Task)           {}
-func (scheduler) CancelRequested(*task.Task) {}
 
 // fixture is a store with an inbound, in virtual time, on which servers run jobs.
 type fixture struct {
 	*inbound.Inbound
-
-	t     *testing.T
-	ctx   context.Context //nolint:containedctx // of the test, inside its bubble
-	time  *clock.Virtual
-	clock clock.Clock
-	store *store.Store
+	*inboundtest.World
 
 	mu       sync.Mutex
 	moved    map[task.ID][]int64 // the due times that tasks were to be moved to
@@ -65,40 +45,14 @@ type fixture struct {
 
 func run(t *testing.T, test func(f *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		v := clock.NewVirtual(start, 1)
-		v.Settle(synctest.Wait)
-		f := &fixture{t: t, time: v, clock: v.Process(0), moved: map[task.ID][]int64{}}
-		f.store = store.New(storemem.New(), store.Config{Clock: f.clock})
-		f.as("*:*")
-		known := catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
-		ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: []byte(strings.Repeat("p", task.TokenKeyBytes))}}, Seals: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-
-		in := intake.New(intake.Config{
-			Store: f.store, Queue: queue.New(queuemem.New(f.clock, queuemem.Config{})), Catalog: known, Sealer: ring.IDs(), Scheduler: scheduler{}, Clock: f.clock,
-			Horizon: horizon,
-		})
-		f.Inbound = inbound.New(inbound.Config{Intake: in, Store: f.store, Workers: scheduler{}, Pages: ring.Pages()})
+	inboundtest.Run(t, func(w *inboundtest.World) {
+		f := &fixture{World: w, moved: map[task.ID][]int64{}}
+		f.Inbound = w.Inbound(inbound.Config{}, horizon)
 		for _, name := range []string{"mail", "pay"} {
-			if _, _, err := known.Create(f.ctx, task.Lambda{Name: name, Shards: 3}); err != nil {
-				t.Fatal(err)
-			}
+			f.Create(task.Lambda{Name: name, Shards: 3})
 		}
 		test(f)
 	})
-}
-
-// as makes the calls of the fixture those of an identity with some grants.
-func (f *fixture) as(grants ...string) {
-	f.t.Helper()
-	all, err := access.ParseGrants(grants)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.ctx = access.With(f.t.Context(), access.Caller{Identity: access.Identity{Name: "ops", Grants: all}})
 }
 
 // CancelRows counts batches, and calls what a test wants to happen before one.
@@ -145,14 +99,14 @@ type server struct {
 
 func (f *fixture) server(change ...func(*jobs.Config)) *server {
 	c := jobs.Config{
-		Store: f.store, Tasks: f, Clock: f.clock, Log: slog.New(slog.DiscardHandler), Shared: true,
+		Store: f.Store, Tasks: f, Clock: f.Clock, Log: slog.New(slog.DiscardHandler), Shared: true,
 		Ended: func(_ context.Context, j *kinesinv1.Job) { f.ended = append(f.ended, j.Id+" "+j.State) },
 	}
 	for _, one := range change {
 		one(&c)
 	}
 	s := jobs.New(c)
-	ctx, cancel := context.WithCancel(f.t.Context())
+	ctx, cancel := context.WithCancel(f.T.Context())
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -161,7 +115,7 @@ func (f *fixture) server(change ...func(*jobs.Config)) *server {
 	if d, is := c.Store.(*dying); is {
 		d.die = cancel
 	}
-	f.t.Cleanup(func() {
+	f.T.Cleanup(func() {
 		cancel()
 		<-over
 	})
@@ -170,58 +124,58 @@ func (f *fixture) server(change ...func(*jobs.Config)) *server {
 }
 
 func (f *fixture) schedule(lambda, collection string, n int) {
-	f.t.Helper()
+	f.T.Helper()
 	items := make([]*kinesinv1.ScheduleItem, n)
 	for i := range items {
 		items[i] = &kinesinv1.ScheduleItem{Lambda: lambda, Collection: collection, DelayMicros: (time.Hour + time.Duration(i)*time.Second).Microseconds()}
 	}
-	r, err := f.Schedule(f.ctx, &kinesinv1.ScheduleRequest{Items: items})
+	r, err := f.Schedule(f.Ctx, &kinesinv1.ScheduleRequest{Items: items})
 	if err != nil || r.Results[0].Problem != nil {
-		f.t.Fatal(r, err)
+		f.T.Fatal(r, err)
 	}
 }
 
 func (f *fixture) count(expression string) int64 {
-	f.t.Helper()
-	r, err := f.Count(access.With(f.t.Context(), access.Caller{Identity: access.Anonymous()}), &kinesinv1.CountRequest{Where: expression})
+	f.T.Helper()
+	r, err := f.Count(access.With(f.T.Context(), access.Caller{Identity: access.Anonymous()}), &kinesinv1.CountRequest{Where: expression})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return r.Count
 }
 
 func (f *fixture) create(s *server, r *kinesinv1.CreateJobRequest) *kinesinv1.Job {
-	f.t.Helper()
-	response, err := s.CreateJob(f.ctx, r)
+	f.T.Helper()
+	response, err := s.CreateJob(f.Ctx, r)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	synctest.Wait()
 	return response.Job
 }
 
 func (f *fixture) job(s *server, id string) *kinesinv1.Job {
-	f.t.Helper()
-	r, err := s.GetJob(f.ctx, &kinesinv1.GetJobRequest{Id: id})
+	f.T.Helper()
+	r, err := s.GetJob(f.Ctx, &kinesinv1.GetJobRequest{Id: id})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return r.Job
 }
 
 func (f *fixture) control(s *server, id, action string) {
-	f.t.Helper()
-	if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: id, Action: action}); err != nil {
-		f.t.Fatal(err)
+	f.T.Helper()
+	if _, err := s.ControlJob(f.Ctx, &kinesinv1.ControlJobRequest{Id: id, Action: action}); err != nil {
+		f.T.Fatal(err)
 	}
 	synctest.Wait()
 }
 
 func (f *fixture) wantJob(s *server, id, want string) {
-	f.t.Helper()
+	f.T.Helper()
 	j := f.job(s, id)
 	if got := fmt.Sprint(j.State, " ", j.Matched, " ", j.Outcomes); got != want {
-		f.t.Errorf("job: %s (%s), want %s", got, j.Problem, want)
+		f.T.Errorf("job: %s (%s), want %s", got, j.Problem, want)
 	}
 }
 
@@ -234,12 +188,12 @@ func TestAJobChangesItsSet(t *testing.T) {
 		if j.State != "running" || j.Id == "" || j.CreatedBy != "ops" {
 			t.Error(j)
 		}
-		f.time.Advance(3 * time.Second)
+		f.Time.Advance(3 * time.Second)
 		f.wantJob(s, j.Id, "done 2400 map[cancelled:2400]")
 		if live := f.count("state=scheduled"); live != 400 {
 			t.Errorf("%d tasks live", live)
 		}
-		all, err := s.ListJobs(f.ctx, &kinesinv1.ListJobsRequest{})
+		all, err := s.ListJobs(f.Ctx, &kinesinv1.ListJobsRequest{})
 		if err != nil || len(all.Jobs) != 1 || len(f.ended) != 1 || f.ended[0] != j.Id+" done" {
 			t.Errorf("%v, %v, %v", all, err, f.ended)
 		}
@@ -252,31 +206,31 @@ func TestAJobIsControlled(t *testing.T) {
 		f.schedule("mail", "", 1000)
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", Pace: 10})
-		f.time.Advance(20 * time.Second)
+		f.Time.Advance(20 * time.Second)
 		if n := f.count("state=cancelled"); n < 190 || n > 215 {
 			t.Errorf("%d tasks in 20 s at 10 a second", n)
 		}
 		f.control(s, j.Id, "pause")
-		f.time.Advance(2 * time.Second)
+		f.Time.Advance(2 * time.Second)
 		paused := f.count("state=cancelled")
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		if n := f.count("state=cancelled"); n != paused || f.job(s, j.Id).State != "paused" {
 			t.Errorf("%d tasks, and %d a minute later", paused, n)
 		}
 		f.control(s, j.Id, "resume")
-		f.time.Advance(10 * time.Second)
+		f.Time.Advance(10 * time.Second)
 		if n := f.count("state=cancelled"); n < paused+80 || n > paused+110 {
 			t.Errorf("%d tasks 10 s later, from %d", n, paused)
 		}
 		f.control(s, j.Id, "stop")
-		f.time.Advance(2 * time.Second)
+		f.Time.Advance(2 * time.Second)
 		stopped := f.count("state=cancelled")
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		if n := f.count("state=cancelled"); n != stopped || f.job(s, j.Id).State != "stopped" {
 			t.Errorf("%d tasks, and %d a minute later", stopped, n)
 		}
 		for _, action := range []string{"pause", "resume"} {
-			_, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: j.Id, Action: action})
+			_, err := s.ControlJob(f.Ctx, &kinesinv1.ControlJobRequest{Id: j.Id, Action: action})
 			if !errors.Is(err, api.ErrTooLate) || !strings.Contains(err.Error(), "the job has ended: stopped") {
 				t.Errorf("%s: %v", action, err)
 			}
@@ -289,18 +243,18 @@ func TestAJobIsControlled(t *testing.T) {
 func TestAnotherServerGoesOn(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 5000)
-		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.store, saves: 4} })
+		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.Store, saves: 4} })
 		j := f.create(first, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail"})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		if n := f.count("state=cancelled"); n == 0 || n == 5000 {
 			t.Fatalf("%d tasks were cancelled before the server died", n)
 		}
 		second := f.server()
-		f.time.Advance(3 * time.Second)
+		f.Time.Advance(3 * time.Second)
 		if j := f.job(second, j.Id); j.State != "running" {
 			t.Errorf("taken before the lease was over: %v", j)
 		}
-		f.time.Advance(20 * time.Second)
+		f.Time.Advance(20 * time.Second)
 		if n := f.count("state=cancelled"); n != 5000 || f.job(second, j.Id).State != "done" {
 			t.Errorf("%d tasks, %v", n, f.job(second, j.Id))
 		}
@@ -351,7 +305,7 @@ func TestAJobHasOneWriter(t *testing.T) {
 			at++
 			most = max(most, at)
 			f.mu.Unlock()
-			_ = clock.Sleep(f.t.Context(), f.clock, 3*time.Second)
+			_ = clock.Sleep(f.T.Context(), f.Clock, 3*time.Second)
 			f.mu.Lock()
 			at--
 			f.mu.Unlock()
@@ -360,7 +314,7 @@ func TestAJobHasOneWriter(t *testing.T) {
 		f.server()
 		f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", Pace: 400})
-		f.time.Advance(2 * time.Minute)
+		f.Time.Advance(2 * time.Minute)
 		if f.wantJob(s, j.Id, "done 2000 map[cancelled:2000]"); most != 1 {
 			t.Errorf("%d servers ran it at once", most)
 		}
@@ -373,10 +327,10 @@ func TestAJobMayDoWhatItsMakerMay(t *testing.T) {
 		f.schedule("mail", "", 20)
 		f.schedule("mail", "seven", 10)
 		f.schedule("pay", "", 5)
-		f.as("read:mail", "cancel:mail:seven")
+		f.As("ops", "read:mail", "cancel:mail:seven")
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		f.wantJob(s, j.Id, "done 30 map[cancelled:10 permission_denied:20]")
 		if got := f.job(s, j.Id); len(got.Refused) != 20 || !strings.Contains(got.Refused[0].Text, "ops has no grant for cancel on lambda mail") {
 			t.Error(got.Refused)
@@ -388,15 +342,15 @@ func TestAJobMayDoWhatItsMakerMay(t *testing.T) {
 func TestAResumedJobMayDoWhatItsMakerMayNow(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 20)
-		f.as("read:mail", "cancel:mail")
+		f.As("ops", "read:mail", "cancel:mail")
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true, Pace: 2})
 		f.control(s, j.Id, "pause")
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		cancelled := f.count("state=cancelled")
-		f.as("read:mail")
+		f.As("ops", "read:mail")
 		f.control(s, j.Id, "resume")
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		f.wantJob(s, j.Id, fmt.Sprintf("done 20 map[cancelled:%d permission_denied:%d]", cancelled, 20-cancelled))
 		if cancelled == 0 || cancelled > 10 {
 			t.Errorf("%d tasks were cancelled before it was paused", cancelled)
@@ -410,7 +364,7 @@ func TestAJobMayNoMoreThanItsMakerStillMay(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 100)
 		f.schedule("pay", "", 100)
-		f.as("read:*", "cancel:mail")
+		f.As("ops", "read:*", "cancel:mail")
 		may, problem := access.All(), error(nil)
 		s := f.server(func(c *jobs.Config) {
 			c.GrantsOf = func(_ context.Context, identity string) (access.Grants, error) {
@@ -428,18 +382,18 @@ func TestAJobMayNoMoreThanItsMakerStillMay(t *testing.T) {
 			may, problem = grants, err
 		}
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		f.wantJob(s, j.Id, "done 200 map[cancelled:100 permission_denied:100]")
 
-		f.as("*:*")
+		f.As("ops", "*:*")
 		j = f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true, Pace: 10})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		less, err := access.ParseGrants([]string{"read:*", "cancel:mail"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		now(less, nil)
-		f.time.Advance(30 * time.Second)
+		f.Time.Advance(30 * time.Second)
 		if n := f.count("lambda=pay and state=cancelled"); n < 45 || n > 60 || f.job(s, j.Id).State != "done" {
 			t.Errorf("%d of the tasks that the maker may no longer cancel, %v", n, f.job(s, j.Id))
 		}
@@ -449,18 +403,18 @@ func TestAJobMayNoMoreThanItsMakerStillMay(t *testing.T) {
 		j = f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", Pace: 10})
 		paused := f.create(s, &kinesinv1.CreateJobRequest{Action: "expire", Where: "lambda=mail", Pace: 1})
 		f.control(s, paused.Id, "pause")
-		f.time.Advance(2 * time.Second)
+		f.Time.Advance(2 * time.Second)
 		now(nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer"))
-		f.time.Advance(10 * time.Second)
+		f.Time.Advance(10 * time.Second)
 		if j := f.job(s, j.Id); j.State != "running" || j.Problem == "" {
 			t.Errorf("while nobody knows what the maker may do: %v", j)
 		}
 		now(nil, api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "it was revoked"))
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		if j := f.job(s, j.Id); j.State != "failed" || j.Problem != "it was revoked" || j.Outcomes["cancelled"] > 40 {
 			t.Errorf("%v", j)
 		}
-		if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: paused.Id, Action: "resume"}); !errors.Is(err, api.ErrPermissionDenied) {
+		if _, err := s.ControlJob(f.Ctx, &kinesinv1.ControlJobRequest{Id: paused.Id, Action: "resume"}); !errors.Is(err, api.ErrPermissionDenied) {
 			t.Errorf("resumed: %v", err)
 		}
 	})
@@ -471,10 +425,10 @@ func TestAShiftMovesWhatItsMakerMayMove(t *testing.T) {
 		f.schedule("mail", "", 20)
 		f.schedule("mail", "seven", 10)
 		f.schedule("pay", "", 5)
-		f.as("read:mail", "schedule:mail:seven")
+		f.As("ops", "read:mail", "schedule:mail:seven")
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", All: true, ByMicros: time.Minute.Microseconds()})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		f.wantJob(s, j.Id, "done 30 map[permission_denied:20 rescheduled:10]")
 		if got := f.job(s, j.Id); len(f.moved) != 10 || len(got.Refused) != 20 {
 			t.Error(len(f.moved), got.Refused)
@@ -487,7 +441,7 @@ func TestADryRunChangesNothing(t *testing.T) {
 		f.schedule("mail", "", 40)
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", DryRun: true})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		if j.State != "counted" || j.Matched != 40 || !j.MatchedExact || len(j.Sample) != 10 || j.Cost == "" || j.Id != "" {
 			t.Error(j)
 		}
@@ -508,7 +462,7 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 		f.gone = 3
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (10 * time.Minute).Microseconds()})
-		f.time.Advance(5 * time.Minute)
+		f.Time.Advance(5 * time.Minute)
 		f.wantJob(s, j.Id, "done 1500 map[rescheduled:1500]")
 		dues := map[int64]bool{}
 		for id, to := range f.moved {
@@ -519,12 +473,12 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 			}
 			dues[to[0]] = true
 		}
-		from := int64(start.Add(70 * time.Minute))
+		from := int64(inboundtest.Start.Add(70 * time.Minute))
 		if len(dues) != 1500 || !dues[from] {
 			t.Errorf("moved to %d times", len(dues))
 		}
 		for _, kind := range []string{"job", "job-plan"} {
-			if rows, _ := f.store.Controls(f.ctx, kind); len(rows) > 0 {
+			if rows, _ := f.Store.Controls(f.Ctx, kind); len(rows) > 0 {
 				t.Errorf("%d rows of kind %s are left", len(rows), kind)
 			}
 		}
@@ -536,17 +490,17 @@ func TestAShiftMovesEachTaskOnce(t *testing.T) {
 func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 1500)
-		of, err := inbound.Select("due<+61m", start, access.All())
+		of, err := inbound.Select("due<+61m", inboundtest.Start, access.All())
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := f.Page(f.ctx, &of, nil, 10)
+		page, err := f.Page(f.Ctx, &of, nil, 10)
 		if err != nil || len(page.Rows) < 3 {
 			t.Fatal(page, err)
 		}
 		rows := page.Rows[:3]
 		s := f.server()
-		elsewhere := int64(start.Add(20 * time.Hour))
+		elsewhere := int64(inboundtest.Start.Add(20 * time.Hour))
 		f.onMove = func(batch int) { // the job has read the rows of the batch
 			if batch > 1 {
 				return
@@ -555,9 +509,9 @@ func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 				var response *kinesinv1.ChangeResponse
 				var err error
 				if i < 2 {
-					response, err = f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: []string{f.PublicID(&r)}, DueMicros: elsewhere})
+					response, err = f.Reschedule(f.Ctx, &kinesinv1.RescheduleRequest{Ids: []string{f.PublicID(&r)}, DueMicros: elsewhere})
 				} else {
-					response, err = f.Update(f.ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: f.PublicID(&r), Payload: []byte("other")}}})
+					response, err = f.Update(f.Ctx, &kinesinv1.UpdateRequest{Updates: []*kinesinv1.TaskUpdate{{Id: f.PublicID(&r), Payload: []byte("other")}}})
 				}
 				if err != nil || response.Results[0].Problem != nil {
 					t.Error(response, err)
@@ -565,7 +519,7 @@ func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 			}
 		}
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (10 * time.Minute).Microseconds()})
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		f.wantJob(s, j.Id, "done 1500 map[rescheduled:1498 stale_seq:2]")
 		if got := f.job(s, j.Id).Refused; len(got) != 2 || !strings.Contains(got[0].Text, "was moved since the job listed it: it is due at 2023-11-15T18:13:20Z") {
 			t.Error(got)
@@ -580,14 +534,14 @@ func TestAShiftLeavesWhatSomebodyMoved(t *testing.T) {
 func TestAShiftGoesOn(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 5000)
-		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.store, saves: 14} })
+		first := f.server(func(c *jobs.Config) { c.Store = &dying{Store: f.Store, saves: 14} })
 		j := f.create(first, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (3 * time.Hour).Microseconds()})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		if n := len(f.moved); n == 0 || n == 5000 {
 			t.Fatalf("%d tasks were moved before the server died", n)
 		}
 		second := f.server()
-		f.time.Advance(30 * time.Second)
+		f.Time.Advance(30 * time.Second)
 		f.wantJob(second, j.Id, "done 5000 map[rescheduled:5000]")
 		early, inHour := f.count("due<2023-11-15T02:13:20Z"), f.count("due<2023-11-15T03:13:20Z")
 		if early != 0 || inHour != 3600 {
@@ -601,9 +555,9 @@ func TestATimeInThePastMeansNow(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 100)
 		s := f.server()
-		f.time.Advance(10 * time.Minute)
-		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", DueMicros: int64(start.Add(time.Minute))})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(10 * time.Minute)
+		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", DueMicros: int64(inboundtest.Start.Add(time.Minute))})
+		f.Time.Advance(5 * time.Second)
 		f.wantJob(s, j.Id, "done 100 map[rescheduled:100]")
 		if n := f.count("due>=2023-11-14T22:23:20Z and due<+1s"); n != 100 {
 			t.Errorf("%d tasks are due now", n)
@@ -617,7 +571,7 @@ func TestAShiftBeyondTheHorizon(t *testing.T) {
 		f.schedule("mail", "", 3602)
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", ByMicros: (998 * time.Hour).Microseconds()})
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		f.wantJob(s, j.Id, "done 3602 map[invalid:1 rescheduled:3601]")
 	})
 }
@@ -628,14 +582,14 @@ func TestASpreadIsEven(t *testing.T) {
 		f.schedule("mail", "", 2000)
 		s := f.server()
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "reschedule", Where: "lambda=mail", SpreadMicros: (8 * time.Hour).Microseconds()})
-		f.time.Advance(time.Minute)
+		f.Time.Advance(time.Minute)
 		f.wantJob(s, j.Id, "done 2000 map[rescheduled:2000]")
 		if f.batches > 4 {
 			t.Errorf("%d writes", f.batches)
 		}
 		quarters := map[int64]int{}
 		for _, to := range f.moved {
-			quarters[(to[0]-int64(start))/(2*time.Hour).Microseconds()]++
+			quarters[(to[0]-int64(inboundtest.Start))/(2*time.Hour).Microseconds()]++
 		}
 		for q := range int64(4) {
 			if n := quarters[q]; n < 400 || n > 600 {
@@ -651,17 +605,17 @@ func TestARedriveHasAnEnd(t *testing.T) {
 		f.schedule("mail", "", 100)
 		s := f.server()
 		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail"})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		j := f.create(s, &kinesinv1.CreateJobRequest{Action: "redrive", Where: "state=cancelled", Pace: 20})
-		f.time.Advance(time.Second)
+		f.Time.Advance(time.Second)
 		f.schedule("mail", "", 50)
 		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "state=scheduled"})
-		f.time.Advance(20 * time.Second)
+		f.Time.Advance(20 * time.Second)
 		f.wantJob(s, j.Id, "done 100 map[redriven:100]")
 		f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "state=scheduled"}) // what was redriven after the first cancel
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		again := f.create(s, &kinesinv1.CreateJobRequest{Action: "redrive", Where: "state=cancelled"})
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		f.wantJob(s, again.Id, "done 150 map[redriven:150]")
 	})
 }
@@ -685,21 +639,21 @@ func TestJobsThatAreRefused(t *testing.T) {
 			"spread: want":                                                           {Action: "reschedule", All: true, SpreadMicros: -1},
 			"request_id: 3 bytes":                                                    {Action: "cancel", All: true, RequestId: []byte("abc")},
 		} {
-			_, err := s.CreateJob(f.ctx, r)
+			_, err := s.CreateJob(f.Ctx, r)
 			if !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), strings.TrimSpace(says)) {
 				t.Errorf("%v: %v, want %q", r, err, says)
 			}
 		}
-		if _, err := s.CreateJob(f.ctx, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "attempts>=0", All: true}); err != nil {
+		if _, err := s.CreateJob(f.Ctx, &kinesinv1.CreateJobRequest{Action: "cancel", Where: "attempts>=0", All: true}); err != nil {
 			t.Error("although all is set: ", err)
 		}
-		if _, err := s.GetJob(f.ctx, &kinesinv1.GetJobRequest{Id: "nope"}); !errors.Is(err, api.ErrNotFound) {
+		if _, err := s.GetJob(f.Ctx, &kinesinv1.GetJobRequest{Id: "nope"}); !errors.Is(err, api.ErrNotFound) {
 			t.Error(err)
 		}
-		if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: "nope", Action: "stop"}); !errors.Is(err, api.ErrNotFound) {
+		if _, err := s.ControlJob(f.Ctx, &kinesinv1.ControlJobRequest{Id: "nope", Action: "stop"}); !errors.Is(err, api.ErrNotFound) {
 			t.Error(err)
 		}
-		if _, err := s.ControlJob(f.ctx, &kinesinv1.ControlJobRequest{Id: "nope", Action: "burn"}); !errors.Is(err, api.ErrInvalid) {
+		if _, err := s.ControlJob(f.Ctx, &kinesinv1.ControlJobRequest{Id: "nope", Action: "burn"}); !errors.Is(err, api.ErrInvalid) {
 			t.Error(err)
 		}
 	})
@@ -710,18 +664,18 @@ func TestARepeatedCallMakesOneJob(t *testing.T) {
 	run(t, func(f *fixture) {
 		f.schedule("mail", "", 5)
 		s := f.server()
-		id := task.NewID(start, 1, 2)
+		id := task.NewID(inboundtest.Start, 1, 2)
 		r := &kinesinv1.CreateJobRequest{Action: "cancel", Where: "lambda=mail", RequestId: id[:]}
 		first := f.create(s, r)
 		if again := f.create(s, r); again.Id != first.Id {
 			t.Error(again)
 		}
-		f.time.Advance(5 * time.Second)
+		f.Time.Advance(5 * time.Second)
 		if again := f.create(s, r); again.Id != first.Id || again.State != "done" {
 			t.Errorf("after its end: %v", again)
 		}
 		r.Where = "lambda=pay"
-		if _, err := s.CreateJob(f.ctx, r); !errors.Is(err, api.ErrExists) {
+		if _, err := s.CreateJob(f.Ctx, r); !errors.Is(err, api.ErrExists) {
 			t.Error(err)
 		}
 	})
@@ -732,14 +686,14 @@ func TestOldJobsGo(t *testing.T) {
 		s := f.server()
 		for range 3 {
 			f.create(s, &kinesinv1.CreateJobRequest{Action: "cancel", All: true})
-			f.time.Advance(5 * time.Second)
+			f.Time.Advance(5 * time.Second)
 		}
-		f.time.Advance(jobs.KeptFor - time.Hour)
-		if all, _ := s.ListJobs(f.ctx, &kinesinv1.ListJobsRequest{}); len(all.Jobs) != 3 {
+		f.Time.Advance(jobs.KeptFor - time.Hour)
+		if all, _ := s.ListJobs(f.Ctx, &kinesinv1.ListJobsRequest{}); len(all.Jobs) != 3 {
 			t.Errorf("%d jobs", len(all.Jobs))
 		}
-		f.time.Advance(3 * time.Hour)
-		if all, _ := s.ListJobs(f.ctx, &kinesinv1.ListJobsRequest{}); len(all.Jobs) != 0 {
+		f.Time.Advance(3 * time.Hour)
+		if all, _ := s.ListJobs(f.Ctx, &kinesinv1.ListJobsRequest{}); len(all.Jobs) != 0 {
 			t.Errorf("%d jobs", len(all.Jobs))
 		}
 	})

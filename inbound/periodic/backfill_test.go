@@ -7,19 +7,20 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // fill does a whole backfill in steps, and returns how many nominal times had which outcome.
 func (f *fixture) fill(from, to string) map[string]int {
-	f.t.Helper()
+	f.T.Helper()
 	f.backfillFrom(from, to)
 	outcomes := map[string]int{}
 	for after, isLast := task.Instant(0), false; !isLast; {
-		filled, err := f.Fill(f.ctx, f.backfill, after, 3)
+		filled, err := f.Fill(f.Ctx, f.backfill, after, 3)
 		if err != nil {
-			f.t.Fatal(err)
+			f.T.Fatal(err)
 		}
 		for _, outcome := range filled.Outcomes {
 			outcomes[outcome]++
@@ -30,10 +31,10 @@ func (f *fixture) fill(from, to string) map[string]int {
 }
 
 func (f *fixture) backfillFrom(from, to string) {
-	f.t.Helper()
-	_, err := f.BackfillCron(f.ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", FromMicros: int64(at(f.t, from)), ToMicros: int64(at(f.t, to))})
+	f.T.Helper()
+	_, err := f.BackfillCron(f.Ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", FromMicros: int64(at(f.T, from)), ToMicros: int64(at(f.T, to))})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 }
 
@@ -54,7 +55,7 @@ func TestABackfill(t *testing.T) {
 	f.put(store.PutTask, "15T03:00:00", ended(task.Dead, 3, "no such file"))
 	f.put(store.PutTask, "15T04:00:00", live(task.Processing, 1))
 	f.put(store.PutWakeup, "15T05:00:00", nil)
-	f.time.Advance(at(t, "15T08:30:00").Sub(start))
+	f.Time.Advance(at(t, "15T08:30:00").Sub(inboundtest.Start))
 	// 6:00 to 8:00 have no rows yet: the cron decides about them after 5:00.
 	wantOutcomes(t, f.fill("14T20:00:00", "15T08:00:00"), map[string]int{"scheduled": 6, "ran": 2, "runs": 1, "waits": 3})
 	if got := times(f.filled); got != "14T20:00:00 14T21:00:00 14T22:00:00 15T00:00:00 15T01:00:00 15T02:00:00" {
@@ -72,7 +73,7 @@ func TestABackfillOfWhatWasMissed(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
 	f.put(store.PutWakeup, "15T09:00:00", nil)
-	f.time.Advance(at(t, "15T08:30:00").Sub(start))
+	f.Time.Advance(at(t, "15T08:30:00").Sub(inboundtest.Start))
 	wantOutcomes(t, f.fill("15T05:00:00", "15T08:30:00"), map[string]int{"scheduled": 4})
 }
 
@@ -81,11 +82,11 @@ func TestABackfillOfAPause(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
 	f.put(store.PutTask, "14T23:00:00", ended(task.Success, 1, ""))
-	f.time.Advance(at(t, "14T23:30:00").Sub(start))
-	if _, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "moving"}); err != nil {
+	f.Time.Advance(at(t, "14T23:30:00").Sub(inboundtest.Start))
+	if _, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "moving"}); err != nil {
 		t.Fatal(err)
 	}
-	f.time.Advance(3 * time.Hour)
+	f.Time.Advance(3 * time.Hour)
 	wantOutcomes(t, f.fill("14T22:00:00", "15T02:00:00"), map[string]int{"scheduled": 1, "ran": 1, "paused": 2})
 }
 
@@ -95,7 +96,7 @@ func TestABackfillFindsWhatRanUnderForgottenRevisions(t *testing.T) {
 	made := f.set(nightly())
 	f.put(store.PutTask, "15T00:00:00", ended(task.Success, 1, ""))
 	f.put(store.PutTask, "15T01:00:00", ended(task.Dropped, 0, "not now"))
-	l, err := f.catalog.Lambda("mail")
+	l, err := f.Catalog.Lambda("mail")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +104,9 @@ func TestABackfillFindsWhatRanUnderForgottenRevisions(t *testing.T) {
 		ended(task.Success, 1, "")(one)
 		one.ID = task.OccurrenceID(l.Ref, "nightly", task.Instant(made.CreatedMicros), task.Firing{Revision: 1, Nominal: at(t, "15T02:00:00")})
 	})
-	f.time.Advance(24 * time.Hour)
+	f.Time.Advance(24 * time.Hour)
 	made = f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Tags = made.Version, map[string]string{"a": "b"} }))
-	f.time.Advance(48 * time.Hour)
+	f.Time.Advance(48 * time.Hour)
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Tags = made.Version, map[string]string{"a": "c"} }))
 	wantOutcomes(t, f.fill("15T02:00:00", "15T04:00:00"), map[string]int{"scheduled": 1, "ran": 1})
 }
@@ -115,8 +116,8 @@ func TestADryRunOfABackfill(t *testing.T) {
 	f.set(nightly())
 	f.put(store.PutTask, "14T23:00:00", ended(task.Success, 1, ""))
 	f.put(store.PutWakeup, "15T09:00:00", nil)
-	f.time.Advance(at(t, "15T08:30:00").Sub(start))
-	r, err := f.BackfillCron(f.ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", FromMicros: int64(at(t, "14T12:00:00")), ToMicros: int64(at(t, "15T01:00:00")), DryRun: true})
+	f.Time.Advance(at(t, "15T08:30:00").Sub(inboundtest.Start))
+	r, err := f.BackfillCron(f.Ctx, &kinesinv1.BackfillCronRequest{Name: "nightly", FromMicros: int64(at(t, "14T12:00:00")), ToMicros: int64(at(t, "15T01:00:00")), DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +130,7 @@ func TestABackfillThatIsRefused(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
 	year := at(t, "14T00:00:00") - task.Instant(366*24*time.Hour/time.Microsecond)
-	now := int64(f.clock.Now())
+	now := int64(f.Clock.Now())
 	for name, c := range map[string]struct {
 		request *kinesinv1.BackfillCronRequest
 		reason  kinesinv1.Reason
@@ -142,25 +143,25 @@ func TestABackfillThatIsRefused(t *testing.T) {
 		"pace":         {&kinesinv1.BackfillCronRequest{FromMicros: 1, ToMicros: 2, Pace: 1_000_001}, kinesinv1.Reason_REASON_INVALID, "pace"},
 	} {
 		c.request.Name = max(c.request.Name, "nightly")
-		_, err := f.BackfillCron(f.ctx, c.request)
+		_, err := f.BackfillCron(f.Ctx, c.request)
 		t.Run(name, func(t *testing.T) { refused(t, err, c.reason, c.says) })
 	}
 	f.set(&kinesinv1.Cron{Name: "often", Lambda: "mail", Schedule: "@every 1s"})
 	many := &kinesinv1.BackfillCronRequest{Name: "often", FromMicros: int64(year), ToMicros: int64(year) + 10_000_000_000_000}
-	_, err := f.BackfillCron(f.ctx, many)
+	_, err := f.BackfillCron(f.Ctx, many)
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "10000000 nominal times", "all")
 	many.DryRun = true
-	if r, err := f.BackfillCron(f.ctx, many); err != nil || r.Job.Matched != 10_000_000 || !strings.Contains(r.Job.Cost, "more than 100000 are refused without all") {
+	if r, err := f.BackfillCron(f.Ctx, many); err != nil || r.Job.Matched != 10_000_000 || !strings.Contains(r.Job.Cost, "more than 100000 are refused without all") {
 		t.Error(r, err)
 	}
 	if many.DryRun, many.All = false, true; f.backfill != nil {
 		t.Error("it began all the same")
 	}
-	if _, err := f.BackfillCron(f.ctx, many); err != nil || f.backfill == nil {
+	if _, err := f.BackfillCron(f.Ctx, many); err != nil || f.backfill == nil {
 		t.Error(err)
 	}
 	many.ToMicros = int64(year) + 20_000_001_000_000
-	_, err = f.BackfillCron(f.ctx, many)
+	_, err = f.BackfillCron(f.Ctx, many)
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "20000000")
 }
 
@@ -169,23 +170,23 @@ func TestABackfillEndsWithItsCron(t *testing.T) {
 	f := newFixture(t)
 	made := f.set(nightly())
 	f.backfillFrom("14T12:00:00", "14T20:00:00")
-	f.as("ops", "read:mail", "operate:mail")
-	_, err := f.Fill(f.ctx, f.backfill, 0, 3)
+	f.As("ops", "read:mail", "operate:mail")
+	_, err := f.Fill(f.Ctx, f.backfill, 0, 3)
 	refused(t, err, kinesinv1.Reason_REASON_PERMISSION_DENIED, "nightly")
-	f.as("ops", "*:*")
-	if _, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"}); err != nil {
+	f.As("ops", "*:*")
+	if _, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Fill(f.ctx, f.backfill, 0, 3); err != nil {
+	if _, err := f.Fill(f.Ctx, f.backfill, 0, 3); err != nil {
 		t.Errorf("a pause changes no expression: %v", err)
 	}
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = made.Version+1, "@daily" }))
-	_, err = f.Fill(f.ctx, f.backfill, 0, 3)
+	_, err = f.Fill(f.Ctx, f.backfill, 0, 3)
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "changed")
-	if _, err := f.DeleteCron(f.ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
+	if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Fill(f.ctx, f.backfill, 0, 3)
+	_, err = f.Fill(f.Ctx, f.backfill, 0, 3)
 	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "nightly")
 }
 
@@ -193,7 +194,7 @@ func TestADeletedCronLeavesNothingToCome(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
 	f.put(store.PutWakeup, "14T23:00:00", nil)
-	if _, err := f.DeleteCron(f.ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
+	if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.cancelled) != 1 || f.cancelled[0] != idOf("nightly", 1, at(t, "14T23:00:00")).String() {
@@ -216,6 +217,6 @@ func TestAManagedCron(t *testing.T) {
 			t.Errorf("%+v: %v", step, made)
 		}
 	}
-	_, err := f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) { c.Name, c.ManagedBy = "x", "no spaces" })})
+	_, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) { c.Name, c.ManagedBy = "x", "no spaces" })})
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "managed by")
 }

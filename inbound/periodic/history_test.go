@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -24,11 +25,11 @@ func at(t *testing.T, text string) task.Instant {
 
 // put stores a row of an occurrence of revision 1 of cron nightly.
 func (f *fixture) put(kind store.OpKind, nominal string, change func(*task.Task)) {
-	f.t.Helper()
-	n := at(f.t, nominal)
-	l, err := f.catalog.Lambda("mail")
+	f.T.Helper()
+	n := at(f.T, nominal)
+	l, err := f.Catalog.Lambda("mail")
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	one := task.Task{
 		ID: idOf("nightly", 1, n), Partition: task.Partition{Lambda: l.Ref, Priority: 1}, State: task.Scheduled, Seq: 1,
@@ -37,9 +38,9 @@ func (f *fixture) put(kind store.OpKind, nominal string, change func(*task.Task)
 	if change != nil {
 		change(&one)
 	}
-	outcomes, err := f.store.Apply(f.ctx, []store.Op{{Kind: kind, Task: one}})
+	outcomes, err := f.Store.Apply(f.Ctx, []store.Op{{Kind: kind, Task: one}})
 	if err != nil || outcomes[0] != nil {
-		f.t.Fatal(outcomes, err)
+		f.T.Fatal(outcomes, err)
 	}
 }
 
@@ -66,16 +67,16 @@ func live(s task.State, attempts uint32) func(*task.Task) {
 
 // history returns a line for each nominal time.
 func (f *fixture) history(r *kinesinv1.CronHistoryRequest) []string {
-	f.t.Helper()
+	f.T.Helper()
 	r.Name = "nightly"
-	response, err := f.CronHistory(f.ctx, r)
+	response, err := f.CronHistory(f.Ctx, r)
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	var lines []string
 	for _, o := range response.Occurrences {
 		if (o.Id == "") != (o.State == "") {
-			f.t.Errorf("%v has an id or a state alone", o)
+			f.T.Errorf("%v has an id or a state alone", o)
 		}
 		line := fmt.Sprintf("%s %d %s", times([]int64{o.NominalMicros}), o.Revision, o.Outcome)
 		if o.State != "" {
@@ -116,7 +117,7 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 	f.put(store.PutTask, "15T05:00:00", live(task.RetriableFailure, 1))
 	f.put(store.PutTask, "15T06:00:00", live(task.Enqueued, 0))
 	f.put(store.PutWakeup, "15T07:00:00", nil)
-	f.time.Advance(at(t, "15T08:30:00").Sub(start))
+	f.Time.Advance(at(t, "15T08:30:00").Sub(inboundtest.Start))
 	decided := []string{
 		"15T06:00:00 1 waits enqueued",
 		"15T05:00:00 1 runs retriable_failure late 1µs",
@@ -156,9 +157,9 @@ func TestWhatBecameOfNominalTimes(t *testing.T) {
 	}
 
 	// A nominal time that has no row when the retention of the lambda may be over is forgotten.
-	f.time.Advance(20 * time.Hour) // to 16T04:30
+	f.Time.Advance(20 * time.Hour) // to 16T04:30
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{FromMicros: int64(at(t, "15T08:00:00")), ToMicros: int64(at(t, "15T08:00:00"))}), "15T08:00:00 1 missed")
-	f.time.Advance(4 * time.Hour)
+	f.Time.Advance(4 * time.Hour)
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{ToMicros: int64(at(t, "15T08:00:00")), Limit: 1}), "15T08:00:00 1 forgotten")
 }
 
@@ -170,7 +171,7 @@ func TestNominalTimesThatWerePassedOver(t *testing.T) {
 	f.put(store.PutTask, "15T03:00:00", ended(task.Dropped, 0, "its time was missed, and a later one too (catch-up last)"))
 	f.put(store.PutTask, "15T05:00:00", ended(task.Success, 1, ""))
 	f.put(store.PutTask, "15T07:00:00", ended(task.Success, 1, ""))
-	f.time.Advance(at(t, "15T07:30:00").Sub(start))
+	f.Time.Advance(at(t, "15T07:30:00").Sub(inboundtest.Start))
 	wantLines(
 		t, f.history(&kinesinv1.CronHistoryRequest{Limit: 8}),
 		"15T07:00:00 1 ran", "15T06:00:00 1 missed (nothing could run it in time", "15T05:00:00 1 ran",
@@ -183,17 +184,17 @@ func TestNominalTimesThatWerePassedOver(t *testing.T) {
 func TestHistoryFollowsTheRevisions(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
-	f.time.Advance(at(t, "15T01:59:58").Sub(start))
+	f.Time.Advance(at(t, "15T01:59:58").Sub(inboundtest.Start))
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = 1, "*/30 * * * *" }))
-	f.time.Advance(at(t, "15T03:10:00").Sub(f.clock.Now()))
+	f.Time.Advance(at(t, "15T03:10:00").Sub(f.Clock.Now()))
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), "15T03:00:00 2 missed", "15T02:30:00 2 missed",
 		"15T02:00:00 1 missed", "15T01:00:00 1 missed", "15T00:00:00 1 missed", "14T23:00:00 1 missed") // 02:00 was within five seconds
-	if _, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"}); err != nil {
+	if _, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"}); err != nil {
 		t.Fatal(err)
 	}
-	f.time.Advance(at(t, "15T05:10:00").Sub(f.clock.Now()))
+	f.Time.Advance(at(t, "15T05:10:00").Sub(f.Clock.Now()))
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 2}), "15T05:00:00 3 skipped (the cron is paused: x)", "15T04:30:00 3 skipped (the cron is paused: x)")
-	if _, err := f.ResumeCron(f.ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"}); err != nil {
+	if _, err := f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{Limit: 5}), "15T05:00:00 4", "15T04:30:00 4", "15T04:00:00 4", "15T03:30:00 4", "15T03:00:00 2")
@@ -203,19 +204,19 @@ func TestHistoryFollowsTheRevisions(t *testing.T) {
 func TestTheNewestNominalTimesAreFound(t *testing.T) {
 	f := newFixture(t)
 	for i, schedule := range []string{"* * * * * *", "@every 7s", "0 0 1 1 *", "0 0 29 2 *", "* * * 1 1 *", "*/5 * * * * *", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0"} {
-		spec := crons.Spec{Schedule: schedule, Start: start}
-		c := &crons.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []crons.Revision{{Number: 1, From: start, Spec: spec}}}
-		if err := crons.Put(f.ctx, f.store, c); err != nil {
+		spec := crons.Spec{Schedule: schedule, Start: inboundtest.Start}
+		c := &crons.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []crons.Revision{{Number: 1, From: inboundtest.Start, Spec: spec}}}
+		if err := crons.Put(f.Ctx, f.Store, c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.time.Advance(20 * 365 * 24 * time.Hour)
+	f.Time.Advance(20 * 365 * 24 * time.Hour)
 	for i := range 7 {
-		r, err := f.CronHistory(f.ctx, &kinesinv1.CronHistoryRequest{Name: fmt.Sprint("c", i), Limit: 50})
+		r, err := f.CronHistory(f.Ctx, &kinesinv1.CronHistoryRequest{Name: fmt.Sprint("c", i), Limit: 50})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := crons.Find(f.ctx, f.store, fmt.Sprint("c", i))
+		c, err := crons.Find(f.Ctx, f.Store, fmt.Sprint("c", i))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +224,7 @@ func TestTheNewestNominalTimesAreFound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		next := f.clock.Now()
+		next := f.Clock.Now()
 		if n, ok := schedule.Next(next.Time()); ok {
 			next = task.InstantOf(n)
 		}
@@ -245,13 +246,13 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 	for says, r := range map[string]*kinesinv1.CronHistoryRequest{
 		"limit 1001":     {Limit: 1001},
 		"is before 1970": {FromMicros: -1},
-		"after to":       {FromMicros: int64(start), ToMicros: int64(start) - 1},
+		"after to":       {FromMicros: int64(inboundtest.Start), ToMicros: int64(inboundtest.Start) - 1},
 	} {
 		r.Name = "nightly"
-		_, err := f.CronHistory(f.ctx, r)
+		_, err := f.CronHistory(f.Ctx, r)
 		refused(t, err, kinesinv1.Reason_REASON_INVALID, says)
 	}
-	_, err := f.CronHistory(f.ctx, &kinesinv1.CronHistoryRequest{Name: "none"})
+	_, err := f.CronHistory(f.Ctx, &kinesinv1.CronHistoryRequest{Name: "none"})
 	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "none")
 }
 
@@ -259,21 +260,21 @@ func TestHistoriesThatAreRefused(t *testing.T) {
 func TestACronWhoseLambdaWasDeleted(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly())
-	entry, err := f.catalog.Lambda("mail")
+	entry, err := f.Catalog.Lambda("mail")
 	if err == nil {
-		entry, err = f.catalog.Mark(f.ctx, entry, true)
+		entry, err = f.Catalog.Mark(f.Ctx, entry, true)
 	}
 	if err == nil {
-		err = f.catalog.Remove(f.ctx, entry)
+		err = f.Catalog.Remove(f.Ctx, entry)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.time.Advance(time.Hour)
-	f.create(task.Lambda{Name: "mail"})
-	_, err = f.RunCron(f.ctx, &kinesinv1.RunCronRequest{Name: "nightly"})
+	f.Time.Advance(time.Hour)
+	f.Create(task.Lambda{Name: "mail"})
+	_, err = f.RunCron(f.Ctx, &kinesinv1.RunCronRequest{Name: "nightly"})
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "was deleted")
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), "14T23:00:00 1 forgotten")
-	_, err = f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: nightly()})
+	_, err = f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly()})
 	refused(t, err, kinesinv1.Reason_REASON_EXISTS, "another lambda")
 }

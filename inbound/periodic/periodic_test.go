@@ -4,36 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/inboundtest"
 	"github.com/kinesin-io/kinesin/inbound/periodic"
-	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/crons"
 	"github.com/kinesin-io/kinesin/store"
-	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// start is 2023-11-14T22:13:20Z.
-const start = task.Instant(1_700_000_000_000_000)
 
 // fixture is a service over a store in memory, in virtual time. It keeps crons and fires nothing.
 type fixture struct {
 	*periodic.Service
+	*inboundtest.World
 
-	t       *testing.T
-	ctx     context.Context //nolint:containedctx // of the test
-	time    *clock.Virtual
-	clock   clock.Clock
-	store   *store.Store
-	catalog *catalog.Catalog
 	// before is called before a cron is stored; nil: it is not.
 	before func()
 	// asked are the calls that scheduled tasks, which are refused if problem is set.
@@ -51,12 +40,12 @@ func (f *fixture) Save(ctx context.Context, c *crons.Cron) error {
 	if f.before != nil {
 		f.before()
 	}
-	return crons.Put(ctx, f.store, c)
+	return crons.Put(ctx, f.Store, c)
 }
 
 // PutBackfill puts the task rows of a backfill.
 func (f *fixture) PutBackfill(ctx context.Context, c *crons.Cron, nominals []task.Instant) error {
-	now := f.clock.Now().CeilMillis()
+	now := f.Clock.Now().CeilMillis()
 	for _, at := range nominals {
 		one := task.Task{
 			ID: task.BackfillID(c.Ref, c.Name, c.Created, at), Partition: task.Partition{Lambda: c.Ref, Priority: 1}, State: task.Scheduled, Seq: 1,
@@ -64,7 +53,7 @@ func (f *fixture) PutBackfill(ctx context.Context, c *crons.Cron, nominals []tas
 			Occurrence: &task.Occurrence{Cron: c.Name, Life: c.Created, At: task.Firing{Revision: c.Now().Number, Nominal: at}, Backfill: true},
 		}
 		f.filled = append(f.filled, int64(at))
-		if _, err := f.store.Apply(ctx, store.FirstWithRow(one)); err != nil {
+		if _, err := f.Store.Apply(ctx, store.FirstWithRow(one)); err != nil {
 			return err
 		}
 	}
@@ -94,21 +83,17 @@ func (f *fixture) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*ki
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	v := clock.NewVirtual(start, 1)
-	f := &fixture{t: t, time: v, clock: v.Process(0)}
-	f.as("ops", "*:*")
-	f.store = store.New(storemem.New(), store.Config{Clock: f.clock})
-	f.catalog = catalog.New(f.store, f.clock, slog.New(slog.DiscardHandler))
+	f := &fixture{World: inboundtest.New(t)}
 	f.Service = periodic.New(periodic.Config{
-		Store: f.store, Keeper: f, Jobs: f, Lambdas: f.catalog, Tasks: f, Clock: f.clock,
+		Store: f.Store, Keeper: f, Jobs: f, Lambdas: f.Catalog, Tasks: f, Clock: f.Clock,
 		FirstRow: func(c *crons.Cron, l *catalog.Entry, r *crons.Revision, nominal, due task.Instant) store.WakeKey {
 			return store.WakeKey{Partition: task.Partition{Lambda: l.Ref, Priority: r.Spec.Class}, Wake: due.CeilMillis(), ID: idOf(c.Name, r.Number, nominal)}
 		},
 		PublicID:        func(t *task.Task) string { return t.ID.String() },
 		PayloadBytesMax: 100_000,
 	})
-	f.create(task.Lambda{Name: "mail", Retention: 24 * time.Hour})
-	f.create(task.Lambda{Name: "pay"})
+	f.Create(task.Lambda{Name: "mail", Retention: 24 * time.Hour})
+	f.Create(task.Lambda{Name: "pay"})
 	return f
 }
 
@@ -117,24 +102,6 @@ func idOf(name string, revision uint64, nominal task.Instant) (id task.ID) {
 	copy(id[:], fmt.Sprintf("%c%c%014x", name[0], '0'+rune(revision), int64(nominal)/1_000_000))
 	id[6], id[8] = id[6]&0xf|0x80, id[8]&0x3f|0x80
 	return id
-}
-
-func (f *fixture) as(name string, grants ...string) {
-	f.t.Helper()
-	all, err := access.ParseGrants(grants)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.ctx = access.With(f.t.Context(), access.Caller{Identity: access.Identity{Name: name, Grants: all}})
-}
-
-func (f *fixture) create(l task.Lambda) *catalog.Entry {
-	f.t.Helper()
-	entry, _, err := f.catalog.Create(f.ctx, l)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return entry
 }
 
 func nightly(change ...func(*kinesinv1.Cron)) *kinesinv1.Cron {
@@ -146,10 +113,10 @@ func nightly(change ...func(*kinesinv1.Cron)) *kinesinv1.Cron {
 }
 
 func (f *fixture) set(c *kinesinv1.Cron) *kinesinv1.Cron {
-	f.t.Helper()
-	r, err := f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: c})
+	f.T.Helper()
+	r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: c})
 	if err != nil {
-		f.t.Fatal(err)
+		f.T.Fatal(err)
 	}
 	return r.Cron
 }
@@ -179,7 +146,7 @@ func times(micros []int64) string {
 func TestACronFromCreateToDelete(t *testing.T) {
 	f := newFixture(t)
 	made := f.set(nightly(func(c *kinesinv1.Cron) { c.Payload, c.Tags = []byte("x"), map[string]string{"a": "b"} }))
-	if made.Version != 1 || made.Revision != 1 || made.CreatedBy != "ops" || made.CreatedMicros != int64(start) || made.Pause != nil {
+	if made.Version != 1 || made.Revision != 1 || made.CreatedBy != "ops" || made.CreatedMicros != int64(inboundtest.Start) || made.Pause != nil {
 		t.Errorf("created: %v", made)
 	}
 	if made.Zone != "UTC" || made.Gap != "shift" || made.Fold != "first" || made.Overlap != "skip" || made.CatchUp != "last" || made.CatchUpMax != 0 {
@@ -189,8 +156,8 @@ func TestACronFromCreateToDelete(t *testing.T) {
 		t.Error(got)
 	}
 
-	f.time.Advance(time.Minute)
-	f.as("other", "*:*")
+	f.Time.Advance(time.Minute)
+	f.As("other", "*:*")
 	changed := f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule, c.Zone = 1, "30 2 * * *", "Europe/Berlin" }))
 	if changed.Version != 2 || changed.Revision != 2 || changed.UpdatedBy != "other" || changed.CreatedBy != "ops" || changed.UpdatedMicros == changed.CreatedMicros {
 		t.Errorf("changed: %v", changed)
@@ -199,26 +166,26 @@ func TestACronFromCreateToDelete(t *testing.T) {
 		t.Error(got)
 	}
 
-	paused, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: " moving ", UntilMicros: int64(f.clock.Now().Add(time.Hour))})
+	paused, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: " moving ", UntilMicros: int64(f.Clock.Now().Add(time.Hour))})
 	if err != nil || paused.Cron.Pause.GetReason() != "moving" || paused.Cron.Pause.By != "other" || paused.Cron.Revision != 3 || len(paused.Cron.NextMicros) != 0 {
 		t.Errorf("paused: %v %v", paused, err)
 	}
-	again, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "moving", UntilMicros: paused.Cron.Pause.UntilMicros})
+	again, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "moving", UntilMicros: paused.Cron.Pause.UntilMicros})
 	if err != nil || again.Cron.Version != paused.Cron.Version {
 		t.Errorf("a pause that is asked for again is another change: %v %v", again, err)
 	}
-	resumed, err := f.ResumeCron(f.ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
+	resumed, err := f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
 	if err != nil || resumed.Cron.Pause != nil || len(resumed.Cron.NextMicros) != 5 || resumed.Cron.Schedule != "30 2 * * *" {
 		t.Errorf("resumed: %v %v", resumed, err)
 	}
-	if again, err := f.ResumeCron(f.ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"}); err != nil || again.Cron.Version != resumed.Cron.Version {
+	if again, err := f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"}); err != nil || again.Cron.Version != resumed.Cron.Version {
 		t.Errorf("resumed again: %v %v", again, err)
 	}
 
-	if _, err := f.DeleteCron(f.ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
+	if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
 		t.Error(err)
 	}
-	_, err = f.GetCron(f.ctx, &kinesinv1.GetCronRequest{Name: "nightly"})
+	_, err = f.GetCron(f.Ctx, &kinesinv1.GetCronRequest{Name: "nightly"})
 	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "no cron \"nightly\"")
 }
 
@@ -235,7 +202,7 @@ func TestSettingsThatAreThereAreNoChange(t *testing.T) {
 		}),
 		"with empty ones": nightly(func(c *kinesinv1.Cron) { c.CatchUp, c.Tags, c.Payload = "all", map[string]string{}, []byte{} }),
 	} {
-		r, err := f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: c})
+		r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: c})
 		if err != nil || !r.Existed || r.Cron.Version != 2 {
 			t.Errorf("%s: %v %v", what, r, err)
 		}
@@ -244,7 +211,7 @@ func TestSettingsThatAreThereAreNoChange(t *testing.T) {
 
 func TestWhatACronMayNotBe(t *testing.T) {
 	f := newFixture(t)
-	f.create(task.Lambda{Name: "sent", Mode: task.Deliver})
+	f.Create(task.Lambda{Name: "sent", Mode: task.Deliver})
 	hour := time.Hour.Microseconds()
 	for what, c := range map[string]struct {
 		change func(*kinesinv1.Cron)
@@ -258,13 +225,15 @@ func TestWhatACronMayNotBe(t *testing.T) {
 		"bad expression":   {func(c *kinesinv1.Cron) { c.Schedule = "61 * * * *" }, kinesinv1.Reason_REASON_INVALID, "61"},
 		"no expression":    {func(c *kinesinv1.Cron) { c.Schedule = "" }, kinesinv1.Reason_REASON_INVALID, "five fields"},
 		"unknown zone":     {func(c *kinesinv1.Cron) { c.Zone = "Europe/Berln" }, kinesinv1.Reason_REASON_INVALID, "Europe/Berlin"},
-		"end before start": {func(c *kinesinv1.Cron) { c.StartMicros, c.EndMicros = int64(start)+2*hour, int64(start)+hour }, kinesinv1.Reason_REASON_INVALID, "is not after the start"},
-		"ended":            {func(c *kinesinv1.Cron) { c.EndMicros = int64(start) - hour }, kinesinv1.Reason_REASON_INVALID, "fires no more"},
-		"before 1970":      {func(c *kinesinv1.Cron) { c.StartMicros = -1 }, kinesinv1.Reason_REASON_INVALID, "before 1970"},
-		"jitter":           {func(c *kinesinv1.Cron) { c.JitterMicros = 1500 }, kinesinv1.Reason_REASON_INVALID, "whole milliseconds"},
-		"overlap":          {func(c *kinesinv1.Cron) { c.Overlap = "both" }, kinesinv1.Reason_REASON_INVALID, "want allow, skip"},
-		"catch-up":         {func(c *kinesinv1.Cron) { c.CatchUpMax = 5 }, kinesinv1.Reason_REASON_INVALID, "goes with all, not with last"},
-		"payload":          {func(c *kinesinv1.Cron) { c.Payload = make([]byte, crons.PayloadBytesMax+1) }, kinesinv1.Reason_REASON_INVALID, "at most 65536"},
+		"end before start": {func(c *kinesinv1.Cron) {
+			c.StartMicros, c.EndMicros = int64(inboundtest.Start)+2*hour, int64(inboundtest.Start)+hour
+		}, kinesinv1.Reason_REASON_INVALID, "is not after the start"},
+		"ended":       {func(c *kinesinv1.Cron) { c.EndMicros = int64(inboundtest.Start) - hour }, kinesinv1.Reason_REASON_INVALID, "fires no more"},
+		"before 1970": {func(c *kinesinv1.Cron) { c.StartMicros = -1 }, kinesinv1.Reason_REASON_INVALID, "before 1970"},
+		"jitter":      {func(c *kinesinv1.Cron) { c.JitterMicros = 1500 }, kinesinv1.Reason_REASON_INVALID, "whole milliseconds"},
+		"overlap":     {func(c *kinesinv1.Cron) { c.Overlap = "both" }, kinesinv1.Reason_REASON_INVALID, "want allow, skip"},
+		"catch-up":    {func(c *kinesinv1.Cron) { c.CatchUpMax = 5 }, kinesinv1.Reason_REASON_INVALID, "goes with all, not with last"},
+		"payload":     {func(c *kinesinv1.Cron) { c.Payload = make([]byte, crons.PayloadBytesMax+1) }, kinesinv1.Reason_REASON_INVALID, "at most 65536"},
 		"payload that grows": {
 			func(c *kinesinv1.Cron) { c.Payload = []byte(strings.Repeat("{{nominal}}", 5000)) }, kinesinv1.Reason_REASON_TOO_LARGE,
 			"payload of 125000 bytes, with the nominal time in it: want at most 100000",
@@ -272,11 +241,11 @@ func TestWhatACronMayNotBe(t *testing.T) {
 		"none": {func(c *kinesinv1.Cron) { c.Version = 7 }, kinesinv1.Reason_REASON_NOT_FOUND, "no cron"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			_, err := f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: nightly(c.change)})
+			_, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(c.change)})
 			refused(t, err, c.reason, c.says)
 		})
 	}
-	_, err := f.SetCron(f.ctx, &kinesinv1.SetCronRequest{})
+	_, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{})
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "no cron given")
 }
 
@@ -293,7 +262,7 @@ func TestANameThatIsTaken(t *testing.T) {
 		"an older version":  {func(c *kinesinv1.Cron) { c.Version, c.Schedule = 7, "@daily" }, kinesinv1.Reason_REASON_STALE_SEQ, "at version 1, not at 7"},
 		"moved to a lambda": {func(c *kinesinv1.Cron) { c.Version, c.Lambda = 1, "pay" }, kinesinv1.Reason_REASON_INVALID, "cannot change"},
 	} {
-		_, err := f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: nightly(c.change)})
+		_, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(c.change)})
 		t.Log(what)
 		refused(t, err, c.reason, c.says)
 	}
@@ -308,10 +277,10 @@ func TestChangesThatMeet(t *testing.T) {
 			if times--; times < 0 {
 				return
 			}
-			c, err := crons.Find(f.ctx, f.store, "nightly")
+			c, err := crons.Find(f.Ctx, f.Store, "nightly")
 			if err == nil {
 				c.Now().Spec.FailuresMax++
-				err = crons.Put(f.ctx, f.store, c)
+				err = crons.Put(f.Ctx, f.Store, c)
 			}
 			if err != nil {
 				t.Error(err)
@@ -319,15 +288,15 @@ func TestChangesThatMeet(t *testing.T) {
 		}
 	}
 	meet(3)
-	paused, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"})
+	paused, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "x"})
 	if err != nil || paused.Cron.FailuresMax != 3 || paused.Cron.Pause == nil {
 		t.Errorf("%v %v", paused, err)
 	}
 	meet(1)
-	_, err = f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = paused.Cron.Version, "@daily" })})
+	_, err = f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) { c.Version, c.Schedule = paused.Cron.Version, "@daily" })})
 	refused(t, err, kinesinv1.Reason_REASON_STALE_SEQ, "was changed meanwhile")
 	meet(1 << 30)
-	_, err = f.ResumeCron(f.ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
+	_, err = f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
 	refused(t, err, kinesinv1.Reason_REASON_UNAVAILABLE, "kept changing")
 }
 
@@ -341,12 +310,12 @@ func TestPausesThatAreRefused(t *testing.T) {
 	}{
 		{"", 0, "it is empty"},
 		{"a\nb", 0, "on one line"},
-		{"x", start, "want a time to come"},
-		{"x", start.Add(-time.Hour), "want a time to come"},
+		{"x", inboundtest.Start, "want a time to come"},
+		{"x", inboundtest.Start.Add(-time.Hour), "want a time to come"},
 		{"x", -1, "want a time to come"},
-		{"x", start.Add(11 * 366 * 24 * time.Hour), "within ten years"},
+		{"x", inboundtest.Start.Add(11 * 366 * 24 * time.Hour), "within ten years"},
 	} {
-		_, err := f.PauseCron(f.ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: c.reason, UntilMicros: int64(c.until)})
+		_, err := f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: c.reason, UntilMicros: int64(c.until)})
 		refused(t, err, kinesinv1.Reason_REASON_INVALID, c.says)
 	}
 }
@@ -359,8 +328,8 @@ func TestAListHasWhatTheCallerMayRead(t *testing.T) {
 	for _, c := range []struct{ grant, lambda, want string }{
 		{"*:*", "", "a b c"}, {"*:*", "mail", "a b"}, {"read:pay", "", "c"}, {"read:pay", "mail", ""}, {"read:mail:x", "", "a b"}, {"operate:mail", "", ""},
 	} {
-		f.as("one", c.grant)
-		r, err := f.ListCrons(f.ctx, &kinesinv1.ListCronsRequest{Lambda: c.lambda})
+		f.As("one", c.grant)
+		r, err := f.ListCrons(f.Ctx, &kinesinv1.ListCronsRequest{Lambda: c.lambda})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +344,7 @@ func TestAListHasWhatTheCallerMayRead(t *testing.T) {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}
-	_, err := f.ListCrons(f.ctx, &kinesinv1.ListCronsRequest{Lambda: "nail"})
+	_, err := f.ListCrons(f.Ctx, &kinesinv1.ListCronsRequest{Lambda: "nail"})
 	refused(t, err, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "nail")
 }
 
@@ -384,13 +353,13 @@ func TestAListIsBounded(t *testing.T) {
 	spec := crons.Spec{Schedule: "DTSTART:20240101T000000 FREQ=YEARLY;BYMONTHDAY=" + strings.Repeat("01,", 300) + "1", Collection: strings.Repeat("x", 128)}
 	for i := range 6000 {
 		c := &crons.Cron{Name: fmt.Sprint("c", i), Lambda: "mail", Revisions: []crons.Revision{{Number: 1, Pause: &crons.Pause{Reason: "x"}, Spec: spec}}}
-		if err := crons.Put(f.ctx, f.store, c); err != nil {
+		if err := crons.Put(f.Ctx, f.Store, c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := f.ListCrons(f.ctx, &kinesinv1.ListCronsRequest{})
+	_, err := f.ListCrons(f.Ctx, &kinesinv1.ListCronsRequest{})
 	refused(t, err, kinesinv1.Reason_REASON_TOO_LARGE, "want those of one lambda")
-	if _, err := f.ListCrons(f.ctx, &kinesinv1.ListCronsRequest{Lambda: "pay"}); err != nil {
+	if _, err := f.ListCrons(f.Ctx, &kinesinv1.ListCronsRequest{Lambda: "pay"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -400,13 +369,13 @@ func TestACronRunsOutOfTurn(t *testing.T) {
 	f.set(nightly(func(c *kinesinv1.Cron) {
 		c.Zone, c.Priority, c.Collection, c.Tags, c.Payload = "Asia/Tokyo", "high", "reports", map[string]string{"a": "b"}, []byte(`{"at":"{{nominal}}","{{nominal}}":1}`)
 	}))
-	made := task.NewID(start.Add(-time.Hour), 1, 2)
+	made := task.NewID(inboundtest.Start.Add(-time.Hour), 1, 2)
 	for _, c := range []struct {
 		request []byte
 		nominal string
 	}{{nil, "2023-11-15T07:13:20+09:00"}, {made[:], "2023-11-15T06:13:20+09:00"}} {
 		f.asked = nil
-		r, err := f.RunCron(f.ctx, &kinesinv1.RunCronRequest{Name: "nightly", RequestId: c.request})
+		r, err := f.RunCron(f.Ctx, &kinesinv1.RunCronRequest{Name: "nightly", RequestId: c.request})
 		if err != nil || r.Id != "k1" || len(f.asked) != 1 {
 			t.Fatal(r, err)
 		}
@@ -419,18 +388,18 @@ func TestACronRunsOutOfTurn(t *testing.T) {
 		}
 	}
 	f.problem = &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_THROTTLED, Text: "slowly"}
-	_, err := f.RunCron(f.ctx, &kinesinv1.RunCronRequest{Name: "nightly"})
+	_, err := f.RunCron(f.Ctx, &kinesinv1.RunCronRequest{Name: "nightly"})
 	refused(t, err, kinesinv1.Reason_REASON_THROTTLED, "slowly")
 }
 
 func TestTheLambdaOfACron(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Collection = "reports" }))
-	if lambda, collection, err := f.LambdaOf(f.ctx, "nightly"); err != nil || lambda != "mail" || collection != "reports" {
+	if lambda, collection, err := f.LambdaOf(f.Ctx, "nightly"); err != nil || lambda != "mail" || collection != "reports" {
 		t.Error(lambda, collection, err)
 	}
 	for _, name := range []string{"none", "", "a/b", strings.Repeat("x", 1000)} {
-		if _, _, err := f.LambdaOf(f.ctx, name); !errors.Is(err, api.ErrNotFound) {
+		if _, _, err := f.LambdaOf(f.Ctx, name); !errors.Is(err, api.ErrNotFound) {
 			t.Errorf("%.10q: %v", name, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk/blobs"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -219,14 +220,12 @@ func TestRunSweepsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.blob("never", 1, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.sweeper.Run(ctx) }()
+		stop := runtest.Start(t, w.sweeper.Run)
 		time.Sleep(blobsweep.YoungMax + 2*blobsweep.Every)
 		synctest.Wait()
-		cancel()
-		if err := <-done; err != nil || len(w.data) != 1 {
-			t.Errorf("%v, %d blobs left", err, len(w.data))
+		stop()
+		if len(w.data) != 1 {
+			t.Errorf("%d blobs left", len(w.data))
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/breaker"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -85,18 +86,8 @@ func (f *fleet) add() *server {
 		},
 	})
 	f.servers = append(f.servers, s)
-	ctx, cancel := context.WithCancel(f.t.Context())
-	done := make(chan error, 2)
-	go func() { done <- book.Run(ctx) }()
-	go func() { done <- s.Run(ctx) }()
-	f.t.Cleanup(func() {
-		cancel()
-		for range 2 {
-			if err := <-done; err != nil {
-				f.t.Errorf("run: %v", err)
-			}
-		}
-	})
+	runtest.Start(f.t, book.Run)
+	runtest.Start(f.t, s.Run)
 	synctest.Wait()
 	return s
 }

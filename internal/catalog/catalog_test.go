@@ -15,6 +15,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -393,9 +394,7 @@ func TestRunFollowsOtherProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		f.time.Settle(synctest.Wait)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- f.Run(ctx) }()
+		cancel := runtest.Start(t, f.Run)
 		synctest.Wait()
 
 		changed := f.Changed()
@@ -419,9 +418,6 @@ func TestRunFollowsOtherProcesses(t *testing.T) {
 		default:
 		}
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	})
 }
 

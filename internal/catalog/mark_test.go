@@ -2,7 +2,6 @@ package catalog_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"strconv"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -100,10 +100,8 @@ func TestADeletionThatNobodyGoesOnWithIsTakenBack(t *testing.T) {
 		f := newFixture(t)
 		f.time.Settle(synctest.Wait)
 		marked := f.mark(f.Catalog, f.create(task.Lambda{Name: "mail"}), true)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 2)
-		go func() { done <- f.Run(ctx) }()
-		go func() { done <- f.other.Run(ctx) }()
+		runtest.Start(t, f.Run)
+		runtest.Start(t, f.other.Run)
 		synctest.Wait()
 		f.time.Advance(catalog.DeletingFor - time.Second)
 		renewed := f.mark(f.Catalog, marked, true)
@@ -117,10 +115,6 @@ func TestADeletionThatNobodyGoesOnWithIsTakenBack(t *testing.T) {
 		}
 		if err := f.Remove(f.ctx, renewed); !errors.Is(err, catalog.ErrChanged) {
 			t.Errorf("removed all the same: %v", err)
-		}
-		cancel()
-		if err := errors.Join(<-done, <-done); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -37,14 +38,9 @@ func TestAnEndThatCannotBeReadIsGivenUp(t *testing.T) {
 		if results, err := k.Apply(t.Context(), ops); err != nil || results[0] != nil {
 			t.Fatal(results, err)
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- k.Run(ctx) }()
+		stop := runtest.Start(t, k.Run)
 		time.Sleep(10 * time.Minute)
 		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 		if n := reads.n.Load(); n != 1 {
 			t.Errorf("%d reads in 10 minutes, want 1", n)
 		}

@@ -15,29 +15,13 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // epoch is when virtual time begins.
 var epoch = task.FromMillis(1_800_000_000_000)
-
-// sleepyClock is the clock of a machine that can be suspended: its monotonic clock stops then, the others go
-// on. Its wall clock can be set.
-type sleepyClock struct {
-	clock.Clock
-
-	slept, set atomic.Int64
-}
-
-func (c *sleepyClock) Now() task.Instant {
-	return c.Clock.Now().Add(time.Duration(c.slept.Load() + c.set.Load()))
-}
-
-func (c *sleepyClock) Read() clock.Readings {
-	mono := c.Clock.Now().Sub(epoch)
-	return clock.Readings{Mono: mono, Boot: time.Hour + mono + time.Duration(c.slept.Load()), Wall: c.Now()}
-}
 
 // hsc is a fake server of one worker.
 type hsc struct {
@@ -184,7 +168,7 @@ type rig struct {
 	*testing.T
 
 	time   *clock.Virtual
-	sleepy *sleepyClock
+	sleepy *clocktest.Settable
 	hsc    *hsc
 	stop   context.CancelFunc
 	ended  chan error
@@ -206,7 +190,7 @@ func inBubble(t *testing.T, test func(r *rig), change ...func(*controller.Config
 	synctest.Test(t, func(t *testing.T) {
 		v := clock.NewVirtual(epoch, 1)
 		v.Settle(synctest.Wait)
-		r := &rig{T: t, time: v, sleepy: &sleepyClock{Clock: v.Process(0)}, ended: make(chan error, 1), runs: make(chan *run, 100), over: make(chan struct{})}
+		r := &rig{T: t, time: v, sleepy: &clocktest.Settable{Clock: v.Process(0), Since: epoch}, ended: make(chan error, 1), runs: make(chan *run, 100), over: make(chan struct{})}
 		r.hsc = &hsc{clock: r.sleepy}
 		cfg := controller.Config{
 			Backend: r.hsc, Execute: r.execute, Groups: []controller.Group{{Lambdas: []string{"mail"}, Slots: 4}},
@@ -256,10 +240,10 @@ func (r *rig) pass(d time.Duration) {
 }
 
 // suspend lets time pass that the monotonic clock does not see.
-func (r *rig) suspend(d time.Duration) { r.sleepy.slept.Add(int64(d)) }
+func (r *rig) suspend(d time.Duration) { r.sleepy.Suspend(d) }
 
 // step sets the wall clock.
-func (r *rig) step(by time.Duration) { r.sleepy.set.Add(int64(by)) }
+func (r *rig) step(by time.Duration) { r.sleepy.Step(by) }
 
 func (r *rig) stream() *stream {
 	r.Helper()

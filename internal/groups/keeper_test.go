@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/store/storetest"
@@ -72,15 +73,7 @@ func (w *world) keeper(rows Store) (k *Keeper, stop func()) {
 		Store: rows, FollowUp: w.followUp, ForNow: func(err error) bool { return errors.Is(err, errFull) },
 		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
 	})
-	ctx, cancel := context.WithCancel(w.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
-	return k, sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.Error(err)
-		}
-	})
+	return k, runtest.Start(w.T, k.Run)
 }
 
 func now() task.Instant { return task.InstantOf(time.Now()) }

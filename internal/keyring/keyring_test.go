@@ -21,6 +21,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/keyring"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -106,15 +107,7 @@ func (f *fixture) open() *keyring.Ring {
 func (f *fixture) running() *keyring.Ring {
 	f.Helper()
 	r := f.open()
-	ctx, cancel := context.WithCancel(f.Context())
-	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
-	f.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			f.Error(err)
-		}
-	})
+	runtest.Start(f, r.Run)
 	return r
 }
 

@@ -1,38 +1,19 @@
 package loglimit_test
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/loglimit"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 )
-
-// lockedText is a buffer that a timer may write to.
-type lockedText struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 func TestRepeatedErrorsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var text lockedText
+		var text runtest.Text
 		log := slog.New(loglimit.New(slog.NewTextHandler(&text, nil)))
 		const many = 6000
 		for range many {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -132,17 +133,9 @@ func TestWhatOverlaps(t *testing.T) {
 // workForNow runs a worker of the first node until it is told to stop.
 func (r *rig) workForNow(f *fires) (stop func()) {
 	r.Helper()
-	ctx, cancel := context.WithCancel(r.ctx)
 	w := sdk.NewWorker(r.dial(r.nodes[0].transport), sdk.Slots(5), sdk.Grace(time.Second), sdk.ExitWith(func(int) {}))
 	w.Register("mail", f.handler(time.Second))
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			r.Error(err)
-		}
-	}
+	return runtest.Start(r.T, w.Run)
 }
 
 // away stops a node for a while.

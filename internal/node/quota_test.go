@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -78,23 +77,7 @@ func TestNodesKeepAQuotaTogether(t *testing.T) {
 				for _, p := range r.nodes {
 					r.work(p, "mail", s.noting(began), sdk.Slots(200))
 				}
-				items := make([]sdk.Item, count)
-				for i := range items {
-					items[i] = sdk.Item{Lambda: "mail"}
-					if i%5 == 0 {
-						items[i].In = 3 * time.Second
-					}
-					if i%7 == 0 {
-						items[i].Key = fmt.Sprint(i)
-					}
-				}
-				results, err := r.client.ScheduleMany(r.ctx, items)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := range results {
-					r.book.accepted(results[i].ID)
-				}
+				r.scheduleMany("mail", count)
 				time.Sleep(time.Minute)
 				wantPaced(t, s.take(), perSecond, 2*time.Second, 50*time.Second)
 				r.settled(time.Minute)

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/partitiontest"
 	"github.com/kinesin-io/kinesin/store"
@@ -444,9 +445,7 @@ func TestRunRenewsAndLeaves(t *testing.T) {
 		w := newWorld(t)
 		w.virtual.Settle(synctest.Wait)
 		m := New(Config{Rows: w.rows, Self: NewName("host", 99), Clock: w.virtual.Process(0), Log: slog.New(slog.DiscardHandler)})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- m.Run(ctx) }()
+		stop := runtest.Start(t, m.Run)
 		synctest.Wait()
 		w.virtual.Advance(10 * RenewEvery)
 		row, err := w.rows.Control(t.Context(), Kind, m.Self())
@@ -454,9 +453,6 @@ func TestRunRenewsAndLeaves(t *testing.T) {
 			t.Errorf("row has version %d, %v: want one for each renewal", row.Version, err)
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 		if _, err := w.rows.Control(t.Context(), Kind, m.Self()); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("the row after leaving: %v", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 )
@@ -241,9 +242,7 @@ func TestAFounderIsOneUntilItSettles(t *testing.T) {
 		a := w.start("a", Joining)
 		b := New(Config{Rows: w.rows, Self: "b", Host: "h", Group: "g", Clock: clock.Real(), Log: slog.New(slog.DiscardHandler)})
 		b.Declare(Joining)
-		ctx, stop := context.WithCancel(w.t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- b.Run(ctx) }()
+		stop := runtest.Start(w.t, b.Run)
 		is := func(state State, founder bool) func() bool {
 			return func() bool {
 				p := a.Peers()
@@ -261,9 +260,6 @@ func TestAFounderIsOneUntilItSettles(t *testing.T) {
 		b.Declare(Leaving)
 		w.until(2*time.Second, "it leaves", is(Leaving, false))
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 	})
 }
 

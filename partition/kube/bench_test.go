@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/partition/partitiontest"
 	"github.com/kinesin-io/kinesin/task"
@@ -54,17 +54,9 @@ func crowd(b *testing.B, pods int) (*api, *Membership, []string) {
 		b.Fatal(err)
 	}
 	m := cluster.Over(rows)
-	ctx, stop := context.WithCancel(b.Context())
-	over := make(chan error, 1)
 	changed := m.Changed()
-	go func() { over <- m.Run(ctx) }()
-	b.Cleanup(func() {
-		stop()
-		if err := <-over; err != nil {
-			b.Error(err)
-		}
-		a.Close()
-	})
+	b.Cleanup(a.Close)
+	runtest.Start(b, m.Run)
 	<-changed
 	return a, m, names
 }

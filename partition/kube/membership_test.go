@@ -8,13 +8,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/partition/partitiontest"
@@ -36,24 +36,7 @@ type world struct {
 	others   map[string]*process
 	relisted atomic.Int64
 	broke    atomic.Int64
-	log      lockedLog
-}
-
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedLog) count(s string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), s)
+	log      runtest.Text
 }
 
 // process is the one in a pod, as far as its row goes.
@@ -61,8 +44,7 @@ type process struct {
 	*fleet.Membership
 
 	dead atomic.Bool // its writes do not get through any more
-	stop context.CancelFunc
-	over chan struct{}
+	end  func()
 }
 
 // mortal is the store as a process reaches it that may be killed.
@@ -133,37 +115,27 @@ func (w *world) begin() {
 func (w *world) start(s fleet.State) {
 	w.self = w.process(own, s)
 	w.m = w.cluster.Over(w.self)
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	over := make(chan error, 1)
-	go func() { over <- w.m.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		if err := <-over; err != nil {
-			w.t.Errorf("Run: %v", err)
-		}
-	})
+	runtest.Start(w.t, w.m.Run)
 }
 
 // process starts the process of a pod.
 func (w *world) process(pod string, s fleet.State) *process {
-	p := &process{over: make(chan struct{})}
+	p := &process{}
 	p.Membership = fleet.New(fleet.Config{
 		Rows: mortal{w.store, p}, Self: fleet.NewName(pod, clock.Real().Uint64()), Host: pod, Group: w.cluster.Group(), Clock: clock.Real(), Log: silent(),
 	})
 	p.Declare(s)
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	p.stop = stop
-	go func() {
-		defer close(p.over)
-		_ = p.Run(ctx)
-	}()
-	w.t.Cleanup(p.end)
+	p.end = p.started(w.t)
 	return p
 }
 
-func (p *process) end() {
-	p.stop()
-	<-p.over
+// started runs the process until end, or until the test is over. It may be one that cannot write any more.
+func (p *process) started(tb testing.TB) (end func()) {
+	tb.Helper()
+	return runtest.Start(tb, func(ctx context.Context) error {
+		_ = p.Run(ctx)
+		return nil
+	})
 }
 
 // kill ends a process as kill -9 does: its row stays.
@@ -303,7 +275,7 @@ func TestMostPodsAtOnceNeedBothSources(t *testing.T) {
 					lose(w, pod)
 				}
 				w.want(four...)
-				if w.m.Kept() != 3 || w.log.count("keeping them until both agree") == 0 {
+				if w.m.Kept() != 3 || strings.Count(w.log.String(), "keeping them until both agree") == 0 {
 					t.Errorf("%d kept", w.m.Kept())
 				}
 				for _, pod := range four[:3] {
@@ -429,7 +401,7 @@ func TestAServerThatIsBehindIsNotBelieved(t *testing.T) {
 		w.breakWatches(true)
 		w.pass(30 * time.Second) // lists show the pod that is gone, as of then
 		w.want(four[1:]...)
-		if w.log.count("is behind") == 0 {
+		if strings.Count(w.log.String(), "is behind") == 0 {
 			t.Error("not told")
 		}
 		w.forward()
@@ -461,7 +433,7 @@ func TestRightsThatAreTakenAway(t *testing.T) {
 		w.want(four...)
 		w.kill("kinesin-old-a")
 		w.until(8*time.Second, four[1:]...)
-		if w.log.count("forbidden by the Kubernetes API server") == 0 {
+		if strings.Count(w.log.String(), "forbidden by the Kubernetes API server") == 0 {
 			t.Error("not told")
 		}
 		w.refuseNone()
@@ -542,18 +514,13 @@ func TestStartAmidAnImplausibleList(t *testing.T) {
 
 func TestAnotherFleetInTheSameStoreIsTold(t *testing.T) {
 	inWorld(t, four, func(w *world) {
-		p := &process{over: make(chan struct{})}
+		p := &process{}
 		p.Membership = fleet.New(fleet.Config{Rows: mortal{w.store, p}, Self: "elsewhere-1", Clock: clock.Real(), Log: silent()})
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		go func() {
-			defer close(p.over)
-			_ = p.Run(ctx)
-		}()
+		end := p.started(t)
 		w.pass(time.Minute)
-		stop()
-		<-p.over
+		end()
 		w.want(four...)
-		if n := w.log.count("processes outside this Deployment"); n != 1 {
+		if n := strings.Count(w.log.String(), "processes outside this Deployment"); n != 1 {
 			t.Errorf("told %d times, want once", n)
 		}
 	})

@@ -13,15 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// steppedClock is a clock that can be set forward, as an administrator would.
-type steppedClock struct {
-	clock.Clock
-
-	step atomic.Int64 // nanoseconds
-}
-
-func (c *steppedClock) Now() task.Instant { return c.Clock.Now() + task.Instant(c.step.Load()/1000) }
-
 func batchOf(n int, due task.Instant) []queue.Message {
 	batch := make([]queue.Message, n)
 	payload := make([]byte, 200)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/clock/clocktest"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -93,12 +94,12 @@ func TestReceiverCancelledWhileWokenPassesItOn(t *testing.T) {
 // The clock is set forward while a receiver waits on its timer.
 func TestClockSetForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &steppedClock{Clock: clock.Real()}
+		c := &clocktest.Settable{Clock: clock.Real()}
 		d := mem.New(c, mem.Config{})
 		receiver := startReceivers(d, t.Context())[0]
 		d.Send(t.Context(), []queue.Message{messageDue(c.Now().Add(time.Hour))})
 		before := time.Now()
-		c.step.Store(int64(time.Hour))
+		c.Step(time.Hour)
 		if r := <-receiver; len(r.got) != 1 {
 			t.Fatal(r.err)
 		}

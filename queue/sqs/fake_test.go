@@ -3,11 +3,9 @@ package sqs_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -23,11 +21,7 @@ import (
 )
 
 // swarm has all faults. Each run has some of them, at some rate.
-var swarm = []struct {
-	call  string
-	fault awsfake.Fault
-	most  float64
-}{
+var swarm = awsfake.Swarm{
 	{awsfake.Any, awsfake.Throttled, 0.2},
 	{awsfake.Any, awsfake.Refused, 0.1},
 	{awsfake.Any, awsfake.BrokenAfter, 0.1},
@@ -49,29 +43,12 @@ var swarm = []struct {
 // restart. Each sent task comes at least once and never early, and in the end no message is left.
 func TestSwarm(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex // guards fired
-	fired := map[awsfake.Fault]int{}
-	t.Cleanup(func() {
-		for _, f := range swarm {
-			if fired[f.fault] == 0 {
-				t.Errorf("%q never struck", f.fault)
-			}
-		}
+	swarm.Run(t, 50, func(t *testing.T, seed uint64) *awsfake.Faults {
+		t.Helper()
+		s := newSwarm(t, seed)
+		s.run()
+		return s.service.Faults
 	})
-	for seed := range uint64(50) {
-		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := newSwarm(t, seed)
-				s.run()
-				mu.Lock()
-				defer mu.Unlock()
-				for _, f := range swarm {
-					fired[f.fault] += s.service.Faults.Fired(f.fault)
-				}
-			})
-		})
-	}
 }
 
 // swarmRun is one run.
@@ -109,11 +86,7 @@ func newSwarm(t *testing.T, seed uint64) *swarmRun {
 
 func (s *swarmRun) run() {
 	s.Helper()
-	for _, f := range swarm {
-		if s.random.IntN(2) == 0 {
-			s.service.Faults.Odds(f.call, f.fault, s.random.Float64()*f.most)
-		}
-	}
+	swarm.Begin(s.service.Faults, s.random)
 	other := s.open(s.T, nil)
 	var wg sync.WaitGroup
 	ctx, stop := context.WithCancel(context.Background())

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log/slog"
-	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -13,18 +12,17 @@ import (
 
 	awssqs "github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/inbound/buffer/sqsbuffer"
 	"github.com/kinesin-io/kinesin/internal/awslocal"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
-	"github.com/kinesin-io/kinesin/partition"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	"github.com/kinesin-io/kinesin/queue/sqs"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // serve runs a server with an inbound buffer on ElasticMQ, and returns a client of it.
@@ -37,39 +35,10 @@ func serve(tb testing.TB, queues sqs.API, prefix string, change func(*sqsbuffer.
 	if change != nil {
 		change(&config)
 	}
-	n, err := node.New(tb.Context(), node.Config{
-		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 100_000}), Membership: partition.Static("test"),
-		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
-		Buffer:      sqsbuffer.New(queues, config),
-		InboundRate: -1, Near: time.Second,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(tb.Context()))
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	// With HTTP/2, which workers need.
-	s := httptest.NewUnstartedServer(nil)
-	s.Config = api.NewServer(node.Trusting(n.Handler()))
-	s.Start()
-	client, err := sdk.NewClient(s.URL, opts...)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		client.Close()
-		stop()
-		if err := <-done; err != nil {
-			tb.Error(err)
-		}
-		s.CloseClientConnections()
-		s.Close()
-		if err := n.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return client
+	return harness.RunNode(tb, node.Config{
+		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 100_000}), Log: slog.New(slog.DiscardHandler),
+		Buffer: sqsbuffer.New(queues, config), InboundRate: -1, Near: time.Second,
+	}, opts...).Client
 }
 
 // Tasks run that a client put into the queue through real SQS calls, and tasks that the server put there.

@@ -12,6 +12,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/awsfake"
 	"github.com/kinesin-io/kinesin/internal/awsfake/fakesqs"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/sqsinbound"
 )
@@ -63,15 +64,7 @@ func (l *lane) work(tb testing.TB) {
 		l.ended.Add(1)
 		return nil
 	})
-	ctx, stop := context.WithCancel(tb.Context())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	tb.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			tb.Error(err)
-		}
-	})
+	runtest.Start(tb, w.Run)
 }
 
 // schedule schedules n tasks one by one from many callers.

@@ -19,11 +19,7 @@ import (
 )
 
 // swarm lists the faults, of which each run has some, and their highest rates.
-var swarm = []struct {
-	call  string
-	fault awsfake.Fault
-	most  float64
-}{
+var swarm = awsfake.Swarm{
 	{awsfake.Any, awsfake.Throttled, 0.2},
 	{"Statement", awsfake.Throttled, 0.3},
 	{awsfake.Any, awsfake.Refused, 0.1},
@@ -43,29 +39,12 @@ var swarm = []struct {
 // followed it.)
 func TestSwarm(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex // guards fired
-	fired := map[awsfake.Fault]int{}
-	t.Cleanup(func() {
-		for _, f := range swarm {
-			if fired[f.fault] == 0 {
-				t.Errorf("%q never struck", f.fault)
-			}
-		}
+	swarm.Run(t, 40, func(t *testing.T, seed uint64) *awsfake.Faults {
+		t.Helper()
+		r := newRace(t, seed)
+		r.run()
+		return r.db.Faults
 	})
-	for seed := range uint64(40) {
-		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := newRace(t, seed)
-				r.run()
-				mu.Lock()
-				defer mu.Unlock()
-				for _, f := range swarm {
-					fired[f.fault] += r.db.Faults.Fired(f.fault)
-				}
-			})
-		})
-	}
 }
 
 // race is one run of the test.
@@ -106,11 +85,7 @@ func newRace(t *testing.T, seed uint64) *race {
 	first := openFake(t, fakedynamo.Config{Clock: v.Process(0), Seed: seed, BaseLag: 5 * time.Second, IndexLag: 5 * time.Second}, dynamo.Config{})
 	r := &race{T: t, v: v, db: first.db, random: rand.New(rand.NewPCG(seed, 7)), winners: map[win][]string{}, wakeups: map[int]string{}}
 	r.bare = seed%2 == 0
-	for _, f := range swarm {
-		if r.random.IntN(2) == 0 {
-			r.db.Faults.Odds(f.call, f.fault, r.random.Float64()*f.most)
-		}
-	}
+	swarm.Begin(r.db.Faults, r.random)
 	return r
 }
 

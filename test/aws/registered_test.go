@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/kinesin-io/kinesin/test/harness"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 )
 
 // registeredMax is how long a registration may take to become what it says, on a busy machine.
@@ -43,7 +43,7 @@ func (s site) makeQueue(name string) {
 // until waits for something to become so.
 func (s site) until(what string, so func() bool) {
 	s.T.Helper()
-	harness.Eventually(s.T, registeredMax, what, so)
+	runtest.Eventually(s.T, registeredMax, what, so)
 }
 
 // TestRegistered is a lambda as Terraform makes it: its row first, then its queues, then a change that cannot

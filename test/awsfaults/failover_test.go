@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -32,7 +33,7 @@ func failover(t *testing.T, harm func(*harness.Server)) {
 	run := func(args ...string) harness.Result { return harness.Run(t, append(args, both...)...) }
 	w := first.CommandWorker(append(both, "--lambda", "work", "--lease", "6s", "--", "sh", "-c", `p=$(cat); echo "began $p"; sleep $p`)...)
 	long := run("schedule", "work", "--payload", "8").Must(t)
-	harness.Eventually(t, harness.SettleMax, "the task to begin", func() bool { return strings.Contains(w.Stdout(), "began 8") })
+	runtest.Eventually(t, harness.SettleMax, "the task to begin", func() bool { return strings.Contains(w.Stdout(), "began 8") })
 	waiting := harness.Start(t, harness.Command{Args: append([]string{"wait", long}, both...)})
 	harm(first)
 	next := run("schedule", "work", "--payload", "0").Must(t)

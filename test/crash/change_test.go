@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
@@ -194,10 +195,8 @@ func runEachOnce(t *testing.T, c *sdk.Client, want map[sdk.ID]string) {
 		runs[task.ID] = append(runs[task.ID], string(task.Payload))
 		return nil
 	})
-	ctx, stop := context.WithCancel(t.Context())
-	over := make(chan error)
-	go func() { over <- w.Run(ctx) }()
-	harness.Eventually(t, changeSettle, "all tasks have ended in success", func() bool {
+	stop := runtest.Start(t, w.Run)
+	runtest.Eventually(t, changeSettle, "all tasks have ended in success", func() bool {
 		for id := range want {
 			if info, err := c.Get(t.Context(), id); err != nil || info.State != sdk.StateSuccess {
 				return false
@@ -206,9 +205,6 @@ func runEachOnce(t *testing.T, c *sdk.Client, want map[sdk.ID]string) {
 		return true
 	})
 	stop()
-	if err := <-over; err != nil {
-		t.Error(err)
-	}
 	for id, payload := range want {
 		if got := runs[id]; len(got) != 1 || got[0] != payload {
 			t.Errorf("task %s ran with %.10q, want once with %.10q", id, got, payload)

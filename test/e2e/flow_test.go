@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -27,7 +28,7 @@ func start(t *testing.T, args ...string) *harness.Server {
 // eventually waits until it holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	harness.Eventually(t, soon, what, holds)
+	runtest.Eventually(t, soon, what, holds)
 }
 
 // The README's first use, word by word.

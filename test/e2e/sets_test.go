@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -56,7 +57,7 @@ func TestAJobGoesOnAfterAKill(t *testing.T) {
 		case j.args == "delete":
 			s.Crash()
 			s.Start() // which deletes rows at once
-			harness.Eventually(t, sweptWithin, "the rows are gone", func() bool {
+			runtest.Eventually(t, sweptWithin, "the rows are gone", func() bool {
 				return count(t, s, "state=cancelled") == 0 && s.Run("get", first[0].ID).Code == 1
 			})
 			continue

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/store"
@@ -21,19 +23,30 @@ import (
 // batch is how many tasks or rows are written at a time.
 const batch = 1000
 
-// Node is a server in this process, for tests that count what it does with its drivers, and a client of it.
+// Node is a server in this process, for tests of what it does with its drivers, and a client of it.
 type Node struct {
+	Served *node.Node
 	Client *sdk.Client
+	URL    string
 
-	tb   testing.TB
-	stop func()
+	tb       testing.TB
+	listener net.Listener
+	stop     func()
 }
 
-// RunNode runs a node at a port of its own until Stop, or until the test is over. It is in real time and owns
-// all partitions.
-func RunNode(tb testing.TB, c node.Config) *Node {
+// RunNode runs a node of NewNode.
+func RunNode(tb testing.TB, c node.Config, options ...sdk.ClientOption) *Node {
 	tb.Helper()
-	c.Clock, c.Membership, c.Log = clock.Real(), partition.Static("one"), Log(tb)
+	n := NewNode(tb, c, options...)
+	n.Start()
+	return n
+}
+
+// NewNode makes a node with a port of its own, for drivers that have to know it before it runs. It is in real
+// time and owns all partitions. Without a log of its own it writes what is wrong to the test's.
+func NewNode(tb testing.TB, c node.Config, options ...sdk.ClientOption) *Node {
+	tb.Helper()
+	c.Clock, c.Membership, c.Log = clock.Real(), partition.Static("one"), cmp.Or(c.Log, Log(tb))
 	served, err := node.New(tb.Context(), c)
 	if err != nil {
 		tb.Fatal(err)
@@ -42,26 +55,35 @@ func RunNode(tb testing.TB, c node.Config) *Node {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	client, err := sdk.NewClient("http://" + listener.Addr().String())
-	if err != nil {
+	n := &Node{Served: served, URL: "http://" + listener.Addr().String(), tb: tb, listener: listener}
+	if n.Client, err = sdk.NewClient(n.URL, options...); err != nil {
 		tb.Fatal(err)
 	}
-	http := api.NewServer(node.Trusting(served.Handler()))
-	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))
+	return n
+}
+
+// Start runs the node until Stop, or until the test is over.
+func (n *Node) Start() {
+	n.tb.Helper()
+	http := api.NewServer(node.Trusting(n.Served.Handler()))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(n.tb.Context()))
 	var group sync.WaitGroup
-	group.Go(func() { _ = served.Run(ctx) })
-	group.Go(func() { _ = http.Serve(listener) })
-	n := &Node{Client: client, tb: tb, stop: sync.OnceFunc(func() {
-		client.Close()
+	group.Go(func() {
+		if err := n.Served.Run(ctx); err != nil {
+			n.tb.Errorf("run: %v", err)
+		}
+	})
+	group.Go(func() { _ = http.Serve(n.listener) })
+	n.stop = sync.OnceFunc(func() {
+		n.Client.Close()
 		cancel()
 		_ = http.Close()
 		group.Wait()
-		if err := served.Close(); err != nil {
-			tb.Error(err)
+		if err := n.Served.Close(); err != nil {
+			n.tb.Error(err)
 		}
-	})}
-	tb.Cleanup(n.stop)
-	return n
+	})
+	n.tb.Cleanup(n.stop)
 }
 
 // Stop ends the node, and closes its drivers.
@@ -87,10 +109,7 @@ func Work[T any](n *Node, lambda string, h func(ctx context.Context, t *sdk.Task
 	n.tb.Helper()
 	w := sdk.NewWorker(n.Client, options...)
 	sdk.NewLambda[T](lambda).Handle(w, h)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(n.tb.Context()))
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.Run(ctx) }()
-	n.tb.Cleanup(func() { cancel(); <-done })
+	runtest.Start(n.tb, w.Run)
 }
 
 // Schedule accepts tasks and returns their ids.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kinesin-io/kinesin/internal/awslocal"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -103,7 +104,7 @@ func startPrometheus(t *testing.T, every time.Duration, servers ...*harness.Serv
 		"--config.file", config, "--storage.tsdb.path", t.TempDir(), "--web.listen-address", addr, "--log.level", "warn",
 	}})
 	p := prometheus{t, "http://" + addr}
-	harness.Eventually(t, alertMax, "Prometheus scrapes all servers", func() bool {
+	runtest.Eventually(t, alertMax, "Prometheus scrapes all servers", func() bool {
 		return strings.Contains(p.get("/api/v1/query?query="+url.QueryEscape("sum(up)")), fmt.Sprintf(`"%d"`, len(servers)))
 	})
 	return p
@@ -144,14 +145,14 @@ func (p prometheus) firing() []string {
 func (p prometheus) awaitFiring(alert string) {
 	p.t.Helper()
 	began := time.Now()
-	harness.Eventually(p.t, alertMax, alert+" fires", func() bool { return slices.Contains(p.firing(), alert) })
+	runtest.Eventually(p.t, alertMax, alert+" fires", func() bool { return slices.Contains(p.firing(), alert) })
 	p.t.Logf("%s fired within %v", alert, time.Since(began).Round(time.Millisecond))
 }
 
 func (p prometheus) awaitClear(alert string) {
 	p.t.Helper()
 	began := time.Now()
-	harness.Eventually(p.t, alertMax, alert+" clears", func() bool { return !slices.Contains(p.firing(), alert) })
+	runtest.Eventually(p.t, alertMax, alert+" clears", func() bool { return !slices.Contains(p.firing(), alert) })
 	p.t.Logf("%s cleared within %v", alert, time.Since(began).Round(time.Millisecond))
 }
 
@@ -272,7 +273,7 @@ func TestAlertsOfAStoreThatIsAway(t *testing.T) {
 
 func awaitSeries(t *testing.T, s *harness.Server, line string) {
 	t.Helper()
-	harness.Eventually(t, alertMax, line, func() bool {
+	runtest.Eventually(t, alertMax, line, func() bool {
 		_, body := s.Fetch("/metrics")
 		return strings.Contains(body, "\n"+line+"\n")
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/test/harness"
 )
 
@@ -75,7 +76,7 @@ func TestDeclared(t *testing.T) {
 
 	w.write("report.tf", "")
 	w.apply()
-	harness.Eventually(t, 2*registeredMax+registeredMax, "the lambda to be gone with its cron", func() bool {
+	runtest.Eventually(t, 2*registeredMax+registeredMax, "the lambda to be gone with its cron", func() bool {
 		return server.Run("lambda", "get", "report", "--live=false").Code != 0
 	})
 	awaitCron(t, server, "nightly", "there is no cron")
@@ -90,7 +91,7 @@ func TestDeclared(t *testing.T) {
 // spaces.
 func awaitCron(t *testing.T, server *harness.Server, name, want string) (shown string) {
 	t.Helper()
-	harness.Eventually(t, registeredMax, "cron "+name+" with "+want, func() bool {
+	runtest.Eventually(t, registeredMax, "cron "+name+" with "+want, func() bool {
 		got := server.Run("cron", "show", name, "-o", "json")
 		shown = got.Stdout + got.Stderr
 		var fields map[string]any

@@ -5,10 +5,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -139,7 +141,7 @@ func TestAnOperatorsHour(t *testing.T) {
 	b.submit(chromedp.Click(`//summary[text()="Reschedule…"]`), chromedp.SetValue("#when", "3d"), chromedp.Click(`//button[text()="Reschedule"]`))
 	b.has("due in 2 d 23 h")
 	b.submit(chromedp.Click(`//button[text()="Run now"]`))
-	eventually(t, "run", func() bool {
+	runtest.Eventually(t, 30*time.Second, "run", func() bool {
 		r, err := s.client.Get(t.Context(), sdk.ID(s.ids["json"]))
 		return err == nil && r.State == sdk.StateSuccess
 	})
@@ -216,7 +218,7 @@ func TestSignIn(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("other", 8)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "signed out when the token is replaced", func() bool {
+	runtest.Eventually(t, 30*time.Second, "signed out when the token is replaced", func() bool {
 		b.do(chromedp.Navigate(s.url+"/ui/workers"), chromedp.WaitReady("main"), chromedp.Location(&where))
 		return strings.Contains(where, "/ui/signin?next=")
 	})

@@ -2,9 +2,11 @@ package web
 
 import (
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -53,7 +55,7 @@ func TestTheDeadAreMended(t *testing.T) {
 	b.submit(chromedp.Click(`//a[text()="Show it"]`))
 	b.submit(chromedp.Click(`//summary[text()="Edit and redrive…"]`), chromedp.SetValue("#payload", "mended"), chromedp.Click(`//button[text()="Redrive with it"]`))
 	b.has("It starts anew with the new payload")
-	eventually(t, "run", func() bool {
+	runtest.Eventually(t, 30*time.Second, "run", func() bool {
 		r, err := s.client.Get(t.Context(), sdk.ID(s.ids["dead"]))
 		return err == nil && r.State == sdk.StateSuccess
 	})

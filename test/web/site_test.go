@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -38,21 +39,13 @@ func start(t *testing.T, c server.Config, options ...sdk.ClientOption) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	runtest.Start(t, s.Run)
 	client, err := sdk.NewClient(s.URL(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	eventually(t, "ready", func() bool {
+	runtest.Eventually(t, 30*time.Second, "ready", func() bool {
 		response, err := http.Get(s.URL() + "/readyz")
 		if err != nil {
 			return false
@@ -61,16 +54,6 @@ func start(t *testing.T, c server.Config, options ...sdk.ClientOption) *site {
 		return response.StatusCode == http.StatusOK
 	})
 	return &site{url: s.URL(), client: client, ids: map[string]string{}, dir: c.DataDir}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	t.Fatalf("never %s", what)
 }
 
 func (s *site) lambda(t *testing.T, name string, info sdk.LambdaInfo) {
@@ -102,14 +85,11 @@ func (s *site) fill(t *testing.T) {
 	for _, name := range []string{"mail", "invoice", "thumbnail", "report", "webhook"} {
 		s.lambda(t, name, quick)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	worker := sdk.NewWorker(s.client, sdk.Slots(16), sdk.Grace(time.Second), sdk.Version("2.4.1"))
 	for _, name := range []string{"mail", "invoice", "thumbnail", "webhook"} {
 		worker.Register(name, handle)
 	}
-	done := make(chan struct{})
-	go func() { defer close(done); _ = worker.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-done })
+	runtest.Start(t, worker.Run)
 
 	var soon []sdk.Item
 	for i := range 400 {
@@ -162,7 +142,7 @@ func (s *site) fill(t *testing.T) {
 	if _, err := s.client.SetQuota(t.Context(), sdk.Quota{Lambda: "webhook", Rate: 500}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "dead", func() bool {
+	runtest.Eventually(t, 30*time.Second, "dead", func() bool {
 		r, err := s.client.Get(t.Context(), sdk.ID(s.ids["dead"]))
 		return err == nil && r.State == sdk.StateDead
 	})

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -23,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/cmd/kinesin/cli"
 	"github.com/kinesin-io/kinesin/internal/logging"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -50,15 +50,7 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	runtest.Start(t, s.Run)
 	return &site{t, "http://" + s.Addr().String()}
 }
 
@@ -113,36 +105,14 @@ func (s *site) serve(lambda string, h sdk.Handler) {
 	}
 	w := sdk.NewWorker(k, sdk.Slots(100), sdk.Grace(0))
 	w.Register(lambda, h)
-	ctx, stop := context.WithCancel(s.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := w.Run(ctx); err != nil {
-			s.t.Error(err)
-		}
-	})
-	s.t.Cleanup(func() {
-		stop()
-		running.Wait()
-		k.Close()
-	})
-}
-
-// output is a buffer for concurrent writers.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
+	s.t.Cleanup(k.Close)
+	runtest.Start(s.t, w.Run)
 }
 
 func run(ctx context.Context, env []string, stdin string, args ...string) outcome {
-	var stdout, stderr output
+	var stdout, stderr runtest.Text
 	code := cli.Run(ctx, cli.Process{Args: args, Env: env, Stdin: strings.NewReader(stdin), Stdout: &stdout, Stderr: &stderr})
-	return outcome{code, stdout.text.String(), stderr.text.String()}
+	return outcome{code, stdout.String(), stderr.String()}
 }
 
 func (o outcome) check(t *testing.T, what any, code int, says ...string) {
@@ -878,9 +848,9 @@ func TestWorkerCommand(t *testing.T) {
 		t.Error(text)
 	}
 	slow := s.must("schedule", "a", "--payload", "slow")
-	eventually(t, "a timed out attempt", func() bool { return strings.Contains(s.must("get", slow), "timed out after 2s") })
+	runtest.Eventually(t, 10*time.Second, "a timed out attempt", func() bool { return strings.Contains(s.must("get", slow), "timed out after 2s") })
 	s.must("cancel", slow)
-	eventually(t, "the cancel", func() bool { return s.object("get", slow)["state"] == "cancelled" })
+	runtest.Eventually(t, 10*time.Second, "the cancel", func() bool { return s.object("get", slow)["state"] == "cancelled" })
 	stop()
 	working.Wait()
 	if o.code != 0 || strings.Count(o.stderr, "flaky a\n") != 3 {
@@ -930,30 +900,12 @@ func TestWorkerCommandWritesItsOutcome(t *testing.T) {
 	}
 }
 
-// sharedBuffer is read while a command writes to it.
-type sharedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *sharedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *sharedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 func TestWorkerWaitsForItsLambda(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	for _, comes := range []bool{true, false} { // else the worker is told to end while it waits
 		ctx, stop := context.WithCancel(t.Context())
-		var log sharedBuffer
+		var log runtest.Text
 		ended := make(chan int, 1)
 		go func() {
 			ended <- cli.Run(ctx, cli.Process{
@@ -961,7 +913,7 @@ func TestWorkerWaitsForItsLambda(t *testing.T) {
 				Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &log,
 			})
 		}()
-		eventually(t, "the worker to say that it waits", func() bool {
+		runtest.Eventually(t, 10*time.Second, "the worker to say that it waits", func() bool {
 			return strings.Contains(log.String(), "waiting until it is created") && strings.Contains(log.String(), `unknown lambda \"later\"`)
 		})
 		if comes {
@@ -1071,17 +1023,6 @@ func TestBench(t *testing.T) {
 			}
 		})
 	}
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain for %s", what)
 }
 
 func TestATokenFileThatAllMayReadIsNoted(t *testing.T) {

@@ -1,69 +1,45 @@
 package cli_test
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"log/slog"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/node"
-	"github.com/kinesin-io/kinesin/partition"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	queuemem "github.com/kinesin-io/kinesin/queue/mem"
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
+	"github.com/kinesin-io/kinesin/test/harness"
 )
 
 // newBufferedSite is a server in this process with an inbound buffer.
 func newBufferedSite(t *testing.T) (*site, *buffermem.Buffer) {
 	t.Helper()
 	b := buffermem.New(clock.Real(), buffermem.Config{})
-	n, err := node.New(t.Context(), node.Config{
-		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 1000}), Membership: partition.Static("test"),
-		Clock: clock.Real(), Log: slog.New(slog.DiscardHandler), Buffer: b,
+	n := harness.RunNode(t, node.Config{
+		Store: storemem.New(), Queue: queuemem.New(clock.Real(), queuemem.Config{DepthMax: 1000}), Log: slog.New(slog.DiscardHandler), Buffer: b,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	s := httptest.NewUnstartedServer(nil)
-	s.Config = api.NewServer(node.Trusting(n.Handler()))
-	s.Start()
-	t.Cleanup(func() {
-		s.Close()
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &site{t, s.URL}, b
+	return &site{t, n.URL}, b
 }
 
 // await runs list until so many are set aside.
 func (s *site) await(n int) []map[string]any {
 	s.t.Helper()
-	for range 500 {
-		if all := s.objects("inbound", "rejected", "list"); len(all) == n {
-			return all
-		}
-		_ = clock.Sleep(s.t.Context(), clock.Real(), 20*time.Millisecond)
-	}
-	s.t.Fatalf("not %d are set aside: %s", n, s.must("inbound", "rejected", "list"))
-	return nil
+	var all []map[string]any
+	runtest.Eventually(s.t, 10*time.Second, fmt.Sprint(n, " are set aside"), func() bool {
+		all = s.objects("inbound", "rejected", "list")
+		return len(all) == n
+	})
+	return all
 }
 
 func TestInbound(t *testing.T) {

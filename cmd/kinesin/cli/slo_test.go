@@ -4,7 +4,9 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -18,7 +20,7 @@ func TestAnObjectiveFromSetToDelete(t *testing.T) {
 	s.serve("mail", func(context.Context, *sdk.Task[[]byte]) error { return nil })
 	s.must("wait", s.must("schedule", "mail", "--in", "0s"))
 	var shown map[string]any
-	eventually(t, "counted", func() bool {
+	runtest.Eventually(t, 10*time.Second, "counted", func() bool {
 		shown = s.objects("slo", "show")[0]
 		return shown["started"] == 1.0
 	})

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 )
 
 // TestMain lets the test binary act as its own guard, and as a worker that is killed.
@@ -259,14 +260,14 @@ func TestWorkerHearsThatItsGuardIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "an error", func() bool { return errors.Is(g.HoldsFor(time.Second), executor.ErrGuard) })
+	runtest.Eventually(t, 10*time.Second, "an error", func() bool { return errors.Is(g.HoldsFor(time.Second), executor.ErrGuard) })
 	_ = g.Close()
 }
 
 func readPID(t *testing.T, file string) int {
 	t.Helper()
 	var pid int
-	eventually(t, "the number of the process", func() bool {
+	runtest.Eventually(t, 10*time.Second, "the number of the process", func() bool {
 		text, _ := os.ReadFile(file)
 		var err error
 		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
@@ -277,7 +278,7 @@ func readPID(t *testing.T, file string) int {
 
 func wantDead(t *testing.T, pid int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("process %d to end", pid), func() bool { return !alive(pid) })
+	runtest.Eventually(t, 10*time.Second, fmt.Sprintf("process %d to end", pid), func() bool { return !alive(pid) })
 }
 
 // alive reports whether a process runs; one that ended and was not reaped does not.
@@ -287,15 +288,4 @@ func alive(pid int) bool {
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || !strings.Contains(string(stat), ") Z ")
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("waited 10 s for %s", what)
 }

@@ -9,21 +9,29 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Settable is a Clock whose wall clock a test can set. Its monotonic clock and timers are those of Clock.
+// Settable is the Clock of a machine whose wall clock a test can set, and that can be suspended. Its timers
+// are those of Clock. All methods may be called from any goroutine.
 type Settable struct {
 	clock.Clock
 
-	by atomic.Int64
+	Since task.Instant // when the monotonic clock was 0
+
+	by, slept atomic.Int64
 }
 
-// Step sets the wall clock forward, or back if by is negative. It may be called from any goroutine.
+// Step sets the wall clock forward, or back if by is negative.
 func (s *Settable) Step(by time.Duration) { s.by.Add(int64(by)) }
 
+// Suspend lets time pass that the monotonic clock does not see.
+func (s *Settable) Suspend(d time.Duration) { s.slept.Add(int64(d)) }
+
 // Now implements clock.Clock.
-func (s *Settable) Now() task.Instant { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
+func (s *Settable) Now() task.Instant {
+	return s.Clock.Now().Add(time.Duration(s.by.Load() + s.slept.Load()))
+}
 
 // Read returns the readings of all clocks.
 func (s *Settable) Read() clock.Readings {
-	mono := s.Clock.Now().Sub(0) // of the bubble or the virtual clock, as its timers
-	return clock.Readings{Mono: mono, Boot: mono + time.Hour, Wall: s.Now()}
+	mono := s.Clock.Now().Sub(s.Since) // of the bubble or the virtual clock, as its timers
+	return clock.Readings{Mono: mono, Boot: mono + time.Hour + time.Duration(s.slept.Load()), Wall: s.Now()}
 }
