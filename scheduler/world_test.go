@@ -449,8 +449,6 @@ type fired struct {
 	kind task.EventKind
 	at   task.Instant
 	due  task.Instant
-
-	first bool // as a wake-up row alone
 }
 
 // recorder is a dispatcher that records what it did.
@@ -511,7 +509,7 @@ func (c *recorder) Dispatch(ctx context.Context, orders []task.Order) []task.Dis
 		}
 		if results[i].Done {
 			c.mu.Lock()
-			c.orders = append(c.orders, fired{o.Task.ID, o.Event.Kind, c.w.clock.Now(), o.Task.Due, o.First})
+			c.orders = append(c.orders, fired{o.Task.ID, o.Event.Kind, c.w.clock.Now(), o.Task.Due})
 			c.mu.Unlock()
 		}
 	}
