@@ -27,12 +27,31 @@ func (s *Service) extendChains(ctx context.Context, reports []report) {
 		switch {
 		case err == nil:
 			r.chain = chain
+		case isDamaged(err):
+			r.event.Outcome, r.event.Error, r.event.Result = task.OutcomeFatal, "what follows the task is damaged in the store, so that its handler cannot add to it", nil
 		case is && refused.Reason != kinesinv1.Reason_REASON_UNAVAILABLE:
 			r.event.Outcome, r.event.Error, r.event.Result = task.OutcomeFatal, "what was to follow the task is refused: "+refused.Text, nil
 		default:
 			r.done, r.problem = true, unavailableProblem()
 			_ = s.unavailable(ctx, "store what follows a task", err) // the ack says it to the worker
 		}
+	}
+}
+
+// forgetReplaced deletes the payload rows of what followed tasks before their handlers added to it. One that
+// is left behind by a crash costs space and no more.
+func (s *Service) forgetReplaced(ctx context.Context, reports []report) {
+	var ops []store.Op
+	for i := range reports {
+		if r := &reports[i]; r.stored && r.chain != nil && r.row.Chain.FollowApart() && r.next.Chain.FollowID != r.row.Chain.FollowID {
+			ops = append(ops, store.ForgetFollow(r.row))
+		}
+	}
+	if len(ops) == 0 || s.Store.PayloadsExpire() {
+		return
+	}
+	if _, err := s.Store.Apply(context.WithoutCancel(ctx), ops); err != nil {
+		s.Hooks.Failed("delete what followed a task", err)
 	}
 }
 

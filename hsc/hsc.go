@@ -44,6 +44,7 @@ type Store interface {
 	Apply(ctx context.Context, ops []store.Op) ([]error, error)
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
+	PayloadsExpire() bool
 }
 
 // Queue is what the HSC needs of the lambda queues.

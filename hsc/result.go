@@ -95,6 +95,7 @@ func (s *Service) recordBatch(ctx context.Context, sess *session, b *reportBatch
 		}
 	}
 	s.failOpen(ctx, reports, errBusy)
+	s.forgetReplaced(ctx, reports)
 	s.notifyScheduler(b)
 	s.sendEnqueued(ctx, reports)
 	s.conclude(sess, reports)

@@ -190,14 +190,17 @@ func (in *Inbound) announceChange(ctx context.Context, t *found, changed *task.T
 	in.tidy(ctx, &t.Task, changed)
 }
 
-// tidy deletes what a change made needless: the payload that the task had, and the wake-up row that it had in
-// another partition. A crash before it leaves them; a full scan of the partition then deletes the row.
+// tidy deletes what a change made needless: the payload that the task had, what followed it, and the wake-up
+// row that it had in another partition. A crash before it leaves them; a full scan of the partition then deletes the row.
 func (in *Inbound) tidy(ctx context.Context, t, changed *task.Task) {
 	if t.Partition != changed.Partition {
 		_ = in.change(ctx, []store.Op{store.Remove(t)}) // see above
 	}
 	if t.PayloadStoredApart() && t.PayloadID() != changed.PayloadID() {
 		in.ForgetPayload(ctx, t)
+	}
+	if t.Chain != nil && changed.Chain != nil && t.Chain.FollowID != changed.Chain.FollowID {
+		in.ForgetFollow(ctx, t)
 	}
 }
 

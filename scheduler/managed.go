@@ -124,9 +124,11 @@ func (m *managedMode) queueRoom(ctx context.Context) (messages int, room queueRo
 	return messages, room
 }
 
-// hasTaskRow reports whether the task of a wake-up row has a task row, however it stands: it has a key, or
-// the wake-up row holds nothing because the task was moved.
-func hasTaskRow(wakeup *task.Task) bool { return wakeup.Key != "" || wakeup.IsBare() }
+// hasTaskRow reports whether the task of a wake-up row has a task row, however it stands: it has a key, it is
+// of a backfill, or the wake-up row holds nothing because the task was moved.
+func hasTaskRow(wakeup *task.Task) bool {
+	return wakeup.Key != "" || wakeup.IsBare() || wakeup.Occurrence != nil && wakeup.Occurrence.Backfill
+}
 
 // firstOrders returns the orders for tasks that have no task row, and the entries that have to be read first.
 func (m *managedMode) firstOrders(taken []entry, now task.Instant) (orders []task.Order, reads []entry) {

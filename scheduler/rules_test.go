@@ -28,6 +28,26 @@ func TestAnInsertDuringTheFirstScanIsOnTime(t *testing.T) {
 	})
 }
 
+// The task of a backfill has a task row from the beginning, so that it is not sent as if it had none: the
+// first claim would be refused by its own row.
+func TestATaskOfABackfillIsOnTime(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		s := w.start()
+		w.advance(time.Second)
+		filled := w.next(low, time.Second)
+		filled.Wake = filled.Due
+		filled.Occurrence = &task.Occurrence{Cron: "nightly", Life: 1, At: task.Firing{Revision: 1, Nominal: 1}, Backfill: true}
+		ops := store.FirstWithRow(filled)
+		w.apply(ops...)
+		s.Added(&ops[0].Task)
+		w.advance(3 * time.Second)
+		w.wantOnTime(filled)
+		if n := w.sent.counted(&w.sent.refused); n != 0 {
+			t.Errorf("%d orders were refused by the task's own row", n)
+		}
+	})
+}
+
 // awayLeases is a book whose calls get no answer while it is away.
 type awayLeases struct {
 	*lease.Book

@@ -175,6 +175,13 @@ func (in *Intake) ForgetPayload(ctx context.Context, t *task.Task) {
 	}
 }
 
+// ForgetFollow deletes what followed a task, if it was stored apart and no row names it any more.
+func (in *Intake) ForgetFollow(ctx context.Context, t *task.Task) {
+	if t.Chain.FollowApart() && !in.Store.PayloadsExpire() {
+		_, _ = in.Store.Apply(ctx, []store.Op{store.ForgetFollow(t)})
+	}
+}
+
 // Writer writes rows.
 type Writer interface {
 	Apply(ctx context.Context, ops []store.Op) ([]error, error)

@@ -89,9 +89,7 @@ func (b *Batch) forgetPayloads(ctx context.Context) {
 		if c.ended.PayloadStoredApart() && c.ended.PayloadID() != c.Task.PayloadID() {
 			b.ForgetPayload(ctx, c.ended)
 		}
-		if c.ended.Chain.FollowApart() && !b.Store.PayloadsExpire() {
-			_, _ = b.Store.Apply(ctx, []store.Op{store.ForgetFollow(c.ended)})
-		}
+		b.ForgetFollow(ctx, c.ended)
 	}
 }
 

@@ -3,6 +3,7 @@ package periodic
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -274,39 +275,64 @@ func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, o
 	if len(nominals) == 0 {
 		return map[task.Instant]string{}, nil
 	}
-	decided, err := s.decided(ctx, c, l, now)
-	if err != nil {
-		return nil, err
-	}
 	rows, err := s.rows(ctx, c, l, nominals)
 	if err != nil {
 		return nil, err
 	}
+	outcomes := s.outcomes(nominals, rows, l, now)
+	if err := s.noteWaiting(ctx, c, l, outcomes, now, true); err != nil {
+		return nil, err
+	}
 	all := make(map[task.Instant]string, len(nominals))
-	for i, o := range s.outcomes(nominals, rows, l, now) {
-		at := nominals[i].at
-		if all[at] = o.Outcome; rows[i].ID.IsZero() && o.Outcome != forgotten && at >= decided {
-			all[at] = waits
-		}
+	for i, o := range outcomes {
+		all[nominals[i].at] = o.Outcome
 	}
 	return all, nil
 }
 
-// decided returns a nominal time before which all were decided: the newest that has a row, of the next one to
-// come and, if a cron is behind, of the last lookAtMost ones; 0 if none of them has.
-func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, now task.Instant) (task.Instant, error) {
+// noteWaiting corrects what is said of nominal times that have no row: those wait of which the cron has not
+// decided. Each revision decides about its own, however far a later one is. rowless says that those of a
+// revision without any row wait, too.
+func (s *Service) noteWaiting(ctx context.Context, c *crons.Cron, l *catalog.Entry, outcomes []*kinesinv1.CronOccurrence, now task.Instant, rowless bool) error {
+	for _, of := range charges(c) {
+		decided := task.Instant(-1) // not known yet
+		for _, o := range outcomes {
+			if o.Outcome != missed || o.Revision != of.revision.Number {
+				continue
+			}
+			if decided < 0 {
+				var err error
+				if decided, err = s.decided(ctx, c, l, of, now); err != nil {
+					return err
+				}
+			}
+			if task.Instant(o.NominalMicros) >= decided && (decided > 0 || rowless) {
+				o.Outcome, o.Reason = waits, ""
+			}
+		}
+	}
+	return nil
+}
+
+// decided returns a nominal time before which a revision has decided about all: that of its newest row, among
+// the next one to come and the last lookAtMost ones, or the end of all times if it has decided about that one
+// too, since the next row is there before. 0: there is no row.
+func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, of charge, now task.Instant) (task.Instant, error) {
 	for _, limit := range []int{1, lookAtMost} {
-		last, err := lastOf(ctx, c, charges(c), 0, now, limit)
+		last, err := lastOf(ctx, c, []charge{of}, 0, now, limit)
 		if err != nil {
 			return 0, err
 		}
-		rows, err := s.rows(ctx, c, l, append(nextOf(c, now, 1), last...))
+		rows, err := s.rows(ctx, c, l, append(nextIn(c, []charge{of}, now, 1), last...))
 		if err != nil {
 			return 0, err
 		}
 		for i := range rows {
-			if !rows[i].ID.IsZero() {
+			switch {
+			case rows[i].onlyWaits:
 				return rows[i].at, nil
+			case !rows[i].ID.IsZero():
+				return math.MaxInt64, nil
 			}
 		}
 	}

@@ -77,6 +77,22 @@ func TestABackfillOfWhatWasMissed(t *testing.T) {
 	wantOutcomes(t, f.fill("15T05:00:00", "15T08:30:00"), map[string]int{"scheduled": 4})
 }
 
+// A revision that is behind decides about its own nominal times, however far a later one is.
+func TestABackfillLeavesAloneWhatAnEarlierRevisionHasYetToDecide(t *testing.T) {
+	f := newFixture(t)
+	made := f.set(nightly())
+	f.put(store.PutTask, "14T23:00:00", ended(task.Success, 1, ""))
+	f.put(store.PutWakeup, "15T00:00:00", nil)
+	f.time.Advance(at(t, "15T02:30:00").Sub(start))
+	f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Tags = made.Version, map[string]string{"a": "b"} }))
+	f.put(store.PutWakeup, "15T04:00:00", func(one *task.Task) { one.ID = idOf("nightly", 2, one.Due) })
+	f.time.Advance(time.Hour)
+	wantOutcomes(t, f.fill("14T23:00:00", "15T03:30:00"), map[string]int{"ran": 1, "waits": 3, "scheduled": 1})
+	if got := times(f.filled); got != "15T03:00:00" {
+		t.Error(got)
+	}
+}
+
 // While a cron is paused nothing is decided about what it misses: its catch-up does when it is resumed.
 func TestABackfillOfAPause(t *testing.T) {
 	f := newFixture(t)

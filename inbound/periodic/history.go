@@ -69,22 +69,13 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 		}
 		return response, nil
 	}
-	// If the next one has a row already, the last one was decided.
 	rows, err := s.rows(ctx, c, l, append(nextOf(c, now, 1), nominals...))
 	if err != nil {
 		return nil, err
 	}
-	var decided task.Instant
-	if len(absentOf(rows)) == len(rows) { // the one that waits is older than all of them, or there is none
-		if decided, err = s.decided(ctx, c, l, now); err != nil {
-			return nil, err
-		}
-	}
 	response.Occurrences = s.outcomes(nominals, rows, l, now)
-	for _, o := range response.Occurrences {
-		if o.Outcome == missed && decided > 0 && task.Instant(o.NominalMicros) >= decided {
-			o.Outcome, o.Reason = waits, ""
-		}
+	if err := s.noteWaiting(ctx, c, l, response.Occurrences, now, false); err != nil {
+		return nil, err
 	}
 	notePause(c, response.Occurrences)
 	if err := s.withBackfills(ctx, c, response.Occurrences); err != nil {

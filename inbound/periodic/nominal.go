@@ -43,6 +43,11 @@ func allCharges(c *crons.Cron) (all []charge) {
 func nextOf(c *crons.Cron, after task.Instant, limit int) (all []nominal) {
 	ordered := charges(c)
 	slices.Reverse(ordered)
+	return nextIn(c, ordered, after, limit)
+}
+
+// nextIn returns the first nominal times of some charges after an instant.
+func nextIn(c *crons.Cron, ordered []charge, after task.Instant, limit int) (all []nominal) {
 	for _, of := range ordered {
 		schedule, err := of.revision.Spec.Parse(c.Name)
 		if err != nil {

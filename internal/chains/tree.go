@@ -158,12 +158,17 @@ func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, 
 }
 
 // followID returns the id of the payload row of what follows a task. As that of a payload, it is another one
-// for each task that has the same key, so that nothing is deleted which a later one needs.
+// for each task that has the same key, and for each time that a task starts anew, so that nothing is deleted
+// which a later one needs.
 func followID(t *task.Task, b []byte) task.ID {
-	if t.PayloadRev == 0 {
-		return task.IDOf([]byte("follow"), t.ID[:], b)
+	var which []byte
+	if t.PayloadRev != 0 {
+		which = binary.BigEndian.AppendUint64(which, t.PayloadRev)
 	}
-	return task.IDOf([]byte("follow"), t.ID[:], binary.BigEndian.AppendUint64(nil, t.PayloadRev), b)
+	if t.Chain != nil && t.Chain.Round != 0 {
+		which = binary.BigEndian.AppendUint32(which, t.Chain.Round)
+	}
+	return task.IDOf([]byte("follow"), t.ID[:], which, b)
 }
 
 // AsNext gives the rows of a task, which replace an ended one with its key, their own id of what Attach

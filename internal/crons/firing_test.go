@@ -142,6 +142,47 @@ func TestASaveThatIsCutShort(t *testing.T) {
 	}
 }
 
+// Another process may look for what is to be done between the two writes of a save, and this one die after
+// them.
+func TestWhatIsToBeDoneWaitsForItsChange(t *testing.T) {
+	for _, isNew := range []bool{true, false} {
+		f := newFixture(t)
+		c := f.cron(nil)
+		due := at(t, "00:10:00")
+		if !isNew {
+			if err := f.Save(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Change(Spec{Schedule: "5 * * * *", Class: 1}, f.Clock.Now()); err != nil {
+				t.Fatal(err)
+			}
+			due = at(t, "00:05:00")
+		}
+		c.Updated = f.Clock.Now()
+		_, err := f.note(t.Context(), c)
+		if err := errors.Join(err, f.doAll(t.Context()), Put(t.Context(), f.Store, c), f.doAll(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if rows := f.waiting(c); len(rows) == 0 || rows[0].Due != due || f.todo() != 0 {
+			t.Errorf("new %v: %d rows, %d to do", isNew, len(rows), f.todo())
+		}
+	}
+}
+
+// A save that died before it stored its change leaves something to be done for a change that never comes.
+func TestWhatIsToBeDoneForNothingIsForgotten(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.note(t.Context(), f.cron(nil)); err != nil {
+		t.Fatal(err)
+	}
+	for want := range 2 {
+		if err := f.doAll(t.Context()); err != nil || f.todo() != 1-want {
+			t.Fatal(err, f.todo())
+		}
+		f.time.Advance(todoKeptMax + time.Second)
+	}
+}
+
 // A change may come before the first occurrence of the one before it is put.
 func TestAChangeAfterASaveThatIsCutShort(t *testing.T) {
 	for name, change := range map[string]func(c *Cron, now task.Instant) error{
@@ -205,11 +246,11 @@ func TestWhatIsToBeDoneForALaterChangeStays(t *testing.T) {
 	if err := f.Save(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	earlier, err := f.note(t.Context(), c.Name)
+	earlier, err := f.note(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.note(t.Context(), c.Name); err != nil {
+	if _, err := f.note(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.done(t.Context(), earlier); err != nil || f.todo() != 1 {

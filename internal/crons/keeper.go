@@ -2,6 +2,7 @@ package crons
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,10 @@ const todoEvery = 5 * time.Second
 // one to come is put.
 const putFirstMax = task.EndedMin / 2
 
+// todoKeptMax is how long what is to be done for a change is kept while the change is not stored. The process
+// that was to store it is dead by then.
+const todoKeptMax = 24 * time.Hour
+
 // casTriesMax bounds how often a write is tried again because somebody else made one.
 const casTriesMax = 16
 
@@ -27,7 +32,7 @@ const casTriesMax = 16
 // store.ErrConflict if there is another version. Once the cron is stored, a process that finds the row in
 // KindTodo does what this one could not.
 func (f *Firing) Save(ctx context.Context, c *Cron) error {
-	todo, err := f.note(ctx, c.Name)
+	todo, err := f.note(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -40,27 +45,46 @@ func (f *Firing) Save(ctx context.Context, c *Cron) error {
 	return nil
 }
 
-// note stores that something is to be done for a cron, and returns the row. Each change has a version of its
-// own, so that who has done it for an earlier change does not delete it.
-func (f *Firing) note(ctx context.Context, name string) (row store.Control, err error) {
+// todoValue is the value of a row in KindTodo. The change is stored after the row, and until then nothing is
+// done, so that the row is there when it is. A row of an earlier release has the zero value, and does not wait.
+type todoValue struct {
+	Version uint64       `json:"version,omitempty"` // of the cron, with the change
+	At      task.Instant `json:"at,omitempty"`
+}
+
+// note stores that something is to be done for a change of a cron that is stored next, and returns the row.
+// Each change has a version of its own, so that who has done it for an earlier change does not delete it.
+func (f *Firing) note(ctx context.Context, c *Cron) (row store.Control, err error) {
 	for range casTriesMax {
-		row, err = f.Store.Control(ctx, KindTodo, name)
+		row, err = f.Store.Control(ctx, KindTodo, c.Name)
 		if errors.Is(err, store.ErrNotFound) {
-			row, err = store.Control{Kind: KindTodo, Name: name}, nil
+			row, err = store.Control{Kind: KindTodo, Name: c.Name}, nil
 		}
 		if err != nil {
 			break
 		}
+		v := todoValue{Version: max(c.Version+1, todoOf(row).Version), At: f.Clock.Now()}
+		if row.Value, err = json.Marshal(v); err != nil {
+			break
+		}
 		row.Version++
-		row.Value = []byte("{}")
 		if err = f.Store.PutControl(ctx, row); err == nil || !errors.Is(err, store.ErrConflict) {
 			break
 		}
 	}
 	if err != nil {
-		return row, fmt.Errorf("store what is to be done for cron %s: %w", name, err)
+		return row, fmt.Errorf("store what is to be done for cron %s: %w", c.Name, err)
 	}
 	return row, nil
+}
+
+// todoOf returns the value of a row; the zero value if it has none that can be read.
+func todoOf(row store.Control) todoValue {
+	var v todoValue
+	if json.Unmarshal(row.Value, &v) != nil {
+		return todoValue{}
+	}
+	return v
 }
 
 // Run does what is to be done for crons, until ctx ends.
@@ -81,10 +105,15 @@ func (f *Firing) doAll(ctx context.Context) error {
 	var errs []error
 	for _, row := range rows {
 		c, err := Find(ctx, f.Store, row.Name)
-		if errors.Is(err, store.ErrNotFound) {
-			err = f.done(ctx, row) // a new one of that name has a row of another version
-		} else if err == nil {
+		v, isThere := todoOf(row), err == nil
+		switch {
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+		case isThere && c.Version >= v.Version:
 			err = f.do(ctx, c, row)
+		case f.Clock.Now().Sub(v.At) > todoKeptMax:
+			err = f.done(ctx, row)
+		default:
+			err = nil // the change may be stored yet
 		}
 		errs = append(errs, err)
 	}

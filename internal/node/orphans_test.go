@@ -72,6 +72,18 @@ func TestNoPayloadRowIsLeft(t *testing.T) {
 				time.Sleep(2 * time.Minute)
 			}
 		},
+		"a handler adds to what follows": func(r *rig) {
+			r.scheduleChain(sdk.Chain(mail("more").Then(manySteps("b")...)))
+		},
+		"a handler adds, and its task is redriven": func(r *rig) {
+			id := r.scheduleChain(sdk.Chain(mail("more").Then(manySteps("b")...)))
+			for range 2 {
+				time.Sleep(30 * time.Second)
+				if _, err := r.client.Redrive(r.ctx, []sdk.ID{id}, sdk.Force()); err != nil {
+					r.Fatal(err)
+				}
+			}
+		},
 		"a chain whose start before is extended": func(r *rig) {
 			item, err := sdk.Chain(mail("a").Then(manySteps("b")...)).Item(sdk.In(time.Minute))
 			if err != nil {
@@ -116,4 +128,28 @@ func (r *rig) scheduleChain(steps sdk.Steps) sdk.ID {
 		r.Fatal(err)
 	}
 	return id
+}
+
+// damagedPayloads is a store whose payload rows are damaged.
+type damagedPayloads struct{ store.Driver }
+
+func (damagedPayloads) Payload(context.Context, task.ID) ([]byte, error) {
+	return nil, store.ErrCorrupt
+}
+
+// A task whose handler adds to follow-ups that cannot be read any more ends, and says why: each further try
+// would fail in the same way.
+func TestAHandlerThatAddsToDamagedFollowUpsFails(t *testing.T) {
+	over := func(d store.Driver) store.Driver { return damagedPayloads{d} }
+	inRig(t, drivers{over: over}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		id := r.scheduleChain(sdk.Chain(mail("more").Then(manySteps("b")...)))
+		time.Sleep(time.Minute)
+		info, err := r.client.Get(r.ctx, id)
+		if err != nil || info.State != sdk.StateFatalFailure || len(info.Attempts) != 1 || !strings.Contains(info.Attempts[0].Error, "damaged") {
+			t.Errorf("%v: %s, %+v", err, info.State, info.Attempts)
+		}
+	})
 }

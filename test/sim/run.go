@@ -114,6 +114,9 @@ func (w *world) live() {
 	}
 	if w.plan.Ticks != nil {
 		load.Go(func() { w.ticks.change(w.client(4)) })
+		for _, at := range w.plan.Ticks.Backfills {
+			load.Go(func() { w.ticks.backfill(w.client(4), at) })
+		}
 	}
 	if len(w.plan.Brakes.Later) > 0 {
 		load.Go(func() { w.changeBrakes(setup) })
@@ -215,7 +218,7 @@ func (w *world) living(c *client) int {
 				}
 				live -= w.leftovers(rows, p)
 			}
-			return live + w.graphs.pending(c)
+			return live + w.graphs.pending(c) + w.ticks.filling(c)
 		}
 	}
 	live := w.graphs.pending(c) + w.mailbox.pending() + w.drafts.pending(c) + w.ticks.pending(c)
