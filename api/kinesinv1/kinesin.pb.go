@@ -1013,10 +1013,13 @@ type Task struct {
 	Blob              *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload, and only with GetRequest.with_payload
 	WaitsFor          *WaitsFor              `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why a task that is due has not started; absent: nothing that is known here
 	LimitKey          string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
-	Occurrence        *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
-	Chain             *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`           // absent: it is in no chain
-	Member            *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`         // absent: it is no member of a group
-	Group             *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`           // absent: it does not follow after a group
+	Occurrence        *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"`                              // absent: no cron has scheduled it
+	Chain             *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`                                        // absent: it is in no chain
+	Member            *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`                                      // absent: it is no member of a group
+	Group             *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`                                        // absent: it does not follow after a group
+	TimeoutMicros     int64                  `protobuf:"varint,420,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // of its own, as are the next two; 0: its lambda's
+	BackoffMinMicros  int64                  `protobuf:"varint,421,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
+	BackoffMaxMicros  int64                  `protobuf:"varint,422,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1294,6 +1297,27 @@ func (x *Task) GetGroup() *GroupEnd {
 		return x.Group
 	}
 	return nil
+}
+
+func (x *Task) GetTimeoutMicros() int64 {
+	if x != nil {
+		return x.TimeoutMicros
+	}
+	return 0
+}
+
+func (x *Task) GetBackoffMinMicros() int64 {
+	if x != nil {
+		return x.BackoffMinMicros
+	}
+	return 0
+}
+
+func (x *Task) GetBackoffMaxMicros() int64 {
+	if x != nil {
+		return x.BackoffMaxMicros
+	}
+	return 0
 }
 
 // Occurrence says which occurrence of a cron a task is.
@@ -13813,7 +13837,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x19\n" +
-	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xee\t\n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xf4\n" +
+	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -13857,7 +13882,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"occurrence\x12&\n" +
 	"\x05chain\x18( \x01(\v2\x10.kinesin.v1.LinkR\x05chain\x12/\n" +
 	"\x06member\x182 \x01(\v2\x17.kinesin.v1.GroupMemberR\x06member\x12*\n" +
-	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x1a7\n" +
+	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x12&\n" +
+	"\x0etimeout_micros\x18\xa4\x03 \x01(\x03R\rtimeoutMicros\x12-\n" +
+	"\x12backoff_min_micros\x18\xa5\x03 \x01(\x03R\x10backoffMinMicros\x12-\n" +
+	"\x12backoff_max_micros\x18\xa6\x03 \x01(\x03R\x10backoffMaxMicros\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x01\n" +

@@ -859,6 +859,27 @@ func (m *Task) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.BackoffMaxMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMaxMicros))
+		i--
+		dAtA[i] = 0x1a
+		i--
+		dAtA[i] = 0xb0
+	}
+	if m.BackoffMinMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.BackoffMinMicros))
+		i--
+		dAtA[i] = 0x1a
+		i--
+		dAtA[i] = 0xa8
+	}
+	if m.TimeoutMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.TimeoutMicros))
+		i--
+		dAtA[i] = 0x1a
+		i--
+		dAtA[i] = 0xa0
+	}
 	if m.Group != nil {
 		size, err := m.Group.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -13246,6 +13267,15 @@ func (m *Task) SizeVT() (n int) {
 		l = m.Group.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.TimeoutMicros != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.TimeoutMicros))
+	}
+	if m.BackoffMinMicros != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.BackoffMinMicros))
+	}
+	if m.BackoffMaxMicros != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.BackoffMaxMicros))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -21177,6 +21207,63 @@ func (m *Task) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 420:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field TimeoutMicros", wireType)
+			}
+			m.TimeoutMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.TimeoutMicros |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 421:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMinMicros", wireType)
+			}
+			m.BackoffMinMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.BackoffMinMicros |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 422:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field BackoffMaxMicros", wireType)
+			}
+			m.BackoffMaxMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.BackoffMaxMicros |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
