@@ -76,21 +76,6 @@ func TestTheTraceOfTheCallerDecides(t *testing.T) {
 	}
 }
 
-// The share may come from OpenTelemetry's variables.
-func TestTheShareOfTheEnvironment(t *testing.T) {
-	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
-	for arg, want := range map[string]int{"0": 0, "1": 50} {
-		t.Setenv("OTEL_TRACES_SAMPLER_ARG", arg)
-		traces, err := otlp.NewTracesTo(t.Context(), tracetest.NewInMemoryExporter(), -1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := calls(t, traces.Tracer(), 50, ""); got != want {
-			t.Errorf("share %s: %d of 50 traced, want %d", arg, got, want)
-		}
-	}
-}
-
 // A call that is not traced allocates nothing for it.
 func TestAnUntracedCallAllocatesNothing(t *testing.T) {
 	traces, err := otlp.NewTracesTo(t.Context(), tracetest.NewNoopExporter(), 0)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/url"
-	"os"
-	"strconv"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -61,26 +59,10 @@ func newTraces(ctx context.Context, share float64, to sdktrace.TracerProviderOpt
 	provide := []sdktrace.TracerProviderOption{
 		sdktrace.WithResource(of), sdktrace.WithIDGenerator(ids{}), to,
 	}
-	if share < 0 {
-		share = shareByEnv()
-	}
 	if share >= 0 {
 		provide = append(provide, sdktrace.WithSampler(forced{sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))}))
 	}
 	return &Traces{sdktrace.NewTracerProvider(provide...), share}, nil
-}
-
-// shareByEnv returns the share of OpenTelemetry's variables, where these ask for what a share does here;
-// negative: they ask for something else, or for nothing that can be read, of which the library tells.
-func shareByEnv() float64 {
-	if os.Getenv("OTEL_TRACES_SAMPLER") != "parentbased_traceidratio" {
-		return -1
-	}
-	share, err := strconv.ParseFloat(os.Getenv("OTEL_TRACES_SAMPLER_ARG"), 64)
-	if err != nil || !(share >= 0 && share <= 1) {
-		return -1
-	}
-	return share
 }
 
 // Tracer returns the tracer of the spans.
