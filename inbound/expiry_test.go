@@ -54,6 +54,43 @@ func TestWhenAReplacedTaskExpires(t *testing.T) {
 	})
 }
 
+// A task that starts anew keeps the StartBefore that it was given, while that lies ahead.
+func TestWhenARedrivenTaskExpires(t *testing.T) {
+	run(t, func(f *fixture) {
+		for _, within := range []time.Duration{0, time.Second} {
+			if within > 0 {
+				update := &kinesinv1.UpdateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "mail", StartWithinMicros: within.Microseconds()}}
+				if _, err := f.UpdateLambda(f.ctx, update); err != nil {
+					t.Fatal(err)
+				}
+			}
+			redriven := func(own task.Instant, later time.Duration) task.Instant {
+				id := f.accept(with(in(time.Minute), func(i *item) { i.StartBeforeMicros = int64(own) }))
+				f.cancel(id)
+				f.time.Advance(later)
+				if r := f.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}}); r.Problem != nil {
+					t.Fatal(r.Problem)
+				}
+				return task.Instant(f.get(id).Task.GetStartBeforeMicros())
+			}
+			now := f.clock.Now()
+			if own := now.Add(3 * time.Hour); redriven(own, 0) != own {
+				t.Errorf("start within %v: it lost its own start_before", within)
+			}
+			var ofLambda task.Instant
+			if within > 0 {
+				ofLambda = now.Add(within)
+			}
+			if got := redriven(0, 0); got != ofLambda {
+				t.Errorf("start within %v: start before %v of its lambda, want %v", within, got, ofLambda)
+			}
+			if got := redriven(now.Add(2*time.Minute), 3*time.Minute); got > 0 && got < f.clock.Now() {
+				t.Errorf("start within %v: it expires in the past", within)
+			}
+		}
+	})
+}
+
 // The wake-up of a task that goes to its queue at once is no later than its expiry.
 func TestANearTaskWakesWhenItExpires(t *testing.T) {
 	run(t, func(f *fixture) {

@@ -81,9 +81,7 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 	if err := in.RenewFollowups(ctx, &next, l); err != nil {
 		return next, nil, err
 	}
-	if l.StartWithin > 0 {
-		next.StartBefore = due.Add(l.StartWithin)
-	}
+	next.StartBefore = startBeforeAgain(t, l, due)
 	if isTombstone(t) {
 		return next, nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE,
 			"the task was cancelled before it was in the store, which has neither its payload nor its settings: schedule it again")
@@ -118,4 +116,17 @@ func (in *Inbound) whyNotFound(ctx context.Context, id string, otherwise *kinesi
 		return otherwise
 	}
 	return &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_KEY_CONFLICT, Text: "the key of the task was used again since: " + in.Sealer.SealTask(&rows[0])}
+}
+
+// startBeforeAgain returns until when a task that starts anew may start. One that the task was given itself
+// says until when it is of use, and stays while it lies ahead.
+func startBeforeAgain(t *task.Task, l *catalog.Entry, due task.Instant) task.Instant {
+	own := t.StartBefore > due && (l.StartWithin == 0 || t.StartBefore != t.Due.Add(l.StartWithin))
+	switch {
+	case own:
+		return t.StartBefore
+	case l.StartWithin > 0:
+		return due.Add(l.StartWithin)
+	}
+	return 0
 }

@@ -25,6 +25,7 @@ func (in *Inbound) view(t *task.Task) *kinesinv1.Task {
 		Traceparent: t.Traceparent, Tags: task.TagValues(t.Tags), StartBeforeMicros: int64(t.StartBefore),
 		ResultBytes: int64(len(t.Result)), Occurrence: api.WireOccurrence(t.Occurrence),
 		Member: api.WireMember(t.Member), Group: api.WireGroupEnd(t.GroupEnd),
+		TimeoutMicros: t.Overrides.Timeout.Microseconds(), BackoffMinMicros: t.Overrides.BackoffMin.Microseconds(), BackoffMaxMicros: t.Overrides.BackoffMax.Microseconds(),
 	}
 	if t.Blob != nil {
 		v.PayloadBytes = t.Blob.Bytes

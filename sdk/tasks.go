@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // TaskInfo describes a task. Times that have not come are zero.
@@ -29,23 +30,25 @@ type TaskInfo struct {
 	Ended    time.Time
 	Next     time.Time // its next wake-up; zero while it runs
 
-	Attempt         int  // number of the newest attempt
-	Failures        int  // attempts that count against MaxAttempts
-	MaxAttempts     int  // failures after which it is dead
-	WorkerLost      int  // attempts whose worker was lost; these do not count as failures
-	Suspect         bool // its worker was lost: it may be the cause, and runs alone until an attempt ends
-	CancelRequested bool
-	Seq             uint64 // rises with every change: see IfSeq
-	Worker          string // of the newest attempt
-	Attempts        []AttemptInfo
-	Tags            map[string]string
-	StartBefore     time.Time    // when it expires if it has not started; zero: never
-	Traceparent     string       // W3C trace context of the caller that scheduled it
-	Occurrence      *Occurrence  // nil: no cron has scheduled it
-	Member          *GroupMember // nil: it is no member of a group
-	Group           *GroupEnd    // nil: it does not follow after a group
-	Chain           *Link        // nil: it is in no chain
-	WaitsFor        WaitsFor     // what holds it back
+	Attempt     int // number of the newest attempt
+	Failures    int // attempts that count against MaxAttempts
+	MaxAttempts int // failures after which it is dead
+	// Timeout, BackoffMin and BackoffMax are the task's own; zero: its lambda's.
+	Timeout, BackoffMin, BackoffMax time.Duration
+	WorkerLost                      int  // attempts whose worker was lost; these do not count as failures
+	Suspect                         bool // its worker was lost: it may be the cause, and runs alone until an attempt ends
+	CancelRequested                 bool
+	Seq                             uint64 // rises with every change: see IfSeq
+	Worker                          string // of the newest attempt
+	Attempts                        []AttemptInfo
+	Tags                            map[string]string
+	StartBefore                     time.Time    // when it expires if it has not started; zero: never
+	Traceparent                     string       // W3C trace context of the caller that scheduled it
+	Occurrence                      *Occurrence  // nil: no cron has scheduled it
+	Member                          *GroupMember // nil: it is no member of a group
+	Group                           *GroupEnd    // nil: it does not follow after a group
+	Chain                           *Link        // nil: it is in no chain
+	WaitsFor                        WaitsFor     // what holds it back
 
 	Payload      []byte // only with WithPayload
 	PayloadBytes int64
@@ -348,6 +351,7 @@ func taskInfoOf(w *kinesinv1.Task) TaskInfo {
 		Due: timeOf(w.DueMicros), Created: timeOf(w.CreatedMicros), Enqueued: timeOf(w.EnqueuedMicros),
 		Started: timeOf(w.StartedMicros), Ended: timeOf(w.EndedMicros), Next: timeOf(w.NextMicros),
 		Attempt: int(w.Attempt), Failures: int(w.Failures), MaxAttempts: int(w.MaxAttempts), WorkerLost: int(w.WorkerLost),
+		Timeout: task.Micros(w.TimeoutMicros), BackoffMin: task.Micros(w.BackoffMinMicros), BackoffMax: task.Micros(w.BackoffMaxMicros),
 		Suspect: w.Suspect, CancelRequested: w.CancelRequested, Worker: w.Worker,
 		Payload: w.Payload, PayloadBytes: w.PayloadBytes,
 		Traceparent: w.Traceparent, Seq: w.Seq, Tags: w.Tags, StartBefore: timeOf(w.StartBeforeMicros), WaitsFor: waitsForOf(w.WaitsFor),

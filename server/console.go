@@ -163,6 +163,11 @@ func (p provided) Finish(r *http.Request, kept string, query url.Values) (sessio
 	return proof, next, refusedByPage(err)
 }
 
+// Refresh implements web.Provider.
+func (p provided) Refresh(ctx context.Context, s *sessions.Session) (bool, error) {
+	return p.flow.Refresh(ctx, s)
+}
+
 // refusedByPage makes an error for people one of the console.
 func refusedByPage(err error) error {
 	if errors.Is(err, signin.ErrRefused) {

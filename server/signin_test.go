@@ -215,6 +215,47 @@ func TestAnIDTokenThatExpiresEndsItsSession(t *testing.T) {
 	}
 }
 
+// A session goes on by its refresh token, with what the provider says now, and ends with its token where the
+// provider gives no other.
+func TestASessionGoesOnByItsRefreshToken(t *testing.T) {
+	m, c := provider(t)
+	r := serve(t, c)
+	m.AccessTTL = 5 * time.Second
+	signIn := func() (*http.Client, *mockoidc.MockUser) {
+		user, b := &mockoidc.MockUser{Subject: "d", Groups: []string{"staff"}}, r.browser()
+		m.QueueUser(user)
+		_, back := r.atProvider(b, "/ui/")
+		r.page(b, "GET", back.RequestURI(), nil)
+		return b, user
+	}
+	status := func(b *http.Client, path string) int {
+		answer, _ := r.page(b, "GET", path, nil)
+		return answer.StatusCode
+	}
+	b, user := signIn()
+	m.RefreshTTL = -time.Hour
+	refused, _ := signIn()
+	began := time.Now()
+	if got := status(refused, "/ui/jobs"); got != http.StatusOK {
+		t.Errorf("a session whose provider gives no other token: %d", got)
+	}
+	user.Groups = []string{"staff", "ops"}
+	m.AccessTTL = time.Hour
+	if got := status(b, "/ui/audit"); got == http.StatusOK {
+		t.Error("the audit log is shown before the provider says that she may see it")
+	}
+	if got := status(b, "/ui/audit"); got != http.StatusOK {
+		t.Errorf("the provider says that she may see the audit log: %d", got)
+	}
+	time.Sleep(time.Until(began.Add(5500 * time.Millisecond))) //nolint:forbidigo // the tokens are of the world
+	if got := status(b, "/ui/jobs"); got != http.StatusOK {
+		t.Errorf("after its first token: %d", got)
+	}
+	if got := status(refused, "/ui/jobs"); got != http.StatusSeeOther {
+		t.Errorf("after its only token: %d", got)
+	}
+}
+
 // stream opens a stream; next returns its next line that is not empty, and nothing at its end.
 func (r *running) stream(b *http.Client, path string) (status int, header http.Header, next func() string) {
 	r.t.Helper()

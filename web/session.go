@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -39,9 +40,17 @@ func (k *Console) begin(w http.ResponseWriter, r *http.Request, proof sessions.P
 	return nil
 }
 
-// renew notes in the cookie of a browser, now and then, that its session is used.
+// renew notes in the cookie of a browser, now and then, that its session is used, and what its provider says
+// of it when its token ends soon.
 func (k *Console) renew(w http.ResponseWriter, r *http.Request, s *sessions.Session) {
-	if text, ok := k.Sessions.Renew(s); ok {
+	changed := false
+	if k.Provider != nil {
+		var err error
+		if changed, err = k.Provider.Refresh(r.Context(), s); err != nil {
+			k.Log.WarnContext(r.Context(), "the provider gave no new token for a session, which ends with the one that it has", slog.Any("error", err))
+		}
+	}
+	if text, ok := k.Sessions.Renew(s, changed); ok {
 		http.SetCookie(w, sessionCookie(r, text, sessions.Life))
 	}
 }

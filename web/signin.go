@@ -26,6 +26,8 @@ type Provider interface {
 	Begin(ctx context.Context, redirect, next string) (to, kept string, err error)
 	// Finish takes what it comes back with. next is the one of Begin, also if it fails.
 	Finish(r *http.Request, kept string, query url.Values) (proof sessions.Proof, next string, err error)
+	// Refresh gives a session whose token ends soon a newer proof, and reports whether it did.
+	Refresh(ctx context.Context, s *sessions.Session) (bool, error)
 }
 
 type signInBody struct {

@@ -1013,10 +1013,13 @@ type Task struct {
 	Blob              *Blob                  `protobuf:"bytes,29,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload, and only with GetRequest.with_payload
 	WaitsFor          *WaitsFor              `protobuf:"bytes,30,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // why a task that is due has not started; absent: nothing that is known here
 	LimitKey          string                 `protobuf:"bytes,31,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"`
-	Occurrence        *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"` // absent: no cron has scheduled it
-	Chain             *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`           // absent: it is in no chain
-	Member            *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`         // absent: it is no member of a group
-	Group             *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`           // absent: it does not follow after a group
+	Occurrence        *Occurrence            `protobuf:"bytes,32,opt,name=occurrence,proto3" json:"occurrence,omitempty"`                              // absent: no cron has scheduled it
+	Chain             *Link                  `protobuf:"bytes,40,opt,name=chain,proto3" json:"chain,omitempty"`                                        // absent: it is in no chain
+	Member            *GroupMember           `protobuf:"bytes,50,opt,name=member,proto3" json:"member,omitempty"`                                      // absent: it is no member of a group
+	Group             *GroupEnd              `protobuf:"bytes,51,opt,name=group,proto3" json:"group,omitempty"`                                        // absent: it does not follow after a group
+	TimeoutMicros     int64                  `protobuf:"varint,420,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // of its own, as are the next two; 0: its lambda's
+	BackoffMinMicros  int64                  `protobuf:"varint,421,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
+	BackoffMaxMicros  int64                  `protobuf:"varint,422,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1294,6 +1297,27 @@ func (x *Task) GetGroup() *GroupEnd {
 		return x.Group
 	}
 	return nil
+}
+
+func (x *Task) GetTimeoutMicros() int64 {
+	if x != nil {
+		return x.TimeoutMicros
+	}
+	return 0
+}
+
+func (x *Task) GetBackoffMinMicros() int64 {
+	if x != nil {
+		return x.BackoffMinMicros
+	}
+	return 0
+}
+
+func (x *Task) GetBackoffMaxMicros() int64 {
+	if x != nil {
+		return x.BackoffMaxMicros
+	}
+	return 0
 }
 
 // Occurrence says which occurrence of a cron a task is.
@@ -3000,7 +3024,8 @@ func (x *CountResponse) GetExamined() int64 {
 
 type StatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`        // empty: all that the caller may read
+	Overview      bool                   `protobuf:"varint,420,opt,name=overview,proto3" json:"overview,omitempty"` // also what there is to say of the whole installation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3040,6 +3065,13 @@ func (x *StatsRequest) GetLambda() string {
 		return x.Lambda
 	}
 	return ""
+}
+
+func (x *StatsRequest) GetOverview() bool {
+	if x != nil {
+		return x.Overview
+	}
+	return false
 }
 
 type LambdaStats struct {
@@ -3396,6 +3428,7 @@ func (x *PriorityStats) GetOldestMicros() int64 {
 type StatsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lambdas       []*LambdaStats         `protobuf:"bytes,1,rep,name=lambdas,proto3" json:"lambdas,omitempty"`
+	Overview      *Overview              `protobuf:"bytes,420,opt,name=overview,proto3" json:"overview,omitempty"` // absent: not asked for, or the server is older
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3437,6 +3470,346 @@ func (x *StatsResponse) GetLambdas() []*LambdaStats {
 	return nil
 }
 
+func (x *StatsResponse) GetOverview() *Overview {
+	if x != nil {
+		return x.Overview
+	}
+	return nil
+}
+
+// Overview is the installation at a glance, as the server that answers sees it. What is of all lambdas together is
+// absent for a caller who may not read the metrics of all.
+type Overview struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Windows       []*OverviewWindow      `protobuf:"bytes,1,rep,name=windows,proto3" json:"windows,omitempty"`                               // the last minute, hour and day
+	Due           []*DueSoon             `protobuf:"bytes,2,rep,name=due,proto3" json:"due,omitempty"`                                       // in 5 and 15 minutes, an hour and a day, of the lambdas that the caller may read; none: not known for now
+	DueAtMicros   int64                  `protobuf:"varint,3,opt,name=due_at_micros,json=dueAtMicros,proto3" json:"due_at_micros,omitempty"` // when due was counted
+	Installation  *Installation          `protobuf:"bytes,4,opt,name=installation,proto3" json:"installation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Overview) Reset() {
+	*x = Overview{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Overview) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Overview) ProtoMessage() {}
+
+func (x *Overview) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Overview.ProtoReflect.Descriptor instead.
+func (*Overview) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *Overview) GetWindows() []*OverviewWindow {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Overview) GetDue() []*DueSoon {
+	if x != nil {
+		return x.Due
+	}
+	return nil
+}
+
+func (x *Overview) GetDueAtMicros() int64 {
+	if x != nil {
+		return x.DueAtMicros
+	}
+	return 0
+}
+
+func (x *Overview) GetInstallation() *Installation {
+	if x != nil {
+		return x.Installation
+	}
+	return nil
+}
+
+// OverviewWindow is what happened in a time until now, as the server that answers saw it.
+type OverviewWindow struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	AskedMicros       int64                  `protobuf:"varint,1,opt,name=asked_micros,json=askedMicros,proto3" json:"asked_micros,omitempty"`       // a minute, an hour or a day
+	CoveredMicros     int64                  `protobuf:"varint,2,opt,name=covered_micros,json=coveredMicros,proto3" json:"covered_micros,omitempty"` // how much of that the server saw
+	StartedPerSecond  float64                `protobuf:"fixed64,3,opt,name=started_per_second,json=startedPerSecond,proto3" json:"started_per_second,omitempty"`
+	FailedPerSecond   float64                `protobuf:"fixed64,4,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`                                                                        // attempts
+	EndedPerSecond    map[string]float64     `protobuf:"bytes,5,rep,name=ended_per_second,json=endedPerSecond,proto3" json:"ended_per_second,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"` // by outcome
+	LatenessP50Micros int64                  `protobuf:"varint,6,opt,name=lateness_p50_micros,json=latenessP50Micros,proto3" json:"lateness_p50_micros,omitempty"`                                                                   // of first starts
+	LatenessP95Micros int64                  `protobuf:"varint,7,opt,name=lateness_p95_micros,json=latenessP95Micros,proto3" json:"lateness_p95_micros,omitempty"`
+	LatenessP99Micros int64                  `protobuf:"varint,8,opt,name=lateness_p99_micros,json=latenessP99Micros,proto3" json:"lateness_p99_micros,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *OverviewWindow) Reset() {
+	*x = OverviewWindow{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OverviewWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OverviewWindow) ProtoMessage() {}
+
+func (x *OverviewWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OverviewWindow.ProtoReflect.Descriptor instead.
+func (*OverviewWindow) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *OverviewWindow) GetAskedMicros() int64 {
+	if x != nil {
+		return x.AskedMicros
+	}
+	return 0
+}
+
+func (x *OverviewWindow) GetCoveredMicros() int64 {
+	if x != nil {
+		return x.CoveredMicros
+	}
+	return 0
+}
+
+func (x *OverviewWindow) GetStartedPerSecond() float64 {
+	if x != nil {
+		return x.StartedPerSecond
+	}
+	return 0
+}
+
+func (x *OverviewWindow) GetFailedPerSecond() float64 {
+	if x != nil {
+		return x.FailedPerSecond
+	}
+	return 0
+}
+
+func (x *OverviewWindow) GetEndedPerSecond() map[string]float64 {
+	if x != nil {
+		return x.EndedPerSecond
+	}
+	return nil
+}
+
+func (x *OverviewWindow) GetLatenessP50Micros() int64 {
+	if x != nil {
+		return x.LatenessP50Micros
+	}
+	return 0
+}
+
+func (x *OverviewWindow) GetLatenessP95Micros() int64 {
+	if x != nil {
+		return x.LatenessP95Micros
+	}
+	return 0
+}
+
+func (x *OverviewWindow) GetLatenessP99Micros() int64 {
+	if x != nil {
+		return x.LatenessP99Micros
+	}
+	return 0
+}
+
+// DueSoon is how many tasks will be due within a time.
+type DueSoon struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WithinMicros  int64                  `protobuf:"varint,1,opt,name=within_micros,json=withinMicros,proto3" json:"within_micros,omitempty"`
+	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	AtLeast       bool                   `protobuf:"varint,3,opt,name=at_least,json=atLeast,proto3" json:"at_least,omitempty"` // there may be more
+	Error         int64                  `protobuf:"varint,4,opt,name=error,proto3" json:"error,omitempty"`                    // of an estimate: 19 times of 20 it is off by no more; 0: counted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DueSoon) Reset() {
+	*x = DueSoon{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DueSoon) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DueSoon) ProtoMessage() {}
+
+func (x *DueSoon) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DueSoon.ProtoReflect.Descriptor instead.
+func (*DueSoon) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *DueSoon) GetWithinMicros() int64 {
+	if x != nil {
+		return x.WithinMicros
+	}
+	return 0
+}
+
+func (x *DueSoon) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *DueSoon) GetAtLeast() bool {
+	if x != nil {
+		return x.AtLeast
+	}
+	return false
+}
+
+func (x *DueSoon) GetError() int64 {
+	if x != nil {
+		return x.Error
+	}
+	return 0
+}
+
+// Installation is what an installation consists of.
+type Installation struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Workers           int64                  `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
+	Servers           int64                  `protobuf:"varint,2,opt,name=servers,proto3" json:"servers,omitempty"` // that own partitions
+	Partitions        int64                  `protobuf:"varint,3,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	UnownedPartitions int64                  `protobuf:"varint,4,opt,name=unowned_partitions,json=unownedPartitions,proto3" json:"unowned_partitions,omitempty"` // whose owner does not handle them
+	StoreFull         bool                   `protobuf:"varint,5,opt,name=store_full,json=storeFull,proto3" json:"store_full,omitempty"`                         // it takes no new tasks
+	StoreDamaged      bool                   `protobuf:"varint,6,opt,name=store_damaged,json=storeDamaged,proto3" json:"store_damaged,omitempty"`                // some of its files are damaged
+	NotReady          string                 `protobuf:"bytes,7,opt,name=not_ready,json=notReady,proto3" json:"not_ready,omitempty"`                             // why new work should go to another server; empty: it need not
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Installation) Reset() {
+	*x = Installation{}
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Installation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Installation) ProtoMessage() {}
+
+func (x *Installation) ProtoReflect() protoreflect.Message {
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Installation.ProtoReflect.Descriptor instead.
+func (*Installation) Descriptor() ([]byte, []int) {
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *Installation) GetWorkers() int64 {
+	if x != nil {
+		return x.Workers
+	}
+	return 0
+}
+
+func (x *Installation) GetServers() int64 {
+	if x != nil {
+		return x.Servers
+	}
+	return 0
+}
+
+func (x *Installation) GetPartitions() int64 {
+	if x != nil {
+		return x.Partitions
+	}
+	return 0
+}
+
+func (x *Installation) GetUnownedPartitions() int64 {
+	if x != nil {
+		return x.UnownedPartitions
+	}
+	return 0
+}
+
+func (x *Installation) GetStoreFull() bool {
+	if x != nil {
+		return x.StoreFull
+	}
+	return false
+}
+
+func (x *Installation) GetStoreDamaged() bool {
+	if x != nil {
+		return x.StoreDamaged
+	}
+	return false
+}
+
+func (x *Installation) GetNotReady() string {
+	if x != nil {
+		return x.NotReady
+	}
+	return ""
+}
+
 // Job is a change of a set of tasks.
 type Job struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3469,7 +3842,7 @@ type Job struct {
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3481,7 +3854,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[41]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3494,7 +3867,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{41}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Job) GetId() string {
@@ -3671,7 +4044,7 @@ type Backfill struct {
 
 func (x *Backfill) Reset() {
 	*x = Backfill{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +4056,7 @@ func (x *Backfill) String() string {
 func (*Backfill) ProtoMessage() {}
 
 func (x *Backfill) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[42]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +4069,7 @@ func (x *Backfill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
 func (*Backfill) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{42}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Backfill) GetCron() string {
@@ -3737,7 +4110,7 @@ type JobRefusal struct {
 
 func (x *JobRefusal) Reset() {
 	*x = JobRefusal{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +4122,7 @@ func (x *JobRefusal) String() string {
 func (*JobRefusal) ProtoMessage() {}
 
 func (x *JobRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[43]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +4135,7 @@ func (x *JobRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobRefusal.ProtoReflect.Descriptor instead.
 func (*JobRefusal) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{43}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *JobRefusal) GetId() string {
@@ -3797,7 +4170,7 @@ type CreateJobRequest struct {
 
 func (x *CreateJobRequest) Reset() {
 	*x = CreateJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +4182,7 @@ func (x *CreateJobRequest) String() string {
 func (*CreateJobRequest) ProtoMessage() {}
 
 func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[44]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +4195,7 @@ func (x *CreateJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobRequest.ProtoReflect.Descriptor instead.
 func (*CreateJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{44}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CreateJobRequest) GetAction() string {
@@ -3904,7 +4277,7 @@ type CreateJobResponse struct {
 
 func (x *CreateJobResponse) Reset() {
 	*x = CreateJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4289,7 @@ func (x *CreateJobResponse) String() string {
 func (*CreateJobResponse) ProtoMessage() {}
 
 func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[45]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3929,7 +4302,7 @@ func (x *CreateJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateJobResponse.ProtoReflect.Descriptor instead.
 func (*CreateJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{45}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *CreateJobResponse) GetJob() *Job {
@@ -3948,7 +4321,7 @@ type GetJobRequest struct {
 
 func (x *GetJobRequest) Reset() {
 	*x = GetJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4333,7 @@ func (x *GetJobRequest) String() string {
 func (*GetJobRequest) ProtoMessage() {}
 
 func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[46]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4346,7 @@ func (x *GetJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobRequest.ProtoReflect.Descriptor instead.
 func (*GetJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{46}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetJobRequest) GetId() string {
@@ -3992,7 +4365,7 @@ type GetJobResponse struct {
 
 func (x *GetJobResponse) Reset() {
 	*x = GetJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4377,7 @@ func (x *GetJobResponse) String() string {
 func (*GetJobResponse) ProtoMessage() {}
 
 func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[47]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4390,7 @@ func (x *GetJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetJobResponse.ProtoReflect.Descriptor instead.
 func (*GetJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{47}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetJobResponse) GetJob() *Job {
@@ -4035,7 +4408,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4047,7 +4420,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[48]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4060,7 +4433,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{48}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
 }
 
 type ListJobsResponse struct {
@@ -4072,7 +4445,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4084,7 +4457,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[49]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4097,7 +4470,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{49}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListJobsResponse) GetJobs() []*Job {
@@ -4117,7 +4490,7 @@ type ControlJobRequest struct {
 
 func (x *ControlJobRequest) Reset() {
 	*x = ControlJobRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4502,7 @@ func (x *ControlJobRequest) String() string {
 func (*ControlJobRequest) ProtoMessage() {}
 
 func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[50]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4515,7 @@ func (x *ControlJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{50}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ControlJobRequest) GetId() string {
@@ -4168,7 +4541,7 @@ type ControlJobResponse struct {
 
 func (x *ControlJobResponse) Reset() {
 	*x = ControlJobResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4553,7 @@ func (x *ControlJobResponse) String() string {
 func (*ControlJobResponse) ProtoMessage() {}
 
 func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[51]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4566,7 @@ func (x *ControlJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ControlJobResponse.ProtoReflect.Descriptor instead.
 func (*ControlJobResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{51}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ControlJobResponse) GetJob() *Job {
@@ -4228,7 +4601,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4240,7 +4613,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[52]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4253,7 +4626,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{52}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Gate) GetId() string {
@@ -4380,7 +4753,7 @@ type GateCounts struct {
 
 func (x *GateCounts) Reset() {
 	*x = GateCounts{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4392,7 +4765,7 @@ func (x *GateCounts) String() string {
 func (*GateCounts) ProtoMessage() {}
 
 func (x *GateCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[53]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4405,7 +4778,7 @@ func (x *GateCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GateCounts.ProtoReflect.Descriptor instead.
 func (*GateCounts) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{53}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GateCounts) GetNow() int64 {
@@ -4447,7 +4820,7 @@ type SetGateRequest struct {
 
 func (x *SetGateRequest) Reset() {
 	*x = SetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4459,7 +4832,7 @@ func (x *SetGateRequest) String() string {
 func (*SetGateRequest) ProtoMessage() {}
 
 func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[54]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4472,7 +4845,7 @@ func (x *SetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateRequest.ProtoReflect.Descriptor instead.
 func (*SetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{54}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetGateRequest) GetGate() *Gate {
@@ -4505,7 +4878,7 @@ type SetGateResponse struct {
 
 func (x *SetGateResponse) Reset() {
 	*x = SetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4517,7 +4890,7 @@ func (x *SetGateResponse) String() string {
 func (*SetGateResponse) ProtoMessage() {}
 
 func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[55]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4530,7 +4903,7 @@ func (x *SetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetGateResponse.ProtoReflect.Descriptor instead.
 func (*SetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{55}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetGateResponse) GetGate() *Gate {
@@ -4550,7 +4923,7 @@ type ResumeGateRequest struct {
 
 func (x *ResumeGateRequest) Reset() {
 	*x = ResumeGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4935,7 @@ func (x *ResumeGateRequest) String() string {
 func (*ResumeGateRequest) ProtoMessage() {}
 
 func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[56]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4948,7 @@ func (x *ResumeGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateRequest.ProtoReflect.Descriptor instead.
 func (*ResumeGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{56}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ResumeGateRequest) GetId() string {
@@ -4601,7 +4974,7 @@ type ResumeGateResponse struct {
 
 func (x *ResumeGateResponse) Reset() {
 	*x = ResumeGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4613,7 +4986,7 @@ func (x *ResumeGateResponse) String() string {
 func (*ResumeGateResponse) ProtoMessage() {}
 
 func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[57]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4626,7 +4999,7 @@ func (x *ResumeGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeGateResponse.ProtoReflect.Descriptor instead.
 func (*ResumeGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{57}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResumeGateResponse) GetGate() *Gate {
@@ -4645,7 +5018,7 @@ type GetGateRequest struct {
 
 func (x *GetGateRequest) Reset() {
 	*x = GetGateRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4657,7 +5030,7 @@ func (x *GetGateRequest) String() string {
 func (*GetGateRequest) ProtoMessage() {}
 
 func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[58]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4670,7 +5043,7 @@ func (x *GetGateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateRequest.ProtoReflect.Descriptor instead.
 func (*GetGateRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{58}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetGateRequest) GetId() string {
@@ -4689,7 +5062,7 @@ type GetGateResponse struct {
 
 func (x *GetGateResponse) Reset() {
 	*x = GetGateResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +5074,7 @@ func (x *GetGateResponse) String() string {
 func (*GetGateResponse) ProtoMessage() {}
 
 func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[59]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +5087,7 @@ func (x *GetGateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGateResponse.ProtoReflect.Descriptor instead.
 func (*GetGateResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{59}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetGateResponse) GetGate() *Gate {
@@ -4734,7 +5107,7 @@ type ListGatesRequest struct {
 
 func (x *ListGatesRequest) Reset() {
 	*x = ListGatesRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4746,7 +5119,7 @@ func (x *ListGatesRequest) String() string {
 func (*ListGatesRequest) ProtoMessage() {}
 
 func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[60]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4759,7 +5132,7 @@ func (x *ListGatesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesRequest.ProtoReflect.Descriptor instead.
 func (*ListGatesRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{60}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListGatesRequest) GetLambda() string {
@@ -4785,7 +5158,7 @@ type ListGatesResponse struct {
 
 func (x *ListGatesResponse) Reset() {
 	*x = ListGatesResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4797,7 +5170,7 @@ func (x *ListGatesResponse) String() string {
 func (*ListGatesResponse) ProtoMessage() {}
 
 func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[61]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4810,7 +5183,7 @@ func (x *ListGatesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatesResponse.ProtoReflect.Descriptor instead.
 func (*ListGatesResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{61}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListGatesResponse) GetGates() []*Gate {
@@ -4841,7 +5214,7 @@ type Quota struct {
 
 func (x *Quota) Reset() {
 	*x = Quota{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4853,7 +5226,7 @@ func (x *Quota) String() string {
 func (*Quota) ProtoMessage() {}
 
 func (x *Quota) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[62]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4866,7 +5239,7 @@ func (x *Quota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quota.ProtoReflect.Descriptor instead.
 func (*Quota) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{62}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Quota) GetLambda() string {
@@ -4971,7 +5344,7 @@ type SetQuotaRequest struct {
 
 func (x *SetQuotaRequest) Reset() {
 	*x = SetQuotaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5356,7 @@ func (x *SetQuotaRequest) String() string {
 func (*SetQuotaRequest) ProtoMessage() {}
 
 func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[63]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4996,7 +5369,7 @@ func (x *SetQuotaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaRequest.ProtoReflect.Descriptor instead.
 func (*SetQuotaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{63}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *SetQuotaRequest) GetLambda() string {
@@ -5071,7 +5444,7 @@ type SetQuotaResponse struct {
 
 func (x *SetQuotaResponse) Reset() {
 	*x = SetQuotaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5456,7 @@ func (x *SetQuotaResponse) String() string {
 func (*SetQuotaResponse) ProtoMessage() {}
 
 func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[64]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +5469,7 @@ func (x *SetQuotaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuotaResponse.ProtoReflect.Descriptor instead.
 func (*SetQuotaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{64}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *SetQuotaResponse) GetQuota() *Quota {
@@ -5115,7 +5488,7 @@ type GetQuotasRequest struct {
 
 func (x *GetQuotasRequest) Reset() {
 	*x = GetQuotasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5127,7 +5500,7 @@ func (x *GetQuotasRequest) String() string {
 func (*GetQuotasRequest) ProtoMessage() {}
 
 func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[65]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5513,7 @@ func (x *GetQuotasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasRequest.ProtoReflect.Descriptor instead.
 func (*GetQuotasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{65}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetQuotasRequest) GetLambda() string {
@@ -5159,7 +5532,7 @@ type GetQuotasResponse struct {
 
 func (x *GetQuotasResponse) Reset() {
 	*x = GetQuotasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5544,7 @@ func (x *GetQuotasResponse) String() string {
 func (*GetQuotasResponse) ProtoMessage() {}
 
 func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[66]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5557,7 @@ func (x *GetQuotasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQuotasResponse.ProtoReflect.Descriptor instead.
 func (*GetQuotasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{66}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetQuotasResponse) GetQuotas() []*Quota {
@@ -5212,7 +5585,7 @@ type Objective struct {
 
 func (x *Objective) Reset() {
 	*x = Objective{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5224,7 +5597,7 @@ func (x *Objective) String() string {
 func (*Objective) ProtoMessage() {}
 
 func (x *Objective) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[67]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5237,7 +5610,7 @@ func (x *Objective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objective.ProtoReflect.Descriptor instead.
 func (*Objective) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{67}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Objective) GetLambda() string {
@@ -5311,7 +5684,7 @@ type ObjectiveStatus struct {
 
 func (x *ObjectiveStatus) Reset() {
 	*x = ObjectiveStatus{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5323,7 +5696,7 @@ func (x *ObjectiveStatus) String() string {
 func (*ObjectiveStatus) ProtoMessage() {}
 
 func (x *ObjectiveStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[68]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5336,7 +5709,7 @@ func (x *ObjectiveStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectiveStatus.ProtoReflect.Descriptor instead.
 func (*ObjectiveStatus) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{68}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ObjectiveStatus) GetObjective() *Objective {
@@ -5393,7 +5766,7 @@ type Burn struct {
 
 func (x *Burn) Reset() {
 	*x = Burn{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5778,7 @@ func (x *Burn) String() string {
 func (*Burn) ProtoMessage() {}
 
 func (x *Burn) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[69]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5791,7 @@ func (x *Burn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Burn.ProtoReflect.Descriptor instead.
 func (*Burn) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{69}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Burn) GetOverMicros() int64 {
@@ -5455,7 +5828,7 @@ type SetObjectiveRequest struct {
 
 func (x *SetObjectiveRequest) Reset() {
 	*x = SetObjectiveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5467,7 +5840,7 @@ func (x *SetObjectiveRequest) String() string {
 func (*SetObjectiveRequest) ProtoMessage() {}
 
 func (x *SetObjectiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[70]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5480,7 +5853,7 @@ func (x *SetObjectiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetObjectiveRequest.ProtoReflect.Descriptor instead.
 func (*SetObjectiveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{70}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SetObjectiveRequest) GetLambda() string {
@@ -5527,7 +5900,7 @@ type SetObjectiveResponse struct {
 
 func (x *SetObjectiveResponse) Reset() {
 	*x = SetObjectiveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5539,7 +5912,7 @@ func (x *SetObjectiveResponse) String() string {
 func (*SetObjectiveResponse) ProtoMessage() {}
 
 func (x *SetObjectiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[71]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5552,7 +5925,7 @@ func (x *SetObjectiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetObjectiveResponse.ProtoReflect.Descriptor instead.
 func (*SetObjectiveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{71}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SetObjectiveResponse) GetObjective() *Objective {
@@ -5571,7 +5944,7 @@ type DeleteObjectiveRequest struct {
 
 func (x *DeleteObjectiveRequest) Reset() {
 	*x = DeleteObjectiveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5583,7 +5956,7 @@ func (x *DeleteObjectiveRequest) String() string {
 func (*DeleteObjectiveRequest) ProtoMessage() {}
 
 func (x *DeleteObjectiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[72]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5596,7 +5969,7 @@ func (x *DeleteObjectiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteObjectiveRequest.ProtoReflect.Descriptor instead.
 func (*DeleteObjectiveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{72}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteObjectiveRequest) GetLambda() string {
@@ -5614,7 +5987,7 @@ type DeleteObjectiveResponse struct {
 
 func (x *DeleteObjectiveResponse) Reset() {
 	*x = DeleteObjectiveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5626,7 +5999,7 @@ func (x *DeleteObjectiveResponse) String() string {
 func (*DeleteObjectiveResponse) ProtoMessage() {}
 
 func (x *DeleteObjectiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[73]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5639,7 +6012,7 @@ func (x *DeleteObjectiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteObjectiveResponse.ProtoReflect.Descriptor instead.
 func (*DeleteObjectiveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{73}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
 }
 
 type GetObjectivesRequest struct {
@@ -5651,7 +6024,7 @@ type GetObjectivesRequest struct {
 
 func (x *GetObjectivesRequest) Reset() {
 	*x = GetObjectivesRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5663,7 +6036,7 @@ func (x *GetObjectivesRequest) String() string {
 func (*GetObjectivesRequest) ProtoMessage() {}
 
 func (x *GetObjectivesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[74]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5676,7 +6049,7 @@ func (x *GetObjectivesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetObjectivesRequest.ProtoReflect.Descriptor instead.
 func (*GetObjectivesRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{74}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetObjectivesRequest) GetLambda() string {
@@ -5695,7 +6068,7 @@ type GetObjectivesResponse struct {
 
 func (x *GetObjectivesResponse) Reset() {
 	*x = GetObjectivesResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5707,7 +6080,7 @@ func (x *GetObjectivesResponse) String() string {
 func (*GetObjectivesResponse) ProtoMessage() {}
 
 func (x *GetObjectivesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[75]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5720,7 +6093,7 @@ func (x *GetObjectivesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetObjectivesResponse.ProtoReflect.Descriptor instead.
 func (*GetObjectivesResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{75}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetObjectivesResponse) GetObjectives() []*ObjectiveStatus {
@@ -5747,7 +6120,7 @@ type DeadLetter struct {
 
 func (x *DeadLetter) Reset() {
 	*x = DeadLetter{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5759,7 +6132,7 @@ func (x *DeadLetter) String() string {
 func (*DeadLetter) ProtoMessage() {}
 
 func (x *DeadLetter) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[76]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5772,7 +6145,7 @@ func (x *DeadLetter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetter.ProtoReflect.Descriptor instead.
 func (*DeadLetter) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{76}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *DeadLetter) GetId() string {
@@ -5846,7 +6219,7 @@ type DeadLetterQueue struct {
 
 func (x *DeadLetterQueue) Reset() {
 	*x = DeadLetterQueue{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5858,7 +6231,7 @@ func (x *DeadLetterQueue) String() string {
 func (*DeadLetterQueue) ProtoMessage() {}
 
 func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[77]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5871,7 +6244,7 @@ func (x *DeadLetterQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterQueue.ProtoReflect.Descriptor instead.
 func (*DeadLetterQueue) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{77}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *DeadLetterQueue) GetPriority() string {
@@ -5930,7 +6303,7 @@ type DeadLetterMove struct {
 
 func (x *DeadLetterMove) Reset() {
 	*x = DeadLetterMove{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5942,7 +6315,7 @@ func (x *DeadLetterMove) String() string {
 func (*DeadLetterMove) ProtoMessage() {}
 
 func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[78]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5955,7 +6328,7 @@ func (x *DeadLetterMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeadLetterMove.ProtoReflect.Descriptor instead.
 func (*DeadLetterMove) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{78}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *DeadLetterMove) GetState() string {
@@ -6005,7 +6378,7 @@ type ListDeadLettersRequest struct {
 
 func (x *ListDeadLettersRequest) Reset() {
 	*x = ListDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6017,7 +6390,7 @@ func (x *ListDeadLettersRequest) String() string {
 func (*ListDeadLettersRequest) ProtoMessage() {}
 
 func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[79]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6030,7 +6403,7 @@ func (x *ListDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{79}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListDeadLettersRequest) GetLambda() string {
@@ -6071,7 +6444,7 @@ type ListDeadLettersResponse struct {
 
 func (x *ListDeadLettersResponse) Reset() {
 	*x = ListDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6083,7 +6456,7 @@ func (x *ListDeadLettersResponse) String() string {
 func (*ListDeadLettersResponse) ProtoMessage() {}
 
 func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[80]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6096,7 +6469,7 @@ func (x *ListDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ListDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{80}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListDeadLettersResponse) GetMessages() []*DeadLetter {
@@ -6123,7 +6496,7 @@ type CountDeadLettersRequest struct {
 
 func (x *CountDeadLettersRequest) Reset() {
 	*x = CountDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6135,7 +6508,7 @@ func (x *CountDeadLettersRequest) String() string {
 func (*CountDeadLettersRequest) ProtoMessage() {}
 
 func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[81]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6148,7 +6521,7 @@ func (x *CountDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{81}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *CountDeadLettersRequest) GetLambda() string {
@@ -6175,7 +6548,7 @@ type CountDeadLettersResponse struct {
 
 func (x *CountDeadLettersResponse) Reset() {
 	*x = CountDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6187,7 +6560,7 @@ func (x *CountDeadLettersResponse) String() string {
 func (*CountDeadLettersResponse) ProtoMessage() {}
 
 func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[82]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6200,7 +6573,7 @@ func (x *CountDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*CountDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{82}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *CountDeadLettersResponse) GetCount() int64 {
@@ -6231,7 +6604,7 @@ type ChangeDeadLettersRequest struct {
 
 func (x *ChangeDeadLettersRequest) Reset() {
 	*x = ChangeDeadLettersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6243,7 +6616,7 @@ func (x *ChangeDeadLettersRequest) String() string {
 func (*ChangeDeadLettersRequest) ProtoMessage() {}
 
 func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[83]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6256,7 +6629,7 @@ func (x *ChangeDeadLettersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{83}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ChangeDeadLettersRequest) GetAction() string {
@@ -6313,7 +6686,7 @@ type ChangeDeadLettersResponse struct {
 
 func (x *ChangeDeadLettersResponse) Reset() {
 	*x = ChangeDeadLettersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6325,7 +6698,7 @@ func (x *ChangeDeadLettersResponse) String() string {
 func (*ChangeDeadLettersResponse) ProtoMessage() {}
 
 func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[84]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6338,7 +6711,7 @@ func (x *ChangeDeadLettersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeDeadLettersResponse.ProtoReflect.Descriptor instead.
 func (*ChangeDeadLettersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{84}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ChangeDeadLettersResponse) GetOutcomes() map[string]int64 {
@@ -6409,7 +6782,7 @@ type Lambda struct {
 
 func (x *Lambda) Reset() {
 	*x = Lambda{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6421,7 +6794,7 @@ func (x *Lambda) String() string {
 func (*Lambda) ProtoMessage() {}
 
 func (x *Lambda) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[85]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6434,7 +6807,7 @@ func (x *Lambda) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lambda.ProtoReflect.Descriptor instead.
 func (*Lambda) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{85}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Lambda) GetName() string {
@@ -6623,7 +6996,7 @@ type Breaker struct {
 
 func (x *Breaker) Reset() {
 	*x = Breaker{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6635,7 +7008,7 @@ func (x *Breaker) String() string {
 func (*Breaker) ProtoMessage() {}
 
 func (x *Breaker) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[86]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6648,7 +7021,7 @@ func (x *Breaker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Breaker.ProtoReflect.Descriptor instead.
 func (*Breaker) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{86}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *Breaker) GetFailures() float64 {
@@ -6674,7 +7047,7 @@ type CreateLambdaRequest struct {
 
 func (x *CreateLambdaRequest) Reset() {
 	*x = CreateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6686,7 +7059,7 @@ func (x *CreateLambdaRequest) String() string {
 func (*CreateLambdaRequest) ProtoMessage() {}
 
 func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[87]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6699,7 +7072,7 @@ func (x *CreateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*CreateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{87}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CreateLambdaRequest) GetLambda() *Lambda {
@@ -6719,7 +7092,7 @@ type CreateLambdaResponse struct {
 
 func (x *CreateLambdaResponse) Reset() {
 	*x = CreateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6731,7 +7104,7 @@ func (x *CreateLambdaResponse) String() string {
 func (*CreateLambdaResponse) ProtoMessage() {}
 
 func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[88]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6744,7 +7117,7 @@ func (x *CreateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*CreateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{88}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CreateLambdaResponse) GetLambda() *Lambda {
@@ -6772,7 +7145,7 @@ type GetLambdaRequest struct {
 
 func (x *GetLambdaRequest) Reset() {
 	*x = GetLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6784,7 +7157,7 @@ func (x *GetLambdaRequest) String() string {
 func (*GetLambdaRequest) ProtoMessage() {}
 
 func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[89]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6797,7 +7170,7 @@ func (x *GetLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaRequest.ProtoReflect.Descriptor instead.
 func (*GetLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{89}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GetLambdaRequest) GetName() string {
@@ -6830,7 +7203,7 @@ type GetLambdaResponse struct {
 
 func (x *GetLambdaResponse) Reset() {
 	*x = GetLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6842,7 +7215,7 @@ func (x *GetLambdaResponse) String() string {
 func (*GetLambdaResponse) ProtoMessage() {}
 
 func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[90]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6855,7 +7228,7 @@ func (x *GetLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLambdaResponse.ProtoReflect.Descriptor instead.
 func (*GetLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{90}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetLambdaResponse) GetLambda() *Lambda {
@@ -6873,7 +7246,7 @@ type ListLambdasRequest struct {
 
 func (x *ListLambdasRequest) Reset() {
 	*x = ListLambdasRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6885,7 +7258,7 @@ func (x *ListLambdasRequest) String() string {
 func (*ListLambdasRequest) ProtoMessage() {}
 
 func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[91]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6898,7 +7271,7 @@ func (x *ListLambdasRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasRequest.ProtoReflect.Descriptor instead.
 func (*ListLambdasRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{91}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
 }
 
 type ListLambdasResponse struct {
@@ -6910,7 +7283,7 @@ type ListLambdasResponse struct {
 
 func (x *ListLambdasResponse) Reset() {
 	*x = ListLambdasResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6922,7 +7295,7 @@ func (x *ListLambdasResponse) String() string {
 func (*ListLambdasResponse) ProtoMessage() {}
 
 func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[92]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6935,7 +7308,7 @@ func (x *ListLambdasResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLambdasResponse.ProtoReflect.Descriptor instead.
 func (*ListLambdasResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{92}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListLambdasResponse) GetLambdas() []*Lambda {
@@ -6954,7 +7327,7 @@ type UpdateLambdaRequest struct {
 
 func (x *UpdateLambdaRequest) Reset() {
 	*x = UpdateLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6966,7 +7339,7 @@ func (x *UpdateLambdaRequest) String() string {
 func (*UpdateLambdaRequest) ProtoMessage() {}
 
 func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[93]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6979,7 +7352,7 @@ func (x *UpdateLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaRequest.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{93}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *UpdateLambdaRequest) GetLambda() *Lambda {
@@ -6998,7 +7371,7 @@ type UpdateLambdaResponse struct {
 
 func (x *UpdateLambdaResponse) Reset() {
 	*x = UpdateLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7010,7 +7383,7 @@ func (x *UpdateLambdaResponse) String() string {
 func (*UpdateLambdaResponse) ProtoMessage() {}
 
 func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[94]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7023,7 +7396,7 @@ func (x *UpdateLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateLambdaResponse.ProtoReflect.Descriptor instead.
 func (*UpdateLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{94}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *UpdateLambdaResponse) GetLambda() *Lambda {
@@ -7044,7 +7417,7 @@ type DeleteLambdaRequest struct {
 
 func (x *DeleteLambdaRequest) Reset() {
 	*x = DeleteLambdaRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7056,7 +7429,7 @@ func (x *DeleteLambdaRequest) String() string {
 func (*DeleteLambdaRequest) ProtoMessage() {}
 
 func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[95]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7069,7 +7442,7 @@ func (x *DeleteLambdaRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaRequest.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{95}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DeleteLambdaRequest) GetName() string {
@@ -7103,7 +7476,7 @@ type DeleteLambdaResponse struct {
 
 func (x *DeleteLambdaResponse) Reset() {
 	*x = DeleteLambdaResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7115,7 +7488,7 @@ func (x *DeleteLambdaResponse) String() string {
 func (*DeleteLambdaResponse) ProtoMessage() {}
 
 func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[96]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7128,7 +7501,7 @@ func (x *DeleteLambdaResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteLambdaResponse.ProtoReflect.Descriptor instead.
 func (*DeleteLambdaResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{96}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DeleteLambdaResponse) GetDropped() int64 {
@@ -7156,7 +7529,7 @@ type SlotGroup struct {
 
 func (x *SlotGroup) Reset() {
 	*x = SlotGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7541,7 @@ func (x *SlotGroup) String() string {
 func (*SlotGroup) ProtoMessage() {}
 
 func (x *SlotGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[97]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7554,7 @@ func (x *SlotGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SlotGroup.ProtoReflect.Descriptor instead.
 func (*SlotGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{97}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SlotGroup) GetLambdas() []string {
@@ -7211,7 +7584,7 @@ type RegisterRequest struct {
 
 func (x *RegisterRequest) Reset() {
 	*x = RegisterRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7223,7 +7596,7 @@ func (x *RegisterRequest) String() string {
 func (*RegisterRequest) ProtoMessage() {}
 
 func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[98]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7236,7 +7609,7 @@ func (x *RegisterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterRequest.ProtoReflect.Descriptor instead.
 func (*RegisterRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{98}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *RegisterRequest) GetName() string {
@@ -7286,7 +7659,7 @@ type PreviousLease struct {
 
 func (x *PreviousLease) Reset() {
 	*x = PreviousLease{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7298,7 +7671,7 @@ func (x *PreviousLease) String() string {
 func (*PreviousLease) ProtoMessage() {}
 
 func (x *PreviousLease) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[99]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7311,7 +7684,7 @@ func (x *PreviousLease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviousLease.ProtoReflect.Descriptor instead.
 func (*PreviousLease) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{99}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *PreviousLease) GetWorker() string {
@@ -7349,7 +7722,7 @@ type RegisterResponse struct {
 
 func (x *RegisterResponse) Reset() {
 	*x = RegisterResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7361,7 +7734,7 @@ func (x *RegisterResponse) String() string {
 func (*RegisterResponse) ProtoMessage() {}
 
 func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[100]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7374,7 +7747,7 @@ func (x *RegisterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterResponse.ProtoReflect.Descriptor instead.
 func (*RegisterResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{100}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *RegisterResponse) GetWorker() string {
@@ -7430,7 +7803,7 @@ type Held struct {
 
 func (x *Held) Reset() {
 	*x = Held{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7442,7 +7815,7 @@ func (x *Held) String() string {
 func (*Held) ProtoMessage() {}
 
 func (x *Held) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[101]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7455,7 +7828,7 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Held.ProtoReflect.Descriptor instead.
 func (*Held) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{101}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *Held) GetTask() []byte {
@@ -7484,7 +7857,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7496,7 +7869,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[102]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7509,7 +7882,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{102}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Hello) GetWorker() string {
@@ -7552,7 +7925,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7564,7 +7937,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[103]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7577,7 +7950,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{103}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *Process) GetPlace() []byte {
@@ -7617,7 +7990,7 @@ type Result struct {
 
 func (x *Result) Reset() {
 	*x = Result{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7629,7 +8002,7 @@ func (x *Result) String() string {
 func (*Result) ProtoMessage() {}
 
 func (x *Result) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[104]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7642,7 +8015,7 @@ func (x *Result) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Result.ProtoReflect.Descriptor instead.
 func (*Result) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{104}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Result) GetTask() []byte {
@@ -7712,7 +8085,7 @@ type Started struct {
 
 func (x *Started) Reset() {
 	*x = Started{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7724,7 +8097,7 @@ func (x *Started) String() string {
 func (*Started) ProtoMessage() {}
 
 func (x *Started) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[105]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7737,7 +8110,7 @@ func (x *Started) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Started.ProtoReflect.Descriptor instead.
 func (*Started) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{105}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *Started) GetTask() []byte {
@@ -7773,7 +8146,7 @@ type WorkRequest struct {
 
 func (x *WorkRequest) Reset() {
 	*x = WorkRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7785,7 +8158,7 @@ func (x *WorkRequest) String() string {
 func (*WorkRequest) ProtoMessage() {}
 
 func (x *WorkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[106]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7798,7 +8171,7 @@ func (x *WorkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkRequest.ProtoReflect.Descriptor instead.
 func (*WorkRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{106}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *WorkRequest) GetHello() *Hello {
@@ -7864,7 +8237,7 @@ type Claimed struct {
 
 func (x *Claimed) Reset() {
 	*x = Claimed{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7876,7 +8249,7 @@ func (x *Claimed) String() string {
 func (*Claimed) ProtoMessage() {}
 
 func (x *Claimed) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[107]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7889,7 +8262,7 @@ func (x *Claimed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claimed.ProtoReflect.Descriptor instead.
 func (*Claimed) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{107}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *Claimed) GetTask() []byte {
@@ -8071,7 +8444,7 @@ type ResultAck struct {
 
 func (x *ResultAck) Reset() {
 	*x = ResultAck{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8083,7 +8456,7 @@ func (x *ResultAck) String() string {
 func (*ResultAck) ProtoMessage() {}
 
 func (x *ResultAck) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[108]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8096,7 +8469,7 @@ func (x *ResultAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResultAck.ProtoReflect.Descriptor instead.
 func (*ResultAck) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{108}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ResultAck) GetTask() []byte {
@@ -8135,7 +8508,7 @@ type WorkResponse struct {
 
 func (x *WorkResponse) Reset() {
 	*x = WorkResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8147,7 +8520,7 @@ func (x *WorkResponse) String() string {
 func (*WorkResponse) ProtoMessage() {}
 
 func (x *WorkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[109]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8160,7 +8533,7 @@ func (x *WorkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkResponse.ProtoReflect.Descriptor instead.
 func (*WorkResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{109}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *WorkResponse) GetTasks() []*Claimed {
@@ -8210,7 +8583,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8222,7 +8595,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[110]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8235,7 +8608,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{110}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ClaimRequest) GetWorker() string {
@@ -8275,7 +8648,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8287,7 +8660,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[111]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8300,7 +8673,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{111}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ClaimResponse) GetTasks() []*Claimed {
@@ -8320,7 +8693,7 @@ type SetResultsRequest struct {
 
 func (x *SetResultsRequest) Reset() {
 	*x = SetResultsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8332,7 +8705,7 @@ func (x *SetResultsRequest) String() string {
 func (*SetResultsRequest) ProtoMessage() {}
 
 func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[112]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8345,7 +8718,7 @@ func (x *SetResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsRequest.ProtoReflect.Descriptor instead.
 func (*SetResultsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{112}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SetResultsRequest) GetWorker() string {
@@ -8371,7 +8744,7 @@ type SetResultsResponse struct {
 
 func (x *SetResultsResponse) Reset() {
 	*x = SetResultsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8383,7 +8756,7 @@ func (x *SetResultsResponse) String() string {
 func (*SetResultsResponse) ProtoMessage() {}
 
 func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[113]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8396,7 +8769,7 @@ func (x *SetResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetResultsResponse.ProtoReflect.Descriptor instead.
 func (*SetResultsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{113}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SetResultsResponse) GetAcks() []*ResultAck {
@@ -8416,7 +8789,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8428,7 +8801,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[114]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8441,7 +8814,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{114}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *HeartbeatRequest) GetWorker() string {
@@ -8469,7 +8842,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8481,7 +8854,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[115]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8494,7 +8867,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{115}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *HeartbeatResponse) GetCancels() []*Held {
@@ -8527,7 +8900,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8539,7 +8912,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[116]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8552,7 +8925,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{116}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *LeaveRequest) GetWorker() string {
@@ -8570,7 +8943,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8582,7 +8955,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[117]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8595,7 +8968,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{117}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
 }
 
 // BufferedTask is an acknowledged task in the inbound buffer.
@@ -8610,7 +8983,7 @@ type BufferedTask struct {
 
 func (x *BufferedTask) Reset() {
 	*x = BufferedTask{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8622,7 +8995,7 @@ func (x *BufferedTask) String() string {
 func (*BufferedTask) ProtoMessage() {}
 
 func (x *BufferedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[118]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8635,7 +9008,7 @@ func (x *BufferedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BufferedTask.ProtoReflect.Descriptor instead.
 func (*BufferedTask) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{118}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *BufferedTask) GetId() string {
@@ -8671,7 +9044,7 @@ type Envelope struct {
 
 func (x *Envelope) Reset() {
 	*x = Envelope{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8683,7 +9056,7 @@ func (x *Envelope) String() string {
 func (*Envelope) ProtoMessage() {}
 
 func (x *Envelope) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[119]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8696,7 +9069,7 @@ func (x *Envelope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Envelope.ProtoReflect.Descriptor instead.
 func (*Envelope) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{119}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *Envelope) GetVersion() uint32 {
@@ -8740,7 +9113,7 @@ type Rejected struct {
 
 func (x *Rejected) Reset() {
 	*x = Rejected{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8752,7 +9125,7 @@ func (x *Rejected) String() string {
 func (*Rejected) ProtoMessage() {}
 
 func (x *Rejected) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[120]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8765,7 +9138,7 @@ func (x *Rejected) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejected.ProtoReflect.Descriptor instead.
 func (*Rejected) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{120}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *Rejected) GetName() string {
@@ -8855,7 +9228,7 @@ type ListRejectedRequest struct {
 
 func (x *ListRejectedRequest) Reset() {
 	*x = ListRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8867,7 +9240,7 @@ func (x *ListRejectedRequest) String() string {
 func (*ListRejectedRequest) ProtoMessage() {}
 
 func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[121]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8880,7 +9253,7 @@ func (x *ListRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedRequest.ProtoReflect.Descriptor instead.
 func (*ListRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{121}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ListRejectedRequest) GetLimit() int32 {
@@ -8907,7 +9280,7 @@ type ListRejectedResponse struct {
 
 func (x *ListRejectedResponse) Reset() {
 	*x = ListRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8919,7 +9292,7 @@ func (x *ListRejectedResponse) String() string {
 func (*ListRejectedResponse) ProtoMessage() {}
 
 func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[122]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8932,7 +9305,7 @@ func (x *ListRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRejectedResponse.ProtoReflect.Descriptor instead.
 func (*ListRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{122}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ListRejectedResponse) GetRejected() []*Rejected {
@@ -8958,7 +9331,7 @@ type GetRejectedRequest struct {
 
 func (x *GetRejectedRequest) Reset() {
 	*x = GetRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8970,7 +9343,7 @@ func (x *GetRejectedRequest) String() string {
 func (*GetRejectedRequest) ProtoMessage() {}
 
 func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[123]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8983,7 +9356,7 @@ func (x *GetRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedRequest.ProtoReflect.Descriptor instead.
 func (*GetRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{123}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *GetRejectedRequest) GetName() string {
@@ -9002,7 +9375,7 @@ type GetRejectedResponse struct {
 
 func (x *GetRejectedResponse) Reset() {
 	*x = GetRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9014,7 +9387,7 @@ func (x *GetRejectedResponse) String() string {
 func (*GetRejectedResponse) ProtoMessage() {}
 
 func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[124]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9027,7 +9400,7 @@ func (x *GetRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRejectedResponse.ProtoReflect.Descriptor instead.
 func (*GetRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{124}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *GetRejectedResponse) GetRejected() *Rejected {
@@ -9046,7 +9419,7 @@ type RetryRejectedRequest struct {
 
 func (x *RetryRejectedRequest) Reset() {
 	*x = RetryRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9058,7 +9431,7 @@ func (x *RetryRejectedRequest) String() string {
 func (*RetryRejectedRequest) ProtoMessage() {}
 
 func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[125]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9071,7 +9444,7 @@ func (x *RetryRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedRequest.ProtoReflect.Descriptor instead.
 func (*RetryRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{125}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *RetryRejectedRequest) GetNames() []string {
@@ -9091,7 +9464,7 @@ type RetryRejectedResult struct {
 
 func (x *RetryRejectedResult) Reset() {
 	*x = RetryRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9103,7 +9476,7 @@ func (x *RetryRejectedResult) String() string {
 func (*RetryRejectedResult) ProtoMessage() {}
 
 func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[126]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9116,7 +9489,7 @@ func (x *RetryRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResult.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{126}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *RetryRejectedResult) GetId() string {
@@ -9142,7 +9515,7 @@ type RetryRejectedResponse struct {
 
 func (x *RetryRejectedResponse) Reset() {
 	*x = RetryRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9154,7 +9527,7 @@ func (x *RetryRejectedResponse) String() string {
 func (*RetryRejectedResponse) ProtoMessage() {}
 
 func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[127]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9167,7 +9540,7 @@ func (x *RetryRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRejectedResponse.ProtoReflect.Descriptor instead.
 func (*RetryRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{127}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *RetryRejectedResponse) GetResults() []*RetryRejectedResult {
@@ -9186,7 +9559,7 @@ type DeleteRejectedRequest struct {
 
 func (x *DeleteRejectedRequest) Reset() {
 	*x = DeleteRejectedRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9198,7 +9571,7 @@ func (x *DeleteRejectedRequest) String() string {
 func (*DeleteRejectedRequest) ProtoMessage() {}
 
 func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[128]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9211,7 +9584,7 @@ func (x *DeleteRejectedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{128}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *DeleteRejectedRequest) GetNames() []string {
@@ -9230,7 +9603,7 @@ type DeleteRejectedResult struct {
 
 func (x *DeleteRejectedResult) Reset() {
 	*x = DeleteRejectedResult{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9242,7 +9615,7 @@ func (x *DeleteRejectedResult) String() string {
 func (*DeleteRejectedResult) ProtoMessage() {}
 
 func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[129]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9255,7 +9628,7 @@ func (x *DeleteRejectedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResult.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResult) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{129}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *DeleteRejectedResult) GetProblem() *Problem {
@@ -9274,7 +9647,7 @@ type DeleteRejectedResponse struct {
 
 func (x *DeleteRejectedResponse) Reset() {
 	*x = DeleteRejectedResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9286,7 +9659,7 @@ func (x *DeleteRejectedResponse) String() string {
 func (*DeleteRejectedResponse) ProtoMessage() {}
 
 func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[130]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9299,7 +9672,7 @@ func (x *DeleteRejectedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRejectedResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRejectedResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{130}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *DeleteRejectedResponse) GetResults() []*DeleteRejectedResult {
@@ -9317,7 +9690,7 @@ type KeyRequest struct {
 
 func (x *KeyRequest) Reset() {
 	*x = KeyRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9329,7 +9702,7 @@ func (x *KeyRequest) String() string {
 func (*KeyRequest) ProtoMessage() {}
 
 func (x *KeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[131]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9342,7 +9715,7 @@ func (x *KeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyRequest.ProtoReflect.Descriptor instead.
 func (*KeyRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{131}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
 }
 
 type KeyResponse struct {
@@ -9354,7 +9727,7 @@ type KeyResponse struct {
 
 func (x *KeyResponse) Reset() {
 	*x = KeyResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9366,7 +9739,7 @@ func (x *KeyResponse) String() string {
 func (*KeyResponse) ProtoMessage() {}
 
 func (x *KeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[132]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9379,7 +9752,7 @@ func (x *KeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyResponse.ProtoReflect.Descriptor instead.
 func (*KeyResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{132}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *KeyResponse) GetKey() string {
@@ -9401,7 +9774,7 @@ type BackupFile struct {
 
 func (x *BackupFile) Reset() {
 	*x = BackupFile{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9413,7 +9786,7 @@ func (x *BackupFile) String() string {
 func (*BackupFile) ProtoMessage() {}
 
 func (x *BackupFile) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[133]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9426,7 +9799,7 @@ func (x *BackupFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupFile.ProtoReflect.Descriptor instead.
 func (*BackupFile) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{133}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *BackupFile) GetName() string {
@@ -9459,7 +9832,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9471,7 +9844,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[134]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9484,7 +9857,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{134}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *BackupRequest) GetHave() []*BackupFile {
@@ -9504,7 +9877,7 @@ type BackupStart struct {
 
 func (x *BackupStart) Reset() {
 	*x = BackupStart{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9516,7 +9889,7 @@ func (x *BackupStart) String() string {
 func (*BackupStart) ProtoMessage() {}
 
 func (x *BackupStart) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[135]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9529,7 +9902,7 @@ func (x *BackupStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupStart.ProtoReflect.Descriptor instead.
 func (*BackupStart) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{135}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *BackupStart) GetCreatedMicros() int64 {
@@ -9559,7 +9932,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9571,7 +9944,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[136]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9584,7 +9957,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{136}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *BackupResponse) GetStart() *BackupStart {
@@ -9637,7 +10010,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9649,7 +10022,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[137]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9662,7 +10035,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{137}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *Token) GetName() string {
@@ -9718,7 +10091,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9730,7 +10103,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[138]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9743,7 +10116,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{138}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *CreateTokenRequest) GetName() string {
@@ -9777,7 +10150,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9789,7 +10162,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[139]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9802,7 +10175,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{139}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *CreateTokenResponse) GetToken() *Token {
@@ -9827,7 +10200,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9839,7 +10212,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[140]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9852,7 +10225,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{140}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
 }
 
 type ListTokensResponse struct {
@@ -9864,7 +10237,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9876,7 +10249,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[141]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9889,7 +10262,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{141}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -9908,7 +10281,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9920,7 +10293,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[142]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9933,7 +10306,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{142}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *RevokeTokenRequest) GetName() string {
@@ -9952,7 +10325,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9964,7 +10337,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[143]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9977,7 +10350,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{143}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *RevokeTokenResponse) GetToken() *Token {
@@ -10007,7 +10380,7 @@ type AuditRecord struct {
 
 func (x *AuditRecord) Reset() {
 	*x = AuditRecord{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10019,7 +10392,7 @@ func (x *AuditRecord) String() string {
 func (*AuditRecord) ProtoMessage() {}
 
 func (x *AuditRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[144]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10032,7 +10405,7 @@ func (x *AuditRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
 func (*AuditRecord) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{144}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *AuditRecord) GetAtMicros() int64 {
@@ -10125,7 +10498,7 @@ type ListAuditRequest struct {
 
 func (x *ListAuditRequest) Reset() {
 	*x = ListAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10137,7 +10510,7 @@ func (x *ListAuditRequest) String() string {
 func (*ListAuditRequest) ProtoMessage() {}
 
 func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[145]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10150,7 +10523,7 @@ func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
 func (*ListAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{145}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *ListAuditRequest) GetSinceMicros() int64 {
@@ -10198,7 +10571,7 @@ type ListAuditResponse struct {
 
 func (x *ListAuditResponse) Reset() {
 	*x = ListAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10210,7 +10583,7 @@ func (x *ListAuditResponse) String() string {
 func (*ListAuditResponse) ProtoMessage() {}
 
 func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[146]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10223,7 +10596,7 @@ func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
 func (*ListAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{146}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
 }
 
 func (x *ListAuditResponse) GetRecords() []*AuditRecord {
@@ -10248,7 +10621,7 @@ type VerifyAuditRequest struct {
 
 func (x *VerifyAuditRequest) Reset() {
 	*x = VerifyAuditRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10260,7 +10633,7 @@ func (x *VerifyAuditRequest) String() string {
 func (*VerifyAuditRequest) ProtoMessage() {}
 
 func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[147]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10273,7 +10646,7 @@ func (x *VerifyAuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditRequest.ProtoReflect.Descriptor instead.
 func (*VerifyAuditRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{147}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
 }
 
 type VerifyAuditResponse struct {
@@ -10289,7 +10662,7 @@ type VerifyAuditResponse struct {
 
 func (x *VerifyAuditResponse) Reset() {
 	*x = VerifyAuditResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10301,7 +10674,7 @@ func (x *VerifyAuditResponse) String() string {
 func (*VerifyAuditResponse) ProtoMessage() {}
 
 func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[148]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10314,7 +10687,7 @@ func (x *VerifyAuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VerifyAuditResponse.ProtoReflect.Descriptor instead.
 func (*VerifyAuditResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{148}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *VerifyAuditResponse) GetRecords() int64 {
@@ -10368,7 +10741,7 @@ type KeyringKey struct {
 
 func (x *KeyringKey) Reset() {
 	*x = KeyringKey{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10380,7 +10753,7 @@ func (x *KeyringKey) String() string {
 func (*KeyringKey) ProtoMessage() {}
 
 func (x *KeyringKey) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[149]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10393,7 +10766,7 @@ func (x *KeyringKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyringKey.ProtoReflect.Descriptor instead.
 func (*KeyringKey) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{149}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *KeyringKey) GetNumber() uint32 {
@@ -10453,7 +10826,7 @@ type RotateKeysRequest struct {
 
 func (x *RotateKeysRequest) Reset() {
 	*x = RotateKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10465,7 +10838,7 @@ func (x *RotateKeysRequest) String() string {
 func (*RotateKeysRequest) ProtoMessage() {}
 
 func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[150]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10478,7 +10851,7 @@ func (x *RotateKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysRequest.ProtoReflect.Descriptor instead.
 func (*RotateKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{150}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
 }
 
 type RotateKeysResponse struct {
@@ -10491,7 +10864,7 @@ type RotateKeysResponse struct {
 
 func (x *RotateKeysResponse) Reset() {
 	*x = RotateKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10503,7 +10876,7 @@ func (x *RotateKeysResponse) String() string {
 func (*RotateKeysResponse) ProtoMessage() {}
 
 func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[151]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10516,7 +10889,7 @@ func (x *RotateKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RotateKeysResponse.ProtoReflect.Descriptor instead.
 func (*RotateKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{151}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *RotateKeysResponse) GetKey() *KeyringKey {
@@ -10541,7 +10914,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10553,7 +10926,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[152]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10566,7 +10939,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{152}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
 }
 
 type ListKeysResponse struct {
@@ -10578,7 +10951,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10590,7 +10963,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[153]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10603,7 +10976,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{153}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ListKeysResponse) GetKeys() []*KeyringKey {
@@ -10625,7 +10998,7 @@ type InboundSender struct {
 
 func (x *InboundSender) Reset() {
 	*x = InboundSender{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10637,7 +11010,7 @@ func (x *InboundSender) String() string {
 func (*InboundSender) ProtoMessage() {}
 
 func (x *InboundSender) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[154]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10650,7 +11023,7 @@ func (x *InboundSender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InboundSender.ProtoReflect.Descriptor instead.
 func (*InboundSender) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{154}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *InboundSender) GetName() string {
@@ -10691,7 +11064,7 @@ type AddSenderRequest struct {
 
 func (x *AddSenderRequest) Reset() {
 	*x = AddSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10703,7 +11076,7 @@ func (x *AddSenderRequest) String() string {
 func (*AddSenderRequest) ProtoMessage() {}
 
 func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[155]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10716,7 +11089,7 @@ func (x *AddSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderRequest.ProtoReflect.Descriptor instead.
 func (*AddSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{155}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *AddSenderRequest) GetName() string {
@@ -10743,7 +11116,7 @@ type AddSenderResponse struct {
 
 func (x *AddSenderResponse) Reset() {
 	*x = AddSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10755,7 +11128,7 @@ func (x *AddSenderResponse) String() string {
 func (*AddSenderResponse) ProtoMessage() {}
 
 func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[156]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10768,7 +11141,7 @@ func (x *AddSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSenderResponse.ProtoReflect.Descriptor instead.
 func (*AddSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{156}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *AddSenderResponse) GetSender() *InboundSender {
@@ -10793,7 +11166,7 @@ type ListSendersRequest struct {
 
 func (x *ListSendersRequest) Reset() {
 	*x = ListSendersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10805,7 +11178,7 @@ func (x *ListSendersRequest) String() string {
 func (*ListSendersRequest) ProtoMessage() {}
 
 func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[157]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10818,7 +11191,7 @@ func (x *ListSendersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersRequest.ProtoReflect.Descriptor instead.
 func (*ListSendersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{157}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
 }
 
 type ListSendersResponse struct {
@@ -10830,7 +11203,7 @@ type ListSendersResponse struct {
 
 func (x *ListSendersResponse) Reset() {
 	*x = ListSendersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10842,7 +11215,7 @@ func (x *ListSendersResponse) String() string {
 func (*ListSendersResponse) ProtoMessage() {}
 
 func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[158]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10855,7 +11228,7 @@ func (x *ListSendersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSendersResponse.ProtoReflect.Descriptor instead.
 func (*ListSendersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{158}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *ListSendersResponse) GetSenders() []*InboundSender {
@@ -10874,7 +11247,7 @@ type RevokeSenderRequest struct {
 
 func (x *RevokeSenderRequest) Reset() {
 	*x = RevokeSenderRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10886,7 +11259,7 @@ func (x *RevokeSenderRequest) String() string {
 func (*RevokeSenderRequest) ProtoMessage() {}
 
 func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[159]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10899,7 +11272,7 @@ func (x *RevokeSenderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderRequest.ProtoReflect.Descriptor instead.
 func (*RevokeSenderRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{159}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *RevokeSenderRequest) GetName() string {
@@ -10918,7 +11291,7 @@ type RevokeSenderResponse struct {
 
 func (x *RevokeSenderResponse) Reset() {
 	*x = RevokeSenderResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10930,7 +11303,7 @@ func (x *RevokeSenderResponse) String() string {
 func (*RevokeSenderResponse) ProtoMessage() {}
 
 func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[160]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10943,7 +11316,7 @@ func (x *RevokeSenderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeSenderResponse.ProtoReflect.Descriptor instead.
 func (*RevokeSenderResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{160}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *RevokeSenderResponse) GetSender() *InboundSender {
@@ -10991,7 +11364,7 @@ type Cron struct {
 
 func (x *Cron) Reset() {
 	*x = Cron{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11003,7 +11376,7 @@ func (x *Cron) String() string {
 func (*Cron) ProtoMessage() {}
 
 func (x *Cron) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[161]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11016,7 +11389,7 @@ func (x *Cron) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cron.ProtoReflect.Descriptor instead.
 func (*Cron) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{161}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *Cron) GetName() string {
@@ -11227,7 +11600,7 @@ type CronPause struct {
 
 func (x *CronPause) Reset() {
 	*x = CronPause{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11239,7 +11612,7 @@ func (x *CronPause) String() string {
 func (*CronPause) ProtoMessage() {}
 
 func (x *CronPause) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[162]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11252,7 +11625,7 @@ func (x *CronPause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronPause.ProtoReflect.Descriptor instead.
 func (*CronPause) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{162}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *CronPause) GetReason() string {
@@ -11292,7 +11665,7 @@ type SetCronRequest struct {
 
 func (x *SetCronRequest) Reset() {
 	*x = SetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11304,7 +11677,7 @@ func (x *SetCronRequest) String() string {
 func (*SetCronRequest) ProtoMessage() {}
 
 func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[163]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11317,7 +11690,7 @@ func (x *SetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronRequest.ProtoReflect.Descriptor instead.
 func (*SetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{163}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{167}
 }
 
 func (x *SetCronRequest) GetCron() *Cron {
@@ -11337,7 +11710,7 @@ type SetCronResponse struct {
 
 func (x *SetCronResponse) Reset() {
 	*x = SetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11349,7 +11722,7 @@ func (x *SetCronResponse) String() string {
 func (*SetCronResponse) ProtoMessage() {}
 
 func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[164]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11362,7 +11735,7 @@ func (x *SetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetCronResponse.ProtoReflect.Descriptor instead.
 func (*SetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{164}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *SetCronResponse) GetCron() *Cron {
@@ -11388,7 +11761,7 @@ type GetCronRequest struct {
 
 func (x *GetCronRequest) Reset() {
 	*x = GetCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11400,7 +11773,7 @@ func (x *GetCronRequest) String() string {
 func (*GetCronRequest) ProtoMessage() {}
 
 func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[165]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11413,7 +11786,7 @@ func (x *GetCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronRequest.ProtoReflect.Descriptor instead.
 func (*GetCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{165}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *GetCronRequest) GetName() string {
@@ -11432,7 +11805,7 @@ type GetCronResponse struct {
 
 func (x *GetCronResponse) Reset() {
 	*x = GetCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11444,7 +11817,7 @@ func (x *GetCronResponse) String() string {
 func (*GetCronResponse) ProtoMessage() {}
 
 func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[166]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11457,7 +11830,7 @@ func (x *GetCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCronResponse.ProtoReflect.Descriptor instead.
 func (*GetCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{166}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *GetCronResponse) GetCron() *Cron {
@@ -11476,7 +11849,7 @@ type ListCronsRequest struct {
 
 func (x *ListCronsRequest) Reset() {
 	*x = ListCronsRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11488,7 +11861,7 @@ func (x *ListCronsRequest) String() string {
 func (*ListCronsRequest) ProtoMessage() {}
 
 func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[167]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11501,7 +11874,7 @@ func (x *ListCronsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsRequest.ProtoReflect.Descriptor instead.
 func (*ListCronsRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{167}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ListCronsRequest) GetLambda() string {
@@ -11520,7 +11893,7 @@ type ListCronsResponse struct {
 
 func (x *ListCronsResponse) Reset() {
 	*x = ListCronsResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11532,7 +11905,7 @@ func (x *ListCronsResponse) String() string {
 func (*ListCronsResponse) ProtoMessage() {}
 
 func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[168]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11545,7 +11918,7 @@ func (x *ListCronsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListCronsResponse.ProtoReflect.Descriptor instead.
 func (*ListCronsResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{168}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *ListCronsResponse) GetCrons() []*Cron {
@@ -11566,7 +11939,7 @@ type PauseCronRequest struct {
 
 func (x *PauseCronRequest) Reset() {
 	*x = PauseCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11578,7 +11951,7 @@ func (x *PauseCronRequest) String() string {
 func (*PauseCronRequest) ProtoMessage() {}
 
 func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[169]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11591,7 +11964,7 @@ func (x *PauseCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronRequest.ProtoReflect.Descriptor instead.
 func (*PauseCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{169}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *PauseCronRequest) GetName() string {
@@ -11624,7 +11997,7 @@ type PauseCronResponse struct {
 
 func (x *PauseCronResponse) Reset() {
 	*x = PauseCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11636,7 +12009,7 @@ func (x *PauseCronResponse) String() string {
 func (*PauseCronResponse) ProtoMessage() {}
 
 func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[170]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11649,7 +12022,7 @@ func (x *PauseCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseCronResponse.ProtoReflect.Descriptor instead.
 func (*PauseCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{170}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *PauseCronResponse) GetCron() *Cron {
@@ -11668,7 +12041,7 @@ type ResumeCronRequest struct {
 
 func (x *ResumeCronRequest) Reset() {
 	*x = ResumeCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11680,7 +12053,7 @@ func (x *ResumeCronRequest) String() string {
 func (*ResumeCronRequest) ProtoMessage() {}
 
 func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[171]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11693,7 +12066,7 @@ func (x *ResumeCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronRequest.ProtoReflect.Descriptor instead.
 func (*ResumeCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{171}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *ResumeCronRequest) GetName() string {
@@ -11712,7 +12085,7 @@ type ResumeCronResponse struct {
 
 func (x *ResumeCronResponse) Reset() {
 	*x = ResumeCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11724,7 +12097,7 @@ func (x *ResumeCronResponse) String() string {
 func (*ResumeCronResponse) ProtoMessage() {}
 
 func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[172]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11737,7 +12110,7 @@ func (x *ResumeCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeCronResponse.ProtoReflect.Descriptor instead.
 func (*ResumeCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{172}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *ResumeCronResponse) GetCron() *Cron {
@@ -11757,7 +12130,7 @@ type RunCronRequest struct {
 
 func (x *RunCronRequest) Reset() {
 	*x = RunCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11769,7 +12142,7 @@ func (x *RunCronRequest) String() string {
 func (*RunCronRequest) ProtoMessage() {}
 
 func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[173]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11782,7 +12155,7 @@ func (x *RunCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronRequest.ProtoReflect.Descriptor instead.
 func (*RunCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{173}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *RunCronRequest) GetName() string {
@@ -11808,7 +12181,7 @@ type RunCronResponse struct {
 
 func (x *RunCronResponse) Reset() {
 	*x = RunCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11820,7 +12193,7 @@ func (x *RunCronResponse) String() string {
 func (*RunCronResponse) ProtoMessage() {}
 
 func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[174]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11833,7 +12206,7 @@ func (x *RunCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCronResponse.ProtoReflect.Descriptor instead.
 func (*RunCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{174}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *RunCronResponse) GetId() string {
@@ -11858,7 +12231,7 @@ type BackfillCronRequest struct {
 
 func (x *BackfillCronRequest) Reset() {
 	*x = BackfillCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11870,7 +12243,7 @@ func (x *BackfillCronRequest) String() string {
 func (*BackfillCronRequest) ProtoMessage() {}
 
 func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[175]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11883,7 +12256,7 @@ func (x *BackfillCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronRequest.ProtoReflect.Descriptor instead.
 func (*BackfillCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{175}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *BackfillCronRequest) GetName() string {
@@ -11944,7 +12317,7 @@ type BackfillCronResponse struct {
 
 func (x *BackfillCronResponse) Reset() {
 	*x = BackfillCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11956,7 +12329,7 @@ func (x *BackfillCronResponse) String() string {
 func (*BackfillCronResponse) ProtoMessage() {}
 
 func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[176]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11969,7 +12342,7 @@ func (x *BackfillCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillCronResponse.ProtoReflect.Descriptor instead.
 func (*BackfillCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{176}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *BackfillCronResponse) GetJob() *Job {
@@ -11988,7 +12361,7 @@ type DeleteCronRequest struct {
 
 func (x *DeleteCronRequest) Reset() {
 	*x = DeleteCronRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12000,7 +12373,7 @@ func (x *DeleteCronRequest) String() string {
 func (*DeleteCronRequest) ProtoMessage() {}
 
 func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[177]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12013,7 +12386,7 @@ func (x *DeleteCronRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronRequest.ProtoReflect.Descriptor instead.
 func (*DeleteCronRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{177}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *DeleteCronRequest) GetName() string {
@@ -12031,7 +12404,7 @@ type DeleteCronResponse struct {
 
 func (x *DeleteCronResponse) Reset() {
 	*x = DeleteCronResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12043,7 +12416,7 @@ func (x *DeleteCronResponse) String() string {
 func (*DeleteCronResponse) ProtoMessage() {}
 
 func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[178]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12056,7 +12429,7 @@ func (x *DeleteCronResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteCronResponse.ProtoReflect.Descriptor instead.
 func (*DeleteCronResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{178}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{182}
 }
 
 type CronHistoryRequest struct {
@@ -12071,7 +12444,7 @@ type CronHistoryRequest struct {
 
 func (x *CronHistoryRequest) Reset() {
 	*x = CronHistoryRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12083,7 +12456,7 @@ func (x *CronHistoryRequest) String() string {
 func (*CronHistoryRequest) ProtoMessage() {}
 
 func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[179]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12096,7 +12469,7 @@ func (x *CronHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryRequest.ProtoReflect.Descriptor instead.
 func (*CronHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{179}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *CronHistoryRequest) GetName() string {
@@ -12136,7 +12509,7 @@ type CronHistoryResponse struct {
 
 func (x *CronHistoryResponse) Reset() {
 	*x = CronHistoryResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12148,7 +12521,7 @@ func (x *CronHistoryResponse) String() string {
 func (*CronHistoryResponse) ProtoMessage() {}
 
 func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[180]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12161,7 +12534,7 @@ func (x *CronHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronHistoryResponse.ProtoReflect.Descriptor instead.
 func (*CronHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{180}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *CronHistoryResponse) GetOccurrences() []*CronOccurrence {
@@ -12187,7 +12560,7 @@ type CronOccurrence struct {
 
 func (x *CronOccurrence) Reset() {
 	*x = CronOccurrence{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12199,7 +12572,7 @@ func (x *CronOccurrence) String() string {
 func (*CronOccurrence) ProtoMessage() {}
 
 func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[181]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12212,7 +12585,7 @@ func (x *CronOccurrence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CronOccurrence.ProtoReflect.Descriptor instead.
 func (*CronOccurrence) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{181}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *CronOccurrence) GetNominalMicros() int64 {
@@ -12296,7 +12669,7 @@ type Group struct {
 
 func (x *Group) Reset() {
 	*x = Group{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12308,7 +12681,7 @@ func (x *Group) String() string {
 func (*Group) ProtoMessage() {}
 
 func (x *Group) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[182]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12321,7 +12694,7 @@ func (x *Group) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Group.ProtoReflect.Descriptor instead.
 func (*Group) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{182}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *Group) GetId() string {
@@ -12449,7 +12822,7 @@ type GroupFollowUp struct {
 
 func (x *GroupFollowUp) Reset() {
 	*x = GroupFollowUp{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12461,7 +12834,7 @@ func (x *GroupFollowUp) String() string {
 func (*GroupFollowUp) ProtoMessage() {}
 
 func (x *GroupFollowUp) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[183]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12474,7 +12847,7 @@ func (x *GroupFollowUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFollowUp.ProtoReflect.Descriptor instead.
 func (*GroupFollowUp) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{183}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *GroupFollowUp) GetEdge() string {
@@ -12516,7 +12889,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12528,7 +12901,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[184]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12541,7 +12914,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{184}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *GroupMember) GetGroup() string {
@@ -12572,7 +12945,7 @@ type GroupEnd struct {
 
 func (x *GroupEnd) Reset() {
 	*x = GroupEnd{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12584,7 +12957,7 @@ func (x *GroupEnd) String() string {
 func (*GroupEnd) ProtoMessage() {}
 
 func (x *GroupEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[185]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12597,7 +12970,7 @@ func (x *GroupEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupEnd.ProtoReflect.Descriptor instead.
 func (*GroupEnd) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{185}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{189}
 }
 
 func (x *GroupEnd) GetGroup() string {
@@ -12652,7 +13025,7 @@ type CreateGroupRequest struct {
 
 func (x *CreateGroupRequest) Reset() {
 	*x = CreateGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12664,7 +13037,7 @@ func (x *CreateGroupRequest) String() string {
 func (*CreateGroupRequest) ProtoMessage() {}
 
 func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[186]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12677,7 +13050,7 @@ func (x *CreateGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupRequest.ProtoReflect.Descriptor instead.
 func (*CreateGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{186}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{190}
 }
 
 func (x *CreateGroupRequest) GetThen() *ScheduleItem {
@@ -12739,7 +13112,7 @@ type CreateGroupResponse struct {
 
 func (x *CreateGroupResponse) Reset() {
 	*x = CreateGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12751,7 +13124,7 @@ func (x *CreateGroupResponse) String() string {
 func (*CreateGroupResponse) ProtoMessage() {}
 
 func (x *CreateGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[187]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12764,7 +13137,7 @@ func (x *CreateGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupResponse.ProtoReflect.Descriptor instead.
 func (*CreateGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{187}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{191}
 }
 
 func (x *CreateGroupResponse) GetGroup() *Group {
@@ -12792,7 +13165,7 @@ type AddMembersRequest struct {
 
 func (x *AddMembersRequest) Reset() {
 	*x = AddMembersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12804,7 +13177,7 @@ func (x *AddMembersRequest) String() string {
 func (*AddMembersRequest) ProtoMessage() {}
 
 func (x *AddMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[188]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12817,7 +13190,7 @@ func (x *AddMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMembersRequest.ProtoReflect.Descriptor instead.
 func (*AddMembersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{188}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{192}
 }
 
 func (x *AddMembersRequest) GetGroup() string {
@@ -12852,7 +13225,7 @@ type AddMembersResponse struct {
 
 func (x *AddMembersResponse) Reset() {
 	*x = AddMembersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12864,7 +13237,7 @@ func (x *AddMembersResponse) String() string {
 func (*AddMembersResponse) ProtoMessage() {}
 
 func (x *AddMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[189]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12877,7 +13250,7 @@ func (x *AddMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddMembersResponse.ProtoReflect.Descriptor instead.
 func (*AddMembersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{189}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{193}
 }
 
 func (x *AddMembersResponse) GetIds() []string {
@@ -12911,7 +13284,7 @@ type SealGroupRequest struct {
 
 func (x *SealGroupRequest) Reset() {
 	*x = SealGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12923,7 +13296,7 @@ func (x *SealGroupRequest) String() string {
 func (*SealGroupRequest) ProtoMessage() {}
 
 func (x *SealGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[190]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12936,7 +13309,7 @@ func (x *SealGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealGroupRequest.ProtoReflect.Descriptor instead.
 func (*SealGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{190}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{194}
 }
 
 func (x *SealGroupRequest) GetGroup() string {
@@ -12963,7 +13336,7 @@ type SealGroupResponse struct {
 
 func (x *SealGroupResponse) Reset() {
 	*x = SealGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -12975,7 +13348,7 @@ func (x *SealGroupResponse) String() string {
 func (*SealGroupResponse) ProtoMessage() {}
 
 func (x *SealGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[191]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -12988,7 +13361,7 @@ func (x *SealGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealGroupResponse.ProtoReflect.Descriptor instead.
 func (*SealGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{191}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{195}
 }
 
 func (x *SealGroupResponse) GetGroup() *Group {
@@ -13016,7 +13389,7 @@ type CancelGroupRequest struct {
 
 func (x *CancelGroupRequest) Reset() {
 	*x = CancelGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[196]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13028,7 +13401,7 @@ func (x *CancelGroupRequest) String() string {
 func (*CancelGroupRequest) ProtoMessage() {}
 
 func (x *CancelGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[192]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[196]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13041,7 +13414,7 @@ func (x *CancelGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGroupRequest.ProtoReflect.Descriptor instead.
 func (*CancelGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{192}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{196}
 }
 
 func (x *CancelGroupRequest) GetGroup() string {
@@ -13075,7 +13448,7 @@ type CancelGroupResponse struct {
 
 func (x *CancelGroupResponse) Reset() {
 	*x = CancelGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[197]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13087,7 +13460,7 @@ func (x *CancelGroupResponse) String() string {
 func (*CancelGroupResponse) ProtoMessage() {}
 
 func (x *CancelGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[193]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[197]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13100,7 +13473,7 @@ func (x *CancelGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelGroupResponse.ProtoReflect.Descriptor instead.
 func (*CancelGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{193}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{197}
 }
 
 func (x *CancelGroupResponse) GetGroup() *Group {
@@ -13126,7 +13499,7 @@ type GetGroupRequest struct {
 
 func (x *GetGroupRequest) Reset() {
 	*x = GetGroupRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[198]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13138,7 +13511,7 @@ func (x *GetGroupRequest) String() string {
 func (*GetGroupRequest) ProtoMessage() {}
 
 func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[194]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[198]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13151,7 +13524,7 @@ func (x *GetGroupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupRequest.ProtoReflect.Descriptor instead.
 func (*GetGroupRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{194}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{198}
 }
 
 func (x *GetGroupRequest) GetId() string {
@@ -13170,7 +13543,7 @@ type GetGroupResponse struct {
 
 func (x *GetGroupResponse) Reset() {
 	*x = GetGroupResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[199]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13182,7 +13555,7 @@ func (x *GetGroupResponse) String() string {
 func (*GetGroupResponse) ProtoMessage() {}
 
 func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[195]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[199]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13195,7 +13568,7 @@ func (x *GetGroupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGroupResponse.ProtoReflect.Descriptor instead.
 func (*GetGroupResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{195}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{199}
 }
 
 func (x *GetGroupResponse) GetGroup() *Group {
@@ -13216,7 +13589,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[196]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[200]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13228,7 +13601,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[196]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[200]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13241,7 +13614,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{196}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{200}
 }
 
 func (x *ListMembersRequest) GetGroup() string {
@@ -13276,7 +13649,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[197]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[201]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13288,7 +13661,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[197]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[201]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13301,7 +13674,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{197}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{201}
 }
 
 func (x *ListMembersResponse) GetMembers() []*MemberOfGroup {
@@ -13335,7 +13708,7 @@ type MemberOfGroup struct {
 
 func (x *MemberOfGroup) Reset() {
 	*x = MemberOfGroup{}
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[198]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[202]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -13347,7 +13720,7 @@ func (x *MemberOfGroup) String() string {
 func (*MemberOfGroup) ProtoMessage() {}
 
 func (x *MemberOfGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_kinesin_v1_kinesin_proto_msgTypes[198]
+	mi := &file_kinesin_v1_kinesin_proto_msgTypes[202]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -13360,7 +13733,7 @@ func (x *MemberOfGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberOfGroup.ProtoReflect.Descriptor instead.
 func (*MemberOfGroup) Descriptor() ([]byte, []int) {
-	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{198}
+	return file_kinesin_v1_kinesin_proto_rawDescGZIP(), []int{202}
 }
 
 func (x *MemberOfGroup) GetIndex() uint32 {
@@ -13464,7 +13837,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"end_micros\x18\x04 \x01(\x03R\tendMicros\x12\x18\n" +
 	"\aoutcome\x18\x05 \x01(\tR\aoutcome\x12\x14\n" +
 	"\x05error\x18\x06 \x01(\tR\x05error\x12\x19\n" +
-	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xee\t\n" +
+	"\aversion\x18\x84\x02 \x01(\tR\aversion\"\xf4\n" +
+	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -13508,7 +13882,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"occurrence\x12&\n" +
 	"\x05chain\x18( \x01(\v2\x10.kinesin.v1.LinkR\x05chain\x12/\n" +
 	"\x06member\x182 \x01(\v2\x17.kinesin.v1.GroupMemberR\x06member\x12*\n" +
-	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x1a7\n" +
+	"\x05group\x183 \x01(\v2\x14.kinesin.v1.GroupEndR\x05group\x12&\n" +
+	"\x0etimeout_micros\x18\xa4\x03 \x01(\x03R\rtimeoutMicros\x12-\n" +
+	"\x12backoff_min_micros\x18\xa5\x03 \x01(\x03R\x10backoffMinMicros\x12-\n" +
+	"\x12backoff_max_micros\x18\xa6\x03 \x01(\x03R\x10backoffMaxMicros\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xaa\x01\n" +
@@ -13653,9 +14030,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\rCountResponse\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x14\n" +
 	"\x05exact\x18\x02 \x01(\bR\x05exact\x12\x1a\n" +
-	"\bexamined\x18\x03 \x01(\x03R\bexamined\"&\n" +
+	"\bexamined\x18\x03 \x01(\x03R\bexamined\"C\n" +
 	"\fStatsRequest\x12\x16\n" +
-	"\x06lambda\x18\x01 \x01(\tR\x06lambda\"\xc0\x05\n" +
+	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1b\n" +
+	"\boverview\x18\xa4\x03 \x01(\bR\boverview\"\xc0\x05\n" +
 	"\vLambdaStats\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x128\n" +
 	"\x05tasks\x18\x02 \x03(\v2\".kinesin.v1.LambdaStats.TasksEntryR\x05tasks\x12\x14\n" +
@@ -13701,9 +14079,43 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06queued\x18\x03 \x01(\x03H\x00R\x06queued\x88\x01\x01\x12\x1b\n" +
 	"\tin_flight\x18\x04 \x01(\x03R\binFlight\x12#\n" +
 	"\roldest_micros\x18\x05 \x01(\x03R\foldestMicrosB\t\n" +
-	"\a_queued\"B\n" +
+	"\a_queued\"u\n" +
 	"\rStatsResponse\x121\n" +
-	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\"\x85\x06\n" +
+	"\alambdas\x18\x01 \x03(\v2\x17.kinesin.v1.LambdaStatsR\alambdas\x121\n" +
+	"\boverview\x18\xa4\x03 \x01(\v2\x14.kinesin.v1.OverviewR\boverview\"\xc9\x01\n" +
+	"\bOverview\x124\n" +
+	"\awindows\x18\x01 \x03(\v2\x1a.kinesin.v1.OverviewWindowR\awindows\x12%\n" +
+	"\x03due\x18\x02 \x03(\v2\x13.kinesin.v1.DueSoonR\x03due\x12\"\n" +
+	"\rdue_at_micros\x18\x03 \x01(\x03R\vdueAtMicros\x12<\n" +
+	"\finstallation\x18\x04 \x01(\v2\x18.kinesin.v1.InstallationR\finstallation\"\xe1\x03\n" +
+	"\x0eOverviewWindow\x12!\n" +
+	"\fasked_micros\x18\x01 \x01(\x03R\vaskedMicros\x12%\n" +
+	"\x0ecovered_micros\x18\x02 \x01(\x03R\rcoveredMicros\x12,\n" +
+	"\x12started_per_second\x18\x03 \x01(\x01R\x10startedPerSecond\x12*\n" +
+	"\x11failed_per_second\x18\x04 \x01(\x01R\x0ffailedPerSecond\x12X\n" +
+	"\x10ended_per_second\x18\x05 \x03(\v2..kinesin.v1.OverviewWindow.EndedPerSecondEntryR\x0eendedPerSecond\x12.\n" +
+	"\x13lateness_p50_micros\x18\x06 \x01(\x03R\x11latenessP50Micros\x12.\n" +
+	"\x13lateness_p95_micros\x18\a \x01(\x03R\x11latenessP95Micros\x12.\n" +
+	"\x13lateness_p99_micros\x18\b \x01(\x03R\x11latenessP99Micros\x1aA\n" +
+	"\x13EndedPerSecondEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"u\n" +
+	"\aDueSoon\x12#\n" +
+	"\rwithin_micros\x18\x01 \x01(\x03R\fwithinMicros\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x19\n" +
+	"\bat_least\x18\x03 \x01(\bR\aatLeast\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\x03R\x05error\"\xf2\x01\n" +
+	"\fInstallation\x12\x18\n" +
+	"\aworkers\x18\x01 \x01(\x03R\aworkers\x12\x18\n" +
+	"\aservers\x18\x02 \x01(\x03R\aservers\x12\x1e\n" +
+	"\n" +
+	"partitions\x18\x03 \x01(\x03R\n" +
+	"partitions\x12-\n" +
+	"\x12unowned_partitions\x18\x04 \x01(\x03R\x11unownedPartitions\x12\x1d\n" +
+	"\n" +
+	"store_full\x18\x05 \x01(\bR\tstoreFull\x12#\n" +
+	"\rstore_damaged\x18\x06 \x01(\bR\fstoreDamaged\x12\x1b\n" +
+	"\tnot_ready\x18\a \x01(\tR\bnotReady\"\x85\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12\x14\n" +
@@ -14624,7 +15036,7 @@ func file_kinesin_v1_kinesin_proto_rawDescGZIP() []byte {
 }
 
 var file_kinesin_v1_kinesin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 209)
+var file_kinesin_v1_kinesin_proto_msgTypes = make([]protoimpl.MessageInfo, 214)
 var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(Reason)(0),                       // 0: kinesin.v1.Reason
 	(*Problem)(nil),                   // 1: kinesin.v1.Problem
@@ -14668,178 +15080,183 @@ var file_kinesin_v1_kinesin_proto_goTypes = []any{
 	(*HeldBy)(nil),                    // 39: kinesin.v1.HeldBy
 	(*PriorityStats)(nil),             // 40: kinesin.v1.PriorityStats
 	(*StatsResponse)(nil),             // 41: kinesin.v1.StatsResponse
-	(*Job)(nil),                       // 42: kinesin.v1.Job
-	(*Backfill)(nil),                  // 43: kinesin.v1.Backfill
-	(*JobRefusal)(nil),                // 44: kinesin.v1.JobRefusal
-	(*CreateJobRequest)(nil),          // 45: kinesin.v1.CreateJobRequest
-	(*CreateJobResponse)(nil),         // 46: kinesin.v1.CreateJobResponse
-	(*GetJobRequest)(nil),             // 47: kinesin.v1.GetJobRequest
-	(*GetJobResponse)(nil),            // 48: kinesin.v1.GetJobResponse
-	(*ListJobsRequest)(nil),           // 49: kinesin.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),          // 50: kinesin.v1.ListJobsResponse
-	(*ControlJobRequest)(nil),         // 51: kinesin.v1.ControlJobRequest
-	(*ControlJobResponse)(nil),        // 52: kinesin.v1.ControlJobResponse
-	(*Gate)(nil),                      // 53: kinesin.v1.Gate
-	(*GateCounts)(nil),                // 54: kinesin.v1.GateCounts
-	(*SetGateRequest)(nil),            // 55: kinesin.v1.SetGateRequest
-	(*SetGateResponse)(nil),           // 56: kinesin.v1.SetGateResponse
-	(*ResumeGateRequest)(nil),         // 57: kinesin.v1.ResumeGateRequest
-	(*ResumeGateResponse)(nil),        // 58: kinesin.v1.ResumeGateResponse
-	(*GetGateRequest)(nil),            // 59: kinesin.v1.GetGateRequest
-	(*GetGateResponse)(nil),           // 60: kinesin.v1.GetGateResponse
-	(*ListGatesRequest)(nil),          // 61: kinesin.v1.ListGatesRequest
-	(*ListGatesResponse)(nil),         // 62: kinesin.v1.ListGatesResponse
-	(*Quota)(nil),                     // 63: kinesin.v1.Quota
-	(*SetQuotaRequest)(nil),           // 64: kinesin.v1.SetQuotaRequest
-	(*SetQuotaResponse)(nil),          // 65: kinesin.v1.SetQuotaResponse
-	(*GetQuotasRequest)(nil),          // 66: kinesin.v1.GetQuotasRequest
-	(*GetQuotasResponse)(nil),         // 67: kinesin.v1.GetQuotasResponse
-	(*Objective)(nil),                 // 68: kinesin.v1.Objective
-	(*ObjectiveStatus)(nil),           // 69: kinesin.v1.ObjectiveStatus
-	(*Burn)(nil),                      // 70: kinesin.v1.Burn
-	(*SetObjectiveRequest)(nil),       // 71: kinesin.v1.SetObjectiveRequest
-	(*SetObjectiveResponse)(nil),      // 72: kinesin.v1.SetObjectiveResponse
-	(*DeleteObjectiveRequest)(nil),    // 73: kinesin.v1.DeleteObjectiveRequest
-	(*DeleteObjectiveResponse)(nil),   // 74: kinesin.v1.DeleteObjectiveResponse
-	(*GetObjectivesRequest)(nil),      // 75: kinesin.v1.GetObjectivesRequest
-	(*GetObjectivesResponse)(nil),     // 76: kinesin.v1.GetObjectivesResponse
-	(*DeadLetter)(nil),                // 77: kinesin.v1.DeadLetter
-	(*DeadLetterQueue)(nil),           // 78: kinesin.v1.DeadLetterQueue
-	(*DeadLetterMove)(nil),            // 79: kinesin.v1.DeadLetterMove
-	(*ListDeadLettersRequest)(nil),    // 80: kinesin.v1.ListDeadLettersRequest
-	(*ListDeadLettersResponse)(nil),   // 81: kinesin.v1.ListDeadLettersResponse
-	(*CountDeadLettersRequest)(nil),   // 82: kinesin.v1.CountDeadLettersRequest
-	(*CountDeadLettersResponse)(nil),  // 83: kinesin.v1.CountDeadLettersResponse
-	(*ChangeDeadLettersRequest)(nil),  // 84: kinesin.v1.ChangeDeadLettersRequest
-	(*ChangeDeadLettersResponse)(nil), // 85: kinesin.v1.ChangeDeadLettersResponse
-	(*Lambda)(nil),                    // 86: kinesin.v1.Lambda
-	(*Breaker)(nil),                   // 87: kinesin.v1.Breaker
-	(*CreateLambdaRequest)(nil),       // 88: kinesin.v1.CreateLambdaRequest
-	(*CreateLambdaResponse)(nil),      // 89: kinesin.v1.CreateLambdaResponse
-	(*GetLambdaRequest)(nil),          // 90: kinesin.v1.GetLambdaRequest
-	(*GetLambdaResponse)(nil),         // 91: kinesin.v1.GetLambdaResponse
-	(*ListLambdasRequest)(nil),        // 92: kinesin.v1.ListLambdasRequest
-	(*ListLambdasResponse)(nil),       // 93: kinesin.v1.ListLambdasResponse
-	(*UpdateLambdaRequest)(nil),       // 94: kinesin.v1.UpdateLambdaRequest
-	(*UpdateLambdaResponse)(nil),      // 95: kinesin.v1.UpdateLambdaResponse
-	(*DeleteLambdaRequest)(nil),       // 96: kinesin.v1.DeleteLambdaRequest
-	(*DeleteLambdaResponse)(nil),      // 97: kinesin.v1.DeleteLambdaResponse
-	(*SlotGroup)(nil),                 // 98: kinesin.v1.SlotGroup
-	(*RegisterRequest)(nil),           // 99: kinesin.v1.RegisterRequest
-	(*PreviousLease)(nil),             // 100: kinesin.v1.PreviousLease
-	(*RegisterResponse)(nil),          // 101: kinesin.v1.RegisterResponse
-	(*Held)(nil),                      // 102: kinesin.v1.Held
-	(*Hello)(nil),                     // 103: kinesin.v1.Hello
-	(*Process)(nil),                   // 104: kinesin.v1.Process
-	(*Result)(nil),                    // 105: kinesin.v1.Result
-	(*Started)(nil),                   // 106: kinesin.v1.Started
-	(*WorkRequest)(nil),               // 107: kinesin.v1.WorkRequest
-	(*Claimed)(nil),                   // 108: kinesin.v1.Claimed
-	(*ResultAck)(nil),                 // 109: kinesin.v1.ResultAck
-	(*WorkResponse)(nil),              // 110: kinesin.v1.WorkResponse
-	(*ClaimRequest)(nil),              // 111: kinesin.v1.ClaimRequest
-	(*ClaimResponse)(nil),             // 112: kinesin.v1.ClaimResponse
-	(*SetResultsRequest)(nil),         // 113: kinesin.v1.SetResultsRequest
-	(*SetResultsResponse)(nil),        // 114: kinesin.v1.SetResultsResponse
-	(*HeartbeatRequest)(nil),          // 115: kinesin.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),         // 116: kinesin.v1.HeartbeatResponse
-	(*LeaveRequest)(nil),              // 117: kinesin.v1.LeaveRequest
-	(*LeaveResponse)(nil),             // 118: kinesin.v1.LeaveResponse
-	(*BufferedTask)(nil),              // 119: kinesin.v1.BufferedTask
-	(*Envelope)(nil),                  // 120: kinesin.v1.Envelope
-	(*Rejected)(nil),                  // 121: kinesin.v1.Rejected
-	(*ListRejectedRequest)(nil),       // 122: kinesin.v1.ListRejectedRequest
-	(*ListRejectedResponse)(nil),      // 123: kinesin.v1.ListRejectedResponse
-	(*GetRejectedRequest)(nil),        // 124: kinesin.v1.GetRejectedRequest
-	(*GetRejectedResponse)(nil),       // 125: kinesin.v1.GetRejectedResponse
-	(*RetryRejectedRequest)(nil),      // 126: kinesin.v1.RetryRejectedRequest
-	(*RetryRejectedResult)(nil),       // 127: kinesin.v1.RetryRejectedResult
-	(*RetryRejectedResponse)(nil),     // 128: kinesin.v1.RetryRejectedResponse
-	(*DeleteRejectedRequest)(nil),     // 129: kinesin.v1.DeleteRejectedRequest
-	(*DeleteRejectedResult)(nil),      // 130: kinesin.v1.DeleteRejectedResult
-	(*DeleteRejectedResponse)(nil),    // 131: kinesin.v1.DeleteRejectedResponse
-	(*KeyRequest)(nil),                // 132: kinesin.v1.KeyRequest
-	(*KeyResponse)(nil),               // 133: kinesin.v1.KeyResponse
-	(*BackupFile)(nil),                // 134: kinesin.v1.BackupFile
-	(*BackupRequest)(nil),             // 135: kinesin.v1.BackupRequest
-	(*BackupStart)(nil),               // 136: kinesin.v1.BackupStart
-	(*BackupResponse)(nil),            // 137: kinesin.v1.BackupResponse
-	(*Token)(nil),                     // 138: kinesin.v1.Token
-	(*CreateTokenRequest)(nil),        // 139: kinesin.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),       // 140: kinesin.v1.CreateTokenResponse
-	(*ListTokensRequest)(nil),         // 141: kinesin.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),        // 142: kinesin.v1.ListTokensResponse
-	(*RevokeTokenRequest)(nil),        // 143: kinesin.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),       // 144: kinesin.v1.RevokeTokenResponse
-	(*AuditRecord)(nil),               // 145: kinesin.v1.AuditRecord
-	(*ListAuditRequest)(nil),          // 146: kinesin.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),         // 147: kinesin.v1.ListAuditResponse
-	(*VerifyAuditRequest)(nil),        // 148: kinesin.v1.VerifyAuditRequest
-	(*VerifyAuditResponse)(nil),       // 149: kinesin.v1.VerifyAuditResponse
-	(*KeyringKey)(nil),                // 150: kinesin.v1.KeyringKey
-	(*RotateKeysRequest)(nil),         // 151: kinesin.v1.RotateKeysRequest
-	(*RotateKeysResponse)(nil),        // 152: kinesin.v1.RotateKeysResponse
-	(*ListKeysRequest)(nil),           // 153: kinesin.v1.ListKeysRequest
-	(*ListKeysResponse)(nil),          // 154: kinesin.v1.ListKeysResponse
-	(*InboundSender)(nil),             // 155: kinesin.v1.InboundSender
-	(*AddSenderRequest)(nil),          // 156: kinesin.v1.AddSenderRequest
-	(*AddSenderResponse)(nil),         // 157: kinesin.v1.AddSenderResponse
-	(*ListSendersRequest)(nil),        // 158: kinesin.v1.ListSendersRequest
-	(*ListSendersResponse)(nil),       // 159: kinesin.v1.ListSendersResponse
-	(*RevokeSenderRequest)(nil),       // 160: kinesin.v1.RevokeSenderRequest
-	(*RevokeSenderResponse)(nil),      // 161: kinesin.v1.RevokeSenderResponse
-	(*Cron)(nil),                      // 162: kinesin.v1.Cron
-	(*CronPause)(nil),                 // 163: kinesin.v1.CronPause
-	(*SetCronRequest)(nil),            // 164: kinesin.v1.SetCronRequest
-	(*SetCronResponse)(nil),           // 165: kinesin.v1.SetCronResponse
-	(*GetCronRequest)(nil),            // 166: kinesin.v1.GetCronRequest
-	(*GetCronResponse)(nil),           // 167: kinesin.v1.GetCronResponse
-	(*ListCronsRequest)(nil),          // 168: kinesin.v1.ListCronsRequest
-	(*ListCronsResponse)(nil),         // 169: kinesin.v1.ListCronsResponse
-	(*PauseCronRequest)(nil),          // 170: kinesin.v1.PauseCronRequest
-	(*PauseCronResponse)(nil),         // 171: kinesin.v1.PauseCronResponse
-	(*ResumeCronRequest)(nil),         // 172: kinesin.v1.ResumeCronRequest
-	(*ResumeCronResponse)(nil),        // 173: kinesin.v1.ResumeCronResponse
-	(*RunCronRequest)(nil),            // 174: kinesin.v1.RunCronRequest
-	(*RunCronResponse)(nil),           // 175: kinesin.v1.RunCronResponse
-	(*BackfillCronRequest)(nil),       // 176: kinesin.v1.BackfillCronRequest
-	(*BackfillCronResponse)(nil),      // 177: kinesin.v1.BackfillCronResponse
-	(*DeleteCronRequest)(nil),         // 178: kinesin.v1.DeleteCronRequest
-	(*DeleteCronResponse)(nil),        // 179: kinesin.v1.DeleteCronResponse
-	(*CronHistoryRequest)(nil),        // 180: kinesin.v1.CronHistoryRequest
-	(*CronHistoryResponse)(nil),       // 181: kinesin.v1.CronHistoryResponse
-	(*CronOccurrence)(nil),            // 182: kinesin.v1.CronOccurrence
-	(*Group)(nil),                     // 183: kinesin.v1.Group
-	(*GroupFollowUp)(nil),             // 184: kinesin.v1.GroupFollowUp
-	(*GroupMember)(nil),               // 185: kinesin.v1.GroupMember
-	(*GroupEnd)(nil),                  // 186: kinesin.v1.GroupEnd
-	(*CreateGroupRequest)(nil),        // 187: kinesin.v1.CreateGroupRequest
-	(*CreateGroupResponse)(nil),       // 188: kinesin.v1.CreateGroupResponse
-	(*AddMembersRequest)(nil),         // 189: kinesin.v1.AddMembersRequest
-	(*AddMembersResponse)(nil),        // 190: kinesin.v1.AddMembersResponse
-	(*SealGroupRequest)(nil),          // 191: kinesin.v1.SealGroupRequest
-	(*SealGroupResponse)(nil),         // 192: kinesin.v1.SealGroupResponse
-	(*CancelGroupRequest)(nil),        // 193: kinesin.v1.CancelGroupRequest
-	(*CancelGroupResponse)(nil),       // 194: kinesin.v1.CancelGroupResponse
-	(*GetGroupRequest)(nil),           // 195: kinesin.v1.GetGroupRequest
-	(*GetGroupResponse)(nil),          // 196: kinesin.v1.GetGroupResponse
-	(*ListMembersRequest)(nil),        // 197: kinesin.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),       // 198: kinesin.v1.ListMembersResponse
-	(*MemberOfGroup)(nil),             // 199: kinesin.v1.MemberOfGroup
-	nil,                               // 200: kinesin.v1.ScheduleItem.TagsEntry
-	nil,                               // 201: kinesin.v1.Task.TagsEntry
-	nil,                               // 202: kinesin.v1.LambdaStats.TasksEntry
-	nil,                               // 203: kinesin.v1.Job.OutcomesEntry
-	nil,                               // 204: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	nil,                               // 205: kinesin.v1.Lambda.PriorityWeightsEntry
-	nil,                               // 206: kinesin.v1.Claimed.TagsEntry
-	nil,                               // 207: kinesin.v1.Cron.TagsEntry
-	nil,                               // 208: kinesin.v1.Group.CountsEntry
-	nil,                               // 209: kinesin.v1.GroupEnd.EndedEntry
+	(*Overview)(nil),                  // 42: kinesin.v1.Overview
+	(*OverviewWindow)(nil),            // 43: kinesin.v1.OverviewWindow
+	(*DueSoon)(nil),                   // 44: kinesin.v1.DueSoon
+	(*Installation)(nil),              // 45: kinesin.v1.Installation
+	(*Job)(nil),                       // 46: kinesin.v1.Job
+	(*Backfill)(nil),                  // 47: kinesin.v1.Backfill
+	(*JobRefusal)(nil),                // 48: kinesin.v1.JobRefusal
+	(*CreateJobRequest)(nil),          // 49: kinesin.v1.CreateJobRequest
+	(*CreateJobResponse)(nil),         // 50: kinesin.v1.CreateJobResponse
+	(*GetJobRequest)(nil),             // 51: kinesin.v1.GetJobRequest
+	(*GetJobResponse)(nil),            // 52: kinesin.v1.GetJobResponse
+	(*ListJobsRequest)(nil),           // 53: kinesin.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),          // 54: kinesin.v1.ListJobsResponse
+	(*ControlJobRequest)(nil),         // 55: kinesin.v1.ControlJobRequest
+	(*ControlJobResponse)(nil),        // 56: kinesin.v1.ControlJobResponse
+	(*Gate)(nil),                      // 57: kinesin.v1.Gate
+	(*GateCounts)(nil),                // 58: kinesin.v1.GateCounts
+	(*SetGateRequest)(nil),            // 59: kinesin.v1.SetGateRequest
+	(*SetGateResponse)(nil),           // 60: kinesin.v1.SetGateResponse
+	(*ResumeGateRequest)(nil),         // 61: kinesin.v1.ResumeGateRequest
+	(*ResumeGateResponse)(nil),        // 62: kinesin.v1.ResumeGateResponse
+	(*GetGateRequest)(nil),            // 63: kinesin.v1.GetGateRequest
+	(*GetGateResponse)(nil),           // 64: kinesin.v1.GetGateResponse
+	(*ListGatesRequest)(nil),          // 65: kinesin.v1.ListGatesRequest
+	(*ListGatesResponse)(nil),         // 66: kinesin.v1.ListGatesResponse
+	(*Quota)(nil),                     // 67: kinesin.v1.Quota
+	(*SetQuotaRequest)(nil),           // 68: kinesin.v1.SetQuotaRequest
+	(*SetQuotaResponse)(nil),          // 69: kinesin.v1.SetQuotaResponse
+	(*GetQuotasRequest)(nil),          // 70: kinesin.v1.GetQuotasRequest
+	(*GetQuotasResponse)(nil),         // 71: kinesin.v1.GetQuotasResponse
+	(*Objective)(nil),                 // 72: kinesin.v1.Objective
+	(*ObjectiveStatus)(nil),           // 73: kinesin.v1.ObjectiveStatus
+	(*Burn)(nil),                      // 74: kinesin.v1.Burn
+	(*SetObjectiveRequest)(nil),       // 75: kinesin.v1.SetObjectiveRequest
+	(*SetObjectiveResponse)(nil),      // 76: kinesin.v1.SetObjectiveResponse
+	(*DeleteObjectiveRequest)(nil),    // 77: kinesin.v1.DeleteObjectiveRequest
+	(*DeleteObjectiveResponse)(nil),   // 78: kinesin.v1.DeleteObjectiveResponse
+	(*GetObjectivesRequest)(nil),      // 79: kinesin.v1.GetObjectivesRequest
+	(*GetObjectivesResponse)(nil),     // 80: kinesin.v1.GetObjectivesResponse
+	(*DeadLetter)(nil),                // 81: kinesin.v1.DeadLetter
+	(*DeadLetterQueue)(nil),           // 82: kinesin.v1.DeadLetterQueue
+	(*DeadLetterMove)(nil),            // 83: kinesin.v1.DeadLetterMove
+	(*ListDeadLettersRequest)(nil),    // 84: kinesin.v1.ListDeadLettersRequest
+	(*ListDeadLettersResponse)(nil),   // 85: kinesin.v1.ListDeadLettersResponse
+	(*CountDeadLettersRequest)(nil),   // 86: kinesin.v1.CountDeadLettersRequest
+	(*CountDeadLettersResponse)(nil),  // 87: kinesin.v1.CountDeadLettersResponse
+	(*ChangeDeadLettersRequest)(nil),  // 88: kinesin.v1.ChangeDeadLettersRequest
+	(*ChangeDeadLettersResponse)(nil), // 89: kinesin.v1.ChangeDeadLettersResponse
+	(*Lambda)(nil),                    // 90: kinesin.v1.Lambda
+	(*Breaker)(nil),                   // 91: kinesin.v1.Breaker
+	(*CreateLambdaRequest)(nil),       // 92: kinesin.v1.CreateLambdaRequest
+	(*CreateLambdaResponse)(nil),      // 93: kinesin.v1.CreateLambdaResponse
+	(*GetLambdaRequest)(nil),          // 94: kinesin.v1.GetLambdaRequest
+	(*GetLambdaResponse)(nil),         // 95: kinesin.v1.GetLambdaResponse
+	(*ListLambdasRequest)(nil),        // 96: kinesin.v1.ListLambdasRequest
+	(*ListLambdasResponse)(nil),       // 97: kinesin.v1.ListLambdasResponse
+	(*UpdateLambdaRequest)(nil),       // 98: kinesin.v1.UpdateLambdaRequest
+	(*UpdateLambdaResponse)(nil),      // 99: kinesin.v1.UpdateLambdaResponse
+	(*DeleteLambdaRequest)(nil),       // 100: kinesin.v1.DeleteLambdaRequest
+	(*DeleteLambdaResponse)(nil),      // 101: kinesin.v1.DeleteLambdaResponse
+	(*SlotGroup)(nil),                 // 102: kinesin.v1.SlotGroup
+	(*RegisterRequest)(nil),           // 103: kinesin.v1.RegisterRequest
+	(*PreviousLease)(nil),             // 104: kinesin.v1.PreviousLease
+	(*RegisterResponse)(nil),          // 105: kinesin.v1.RegisterResponse
+	(*Held)(nil),                      // 106: kinesin.v1.Held
+	(*Hello)(nil),                     // 107: kinesin.v1.Hello
+	(*Process)(nil),                   // 108: kinesin.v1.Process
+	(*Result)(nil),                    // 109: kinesin.v1.Result
+	(*Started)(nil),                   // 110: kinesin.v1.Started
+	(*WorkRequest)(nil),               // 111: kinesin.v1.WorkRequest
+	(*Claimed)(nil),                   // 112: kinesin.v1.Claimed
+	(*ResultAck)(nil),                 // 113: kinesin.v1.ResultAck
+	(*WorkResponse)(nil),              // 114: kinesin.v1.WorkResponse
+	(*ClaimRequest)(nil),              // 115: kinesin.v1.ClaimRequest
+	(*ClaimResponse)(nil),             // 116: kinesin.v1.ClaimResponse
+	(*SetResultsRequest)(nil),         // 117: kinesin.v1.SetResultsRequest
+	(*SetResultsResponse)(nil),        // 118: kinesin.v1.SetResultsResponse
+	(*HeartbeatRequest)(nil),          // 119: kinesin.v1.HeartbeatRequest
+	(*HeartbeatResponse)(nil),         // 120: kinesin.v1.HeartbeatResponse
+	(*LeaveRequest)(nil),              // 121: kinesin.v1.LeaveRequest
+	(*LeaveResponse)(nil),             // 122: kinesin.v1.LeaveResponse
+	(*BufferedTask)(nil),              // 123: kinesin.v1.BufferedTask
+	(*Envelope)(nil),                  // 124: kinesin.v1.Envelope
+	(*Rejected)(nil),                  // 125: kinesin.v1.Rejected
+	(*ListRejectedRequest)(nil),       // 126: kinesin.v1.ListRejectedRequest
+	(*ListRejectedResponse)(nil),      // 127: kinesin.v1.ListRejectedResponse
+	(*GetRejectedRequest)(nil),        // 128: kinesin.v1.GetRejectedRequest
+	(*GetRejectedResponse)(nil),       // 129: kinesin.v1.GetRejectedResponse
+	(*RetryRejectedRequest)(nil),      // 130: kinesin.v1.RetryRejectedRequest
+	(*RetryRejectedResult)(nil),       // 131: kinesin.v1.RetryRejectedResult
+	(*RetryRejectedResponse)(nil),     // 132: kinesin.v1.RetryRejectedResponse
+	(*DeleteRejectedRequest)(nil),     // 133: kinesin.v1.DeleteRejectedRequest
+	(*DeleteRejectedResult)(nil),      // 134: kinesin.v1.DeleteRejectedResult
+	(*DeleteRejectedResponse)(nil),    // 135: kinesin.v1.DeleteRejectedResponse
+	(*KeyRequest)(nil),                // 136: kinesin.v1.KeyRequest
+	(*KeyResponse)(nil),               // 137: kinesin.v1.KeyResponse
+	(*BackupFile)(nil),                // 138: kinesin.v1.BackupFile
+	(*BackupRequest)(nil),             // 139: kinesin.v1.BackupRequest
+	(*BackupStart)(nil),               // 140: kinesin.v1.BackupStart
+	(*BackupResponse)(nil),            // 141: kinesin.v1.BackupResponse
+	(*Token)(nil),                     // 142: kinesin.v1.Token
+	(*CreateTokenRequest)(nil),        // 143: kinesin.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),       // 144: kinesin.v1.CreateTokenResponse
+	(*ListTokensRequest)(nil),         // 145: kinesin.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),        // 146: kinesin.v1.ListTokensResponse
+	(*RevokeTokenRequest)(nil),        // 147: kinesin.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),       // 148: kinesin.v1.RevokeTokenResponse
+	(*AuditRecord)(nil),               // 149: kinesin.v1.AuditRecord
+	(*ListAuditRequest)(nil),          // 150: kinesin.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),         // 151: kinesin.v1.ListAuditResponse
+	(*VerifyAuditRequest)(nil),        // 152: kinesin.v1.VerifyAuditRequest
+	(*VerifyAuditResponse)(nil),       // 153: kinesin.v1.VerifyAuditResponse
+	(*KeyringKey)(nil),                // 154: kinesin.v1.KeyringKey
+	(*RotateKeysRequest)(nil),         // 155: kinesin.v1.RotateKeysRequest
+	(*RotateKeysResponse)(nil),        // 156: kinesin.v1.RotateKeysResponse
+	(*ListKeysRequest)(nil),           // 157: kinesin.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),          // 158: kinesin.v1.ListKeysResponse
+	(*InboundSender)(nil),             // 159: kinesin.v1.InboundSender
+	(*AddSenderRequest)(nil),          // 160: kinesin.v1.AddSenderRequest
+	(*AddSenderResponse)(nil),         // 161: kinesin.v1.AddSenderResponse
+	(*ListSendersRequest)(nil),        // 162: kinesin.v1.ListSendersRequest
+	(*ListSendersResponse)(nil),       // 163: kinesin.v1.ListSendersResponse
+	(*RevokeSenderRequest)(nil),       // 164: kinesin.v1.RevokeSenderRequest
+	(*RevokeSenderResponse)(nil),      // 165: kinesin.v1.RevokeSenderResponse
+	(*Cron)(nil),                      // 166: kinesin.v1.Cron
+	(*CronPause)(nil),                 // 167: kinesin.v1.CronPause
+	(*SetCronRequest)(nil),            // 168: kinesin.v1.SetCronRequest
+	(*SetCronResponse)(nil),           // 169: kinesin.v1.SetCronResponse
+	(*GetCronRequest)(nil),            // 170: kinesin.v1.GetCronRequest
+	(*GetCronResponse)(nil),           // 171: kinesin.v1.GetCronResponse
+	(*ListCronsRequest)(nil),          // 172: kinesin.v1.ListCronsRequest
+	(*ListCronsResponse)(nil),         // 173: kinesin.v1.ListCronsResponse
+	(*PauseCronRequest)(nil),          // 174: kinesin.v1.PauseCronRequest
+	(*PauseCronResponse)(nil),         // 175: kinesin.v1.PauseCronResponse
+	(*ResumeCronRequest)(nil),         // 176: kinesin.v1.ResumeCronRequest
+	(*ResumeCronResponse)(nil),        // 177: kinesin.v1.ResumeCronResponse
+	(*RunCronRequest)(nil),            // 178: kinesin.v1.RunCronRequest
+	(*RunCronResponse)(nil),           // 179: kinesin.v1.RunCronResponse
+	(*BackfillCronRequest)(nil),       // 180: kinesin.v1.BackfillCronRequest
+	(*BackfillCronResponse)(nil),      // 181: kinesin.v1.BackfillCronResponse
+	(*DeleteCronRequest)(nil),         // 182: kinesin.v1.DeleteCronRequest
+	(*DeleteCronResponse)(nil),        // 183: kinesin.v1.DeleteCronResponse
+	(*CronHistoryRequest)(nil),        // 184: kinesin.v1.CronHistoryRequest
+	(*CronHistoryResponse)(nil),       // 185: kinesin.v1.CronHistoryResponse
+	(*CronOccurrence)(nil),            // 186: kinesin.v1.CronOccurrence
+	(*Group)(nil),                     // 187: kinesin.v1.Group
+	(*GroupFollowUp)(nil),             // 188: kinesin.v1.GroupFollowUp
+	(*GroupMember)(nil),               // 189: kinesin.v1.GroupMember
+	(*GroupEnd)(nil),                  // 190: kinesin.v1.GroupEnd
+	(*CreateGroupRequest)(nil),        // 191: kinesin.v1.CreateGroupRequest
+	(*CreateGroupResponse)(nil),       // 192: kinesin.v1.CreateGroupResponse
+	(*AddMembersRequest)(nil),         // 193: kinesin.v1.AddMembersRequest
+	(*AddMembersResponse)(nil),        // 194: kinesin.v1.AddMembersResponse
+	(*SealGroupRequest)(nil),          // 195: kinesin.v1.SealGroupRequest
+	(*SealGroupResponse)(nil),         // 196: kinesin.v1.SealGroupResponse
+	(*CancelGroupRequest)(nil),        // 197: kinesin.v1.CancelGroupRequest
+	(*CancelGroupResponse)(nil),       // 198: kinesin.v1.CancelGroupResponse
+	(*GetGroupRequest)(nil),           // 199: kinesin.v1.GetGroupRequest
+	(*GetGroupResponse)(nil),          // 200: kinesin.v1.GetGroupResponse
+	(*ListMembersRequest)(nil),        // 201: kinesin.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),       // 202: kinesin.v1.ListMembersResponse
+	(*MemberOfGroup)(nil),             // 203: kinesin.v1.MemberOfGroup
+	nil,                               // 204: kinesin.v1.ScheduleItem.TagsEntry
+	nil,                               // 205: kinesin.v1.Task.TagsEntry
+	nil,                               // 206: kinesin.v1.LambdaStats.TasksEntry
+	nil,                               // 207: kinesin.v1.OverviewWindow.EndedPerSecondEntry
+	nil,                               // 208: kinesin.v1.Job.OutcomesEntry
+	nil,                               // 209: kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	nil,                               // 210: kinesin.v1.Lambda.PriorityWeightsEntry
+	nil,                               // 211: kinesin.v1.Claimed.TagsEntry
+	nil,                               // 212: kinesin.v1.Cron.TagsEntry
+	nil,                               // 213: kinesin.v1.Group.CountsEntry
+	nil,                               // 214: kinesin.v1.GroupEnd.EndedEntry
 }
 var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	0,   // 0: kinesin.v1.Problem.reason:type_name -> kinesin.v1.Reason
-	200, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
+	204, // 1: kinesin.v1.ScheduleItem.tags:type_name -> kinesin.v1.ScheduleItem.TagsEntry
 	2,   // 2: kinesin.v1.ScheduleItem.blob:type_name -> kinesin.v1.Blob
 	3,   // 3: kinesin.v1.ScheduleItem.then:type_name -> kinesin.v1.ScheduleItem
 	3,   // 4: kinesin.v1.ScheduleItem.else:type_name -> kinesin.v1.ScheduleItem
@@ -14852,13 +15269,13 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	1,   // 11: kinesin.v1.ScheduleResult.problem:type_name -> kinesin.v1.Problem
 	8,   // 12: kinesin.v1.ScheduleResponse.results:type_name -> kinesin.v1.ScheduleResult
 	10,  // 13: kinesin.v1.Task.attempts:type_name -> kinesin.v1.Attempt
-	201, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
+	205, // 14: kinesin.v1.Task.tags:type_name -> kinesin.v1.Task.TagsEntry
 	2,   // 15: kinesin.v1.Task.blob:type_name -> kinesin.v1.Blob
 	13,  // 16: kinesin.v1.Task.waits_for:type_name -> kinesin.v1.WaitsFor
 	12,  // 17: kinesin.v1.Task.occurrence:type_name -> kinesin.v1.Occurrence
 	6,   // 18: kinesin.v1.Task.chain:type_name -> kinesin.v1.Link
-	185, // 19: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
-	186, // 20: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
+	189, // 19: kinesin.v1.Task.member:type_name -> kinesin.v1.GroupMember
+	190, // 20: kinesin.v1.Task.group:type_name -> kinesin.v1.GroupEnd
 	15,  // 21: kinesin.v1.ChainTask.followups:type_name -> kinesin.v1.ChainTask
 	15,  // 22: kinesin.v1.GetChainResponse.root:type_name -> kinesin.v1.ChainTask
 	14,  // 23: kinesin.v1.GetRequest.keys:type_name -> kinesin.v1.TaskKey
@@ -14878,264 +15295,269 @@ var file_kinesin_v1_kinesin_proto_depIdxs = []int32{
 	2,   // 37: kinesin.v1.RedriveRequest.blob:type_name -> kinesin.v1.Blob
 	1,   // 38: kinesin.v1.ChangeResult.problem:type_name -> kinesin.v1.Problem
 	33,  // 39: kinesin.v1.ChangeResponse.results:type_name -> kinesin.v1.ChangeResult
-	202, // 40: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
+	206, // 40: kinesin.v1.LambdaStats.tasks:type_name -> kinesin.v1.LambdaStats.TasksEntry
 	39,  // 41: kinesin.v1.LambdaStats.held_by:type_name -> kinesin.v1.HeldBy
 	40,  // 42: kinesin.v1.LambdaStats.priorities:type_name -> kinesin.v1.PriorityStats
 	38,  // 43: kinesin.v1.StatsResponse.lambdas:type_name -> kinesin.v1.LambdaStats
-	203, // 44: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
-	44,  // 45: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
-	11,  // 46: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
-	43,  // 47: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
-	42,  // 48: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
-	42,  // 49: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
-	42,  // 50: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
-	42,  // 51: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
-	54,  // 52: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
-	53,  // 53: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
-	53,  // 54: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
-	53,  // 55: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
-	53,  // 56: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
-	53,  // 57: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
-	63,  // 58: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
-	63,  // 59: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
-	68,  // 60: kinesin.v1.ObjectiveStatus.objective:type_name -> kinesin.v1.Objective
-	70,  // 61: kinesin.v1.ObjectiveStatus.burns:type_name -> kinesin.v1.Burn
-	68,  // 62: kinesin.v1.SetObjectiveResponse.objective:type_name -> kinesin.v1.Objective
-	69,  // 63: kinesin.v1.GetObjectivesResponse.objectives:type_name -> kinesin.v1.ObjectiveStatus
-	79,  // 64: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
-	77,  // 65: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
-	78,  // 66: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	204, // 67: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
-	78,  // 68: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
-	205, // 69: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
-	38,  // 70: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
-	87,  // 71: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
-	86,  // 72: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	86,  // 73: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	86,  // 74: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	86,  // 75: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
-	86,  // 76: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
-	86,  // 77: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
-	98,  // 78: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
-	100, // 79: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
-	105, // 80: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
-	109, // 81: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
-	98,  // 82: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
-	102, // 83: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
-	104, // 84: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
-	4,   // 85: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
-	103, // 86: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
-	105, // 87: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
-	106, // 88: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
-	206, // 89: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
-	2,   // 90: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
-	12,  // 91: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
-	5,   // 92: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
-	185, // 93: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
-	186, // 94: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
-	1,   // 95: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
-	108, // 96: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
-	109, // 97: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
-	102, // 98: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
-	108, // 99: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
-	105, // 100: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
-	109, // 101: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
-	102, // 102: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
-	102, // 103: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
-	102, // 104: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
-	3,   // 105: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
-	119, // 106: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
-	3,   // 107: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
-	121, // 108: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	121, // 109: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
-	1,   // 110: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
-	127, // 111: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
-	1,   // 112: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
-	130, // 113: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
-	134, // 114: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
-	134, // 115: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
-	136, // 116: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
-	134, // 117: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
-	138, // 118: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
-	138, // 119: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
-	138, // 120: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
-	145, // 121: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
-	150, // 122: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
-	150, // 123: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
-	155, // 124: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	155, // 125: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
-	155, // 126: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
-	207, // 127: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
-	163, // 128: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
-	162, // 129: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
-	162, // 130: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
-	162, // 131: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
-	162, // 132: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
-	162, // 133: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
-	162, // 134: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
-	42,  // 135: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
-	182, // 136: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
-	208, // 137: kinesin.v1.Group.counts:type_name -> kinesin.v1.Group.CountsEntry
-	184, // 138: kinesin.v1.Group.follow_ups:type_name -> kinesin.v1.GroupFollowUp
-	209, // 139: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
-	3,   // 140: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
-	3,   // 141: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
-	3,   // 142: kinesin.v1.CreateGroupRequest.more_then:type_name -> kinesin.v1.ScheduleItem
-	3,   // 143: kinesin.v1.CreateGroupRequest.more_else:type_name -> kinesin.v1.ScheduleItem
-	3,   // 144: kinesin.v1.CreateGroupRequest.finally:type_name -> kinesin.v1.ScheduleItem
-	183, // 145: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
-	3,   // 146: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
-	183, // 147: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
-	183, // 148: kinesin.v1.CancelGroupResponse.group:type_name -> kinesin.v1.Group
-	42,  // 149: kinesin.v1.CancelGroupResponse.job:type_name -> kinesin.v1.Job
-	183, // 150: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
-	199, // 151: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
-	11,  // 152: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
-	7,   // 153: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
-	20,  // 154: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
-	23,  // 155: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
-	25,  // 156: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
-	28,  // 157: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
-	29,  // 158: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
-	31,  // 159: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
-	32,  // 160: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
-	35,  // 161: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
-	37,  // 162: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
-	45,  // 163: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
-	47,  // 164: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
-	49,  // 165: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
-	51,  // 166: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
-	55,  // 167: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
-	57,  // 168: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
-	59,  // 169: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
-	61,  // 170: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
-	164, // 171: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
-	166, // 172: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
-	168, // 173: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
-	170, // 174: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
-	172, // 175: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
-	174, // 176: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
-	176, // 177: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
-	178, // 178: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
-	180, // 179: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
-	16,  // 180: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
-	18,  // 181: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
-	64,  // 182: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
-	66,  // 183: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
-	71,  // 184: kinesin.v1.ObjectiveService.SetObjective:input_type -> kinesin.v1.SetObjectiveRequest
-	73,  // 185: kinesin.v1.ObjectiveService.DeleteObjective:input_type -> kinesin.v1.DeleteObjectiveRequest
-	75,  // 186: kinesin.v1.ObjectiveService.GetObjectives:input_type -> kinesin.v1.GetObjectivesRequest
-	80,  // 187: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
-	82,  // 188: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
-	84,  // 189: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
-	88,  // 190: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
-	90,  // 191: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
-	92,  // 192: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
-	94,  // 193: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
-	96,  // 194: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
-	99,  // 195: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
-	107, // 196: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
-	111, // 197: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
-	113, // 198: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
-	115, // 199: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
-	117, // 200: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
-	122, // 201: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
-	124, // 202: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
-	126, // 203: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
-	129, // 204: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
-	132, // 205: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
-	135, // 206: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
-	139, // 207: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
-	141, // 208: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
-	143, // 209: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
-	146, // 210: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
-	148, // 211: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
-	151, // 212: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
-	153, // 213: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
-	156, // 214: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
-	158, // 215: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
-	160, // 216: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
-	187, // 217: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
-	189, // 218: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
-	191, // 219: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
-	193, // 220: kinesin.v1.GroupService.CancelGroup:input_type -> kinesin.v1.CancelGroupRequest
-	195, // 221: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
-	197, // 222: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
-	9,   // 223: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
-	22,  // 224: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
-	24,  // 225: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
-	27,  // 226: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
-	22,  // 227: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
-	34,  // 228: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
-	34,  // 229: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
-	34,  // 230: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
-	36,  // 231: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
-	41,  // 232: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
-	46,  // 233: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
-	48,  // 234: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
-	50,  // 235: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
-	52,  // 236: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
-	56,  // 237: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
-	58,  // 238: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
-	60,  // 239: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
-	62,  // 240: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
-	165, // 241: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
-	167, // 242: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
-	169, // 243: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
-	171, // 244: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
-	173, // 245: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
-	175, // 246: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
-	177, // 247: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
-	179, // 248: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
-	181, // 249: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
-	17,  // 250: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
-	19,  // 251: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
-	65,  // 252: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
-	67,  // 253: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
-	72,  // 254: kinesin.v1.ObjectiveService.SetObjective:output_type -> kinesin.v1.SetObjectiveResponse
-	74,  // 255: kinesin.v1.ObjectiveService.DeleteObjective:output_type -> kinesin.v1.DeleteObjectiveResponse
-	76,  // 256: kinesin.v1.ObjectiveService.GetObjectives:output_type -> kinesin.v1.GetObjectivesResponse
-	81,  // 257: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
-	83,  // 258: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
-	85,  // 259: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
-	89,  // 260: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
-	91,  // 261: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
-	93,  // 262: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
-	95,  // 263: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
-	97,  // 264: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
-	101, // 265: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
-	110, // 266: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
-	112, // 267: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
-	114, // 268: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
-	116, // 269: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
-	118, // 270: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
-	123, // 271: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
-	125, // 272: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
-	128, // 273: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
-	131, // 274: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
-	133, // 275: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
-	137, // 276: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
-	140, // 277: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
-	142, // 278: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
-	144, // 279: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
-	147, // 280: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
-	149, // 281: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
-	152, // 282: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
-	154, // 283: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
-	157, // 284: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
-	159, // 285: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
-	161, // 286: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
-	188, // 287: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
-	190, // 288: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
-	192, // 289: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
-	194, // 290: kinesin.v1.GroupService.CancelGroup:output_type -> kinesin.v1.CancelGroupResponse
-	196, // 291: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
-	198, // 292: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
-	223, // [223:293] is the sub-list for method output_type
-	153, // [153:223] is the sub-list for method input_type
-	153, // [153:153] is the sub-list for extension type_name
-	153, // [153:153] is the sub-list for extension extendee
-	0,   // [0:153] is the sub-list for field type_name
+	42,  // 44: kinesin.v1.StatsResponse.overview:type_name -> kinesin.v1.Overview
+	43,  // 45: kinesin.v1.Overview.windows:type_name -> kinesin.v1.OverviewWindow
+	44,  // 46: kinesin.v1.Overview.due:type_name -> kinesin.v1.DueSoon
+	45,  // 47: kinesin.v1.Overview.installation:type_name -> kinesin.v1.Installation
+	207, // 48: kinesin.v1.OverviewWindow.ended_per_second:type_name -> kinesin.v1.OverviewWindow.EndedPerSecondEntry
+	208, // 49: kinesin.v1.Job.outcomes:type_name -> kinesin.v1.Job.OutcomesEntry
+	48,  // 50: kinesin.v1.Job.refused:type_name -> kinesin.v1.JobRefusal
+	11,  // 51: kinesin.v1.Job.sample:type_name -> kinesin.v1.Task
+	47,  // 52: kinesin.v1.Job.backfill:type_name -> kinesin.v1.Backfill
+	46,  // 53: kinesin.v1.CreateJobResponse.job:type_name -> kinesin.v1.Job
+	46,  // 54: kinesin.v1.GetJobResponse.job:type_name -> kinesin.v1.Job
+	46,  // 55: kinesin.v1.ListJobsResponse.jobs:type_name -> kinesin.v1.Job
+	46,  // 56: kinesin.v1.ControlJobResponse.job:type_name -> kinesin.v1.Job
+	58,  // 57: kinesin.v1.Gate.counts:type_name -> kinesin.v1.GateCounts
+	57,  // 58: kinesin.v1.SetGateRequest.gate:type_name -> kinesin.v1.Gate
+	57,  // 59: kinesin.v1.SetGateResponse.gate:type_name -> kinesin.v1.Gate
+	57,  // 60: kinesin.v1.ResumeGateResponse.gate:type_name -> kinesin.v1.Gate
+	57,  // 61: kinesin.v1.GetGateResponse.gate:type_name -> kinesin.v1.Gate
+	57,  // 62: kinesin.v1.ListGatesResponse.gates:type_name -> kinesin.v1.Gate
+	67,  // 63: kinesin.v1.SetQuotaResponse.quota:type_name -> kinesin.v1.Quota
+	67,  // 64: kinesin.v1.GetQuotasResponse.quotas:type_name -> kinesin.v1.Quota
+	72,  // 65: kinesin.v1.ObjectiveStatus.objective:type_name -> kinesin.v1.Objective
+	74,  // 66: kinesin.v1.ObjectiveStatus.burns:type_name -> kinesin.v1.Burn
+	72,  // 67: kinesin.v1.SetObjectiveResponse.objective:type_name -> kinesin.v1.Objective
+	73,  // 68: kinesin.v1.GetObjectivesResponse.objectives:type_name -> kinesin.v1.ObjectiveStatus
+	83,  // 69: kinesin.v1.DeadLetterQueue.move:type_name -> kinesin.v1.DeadLetterMove
+	81,  // 70: kinesin.v1.ListDeadLettersResponse.messages:type_name -> kinesin.v1.DeadLetter
+	82,  // 71: kinesin.v1.CountDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	209, // 72: kinesin.v1.ChangeDeadLettersResponse.outcomes:type_name -> kinesin.v1.ChangeDeadLettersResponse.OutcomesEntry
+	82,  // 73: kinesin.v1.ChangeDeadLettersResponse.queues:type_name -> kinesin.v1.DeadLetterQueue
+	210, // 74: kinesin.v1.Lambda.priority_weights:type_name -> kinesin.v1.Lambda.PriorityWeightsEntry
+	38,  // 75: kinesin.v1.Lambda.live:type_name -> kinesin.v1.LambdaStats
+	91,  // 76: kinesin.v1.Lambda.breaker:type_name -> kinesin.v1.Breaker
+	90,  // 77: kinesin.v1.CreateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	90,  // 78: kinesin.v1.CreateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	90,  // 79: kinesin.v1.GetLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	90,  // 80: kinesin.v1.ListLambdasResponse.lambdas:type_name -> kinesin.v1.Lambda
+	90,  // 81: kinesin.v1.UpdateLambdaRequest.lambda:type_name -> kinesin.v1.Lambda
+	90,  // 82: kinesin.v1.UpdateLambdaResponse.lambda:type_name -> kinesin.v1.Lambda
+	102, // 83: kinesin.v1.RegisterRequest.groups:type_name -> kinesin.v1.SlotGroup
+	104, // 84: kinesin.v1.RegisterRequest.previous:type_name -> kinesin.v1.PreviousLease
+	109, // 85: kinesin.v1.PreviousLease.results:type_name -> kinesin.v1.Result
+	113, // 86: kinesin.v1.RegisterResponse.acks:type_name -> kinesin.v1.ResultAck
+	102, // 87: kinesin.v1.Hello.groups:type_name -> kinesin.v1.SlotGroup
+	106, // 88: kinesin.v1.Hello.held:type_name -> kinesin.v1.Held
+	108, // 89: kinesin.v1.Hello.process:type_name -> kinesin.v1.Process
+	4,   // 90: kinesin.v1.Result.add:type_name -> kinesin.v1.Followups
+	107, // 91: kinesin.v1.WorkRequest.hello:type_name -> kinesin.v1.Hello
+	109, // 92: kinesin.v1.WorkRequest.results:type_name -> kinesin.v1.Result
+	110, // 93: kinesin.v1.WorkRequest.started:type_name -> kinesin.v1.Started
+	211, // 94: kinesin.v1.Claimed.tags:type_name -> kinesin.v1.Claimed.TagsEntry
+	2,   // 95: kinesin.v1.Claimed.blob:type_name -> kinesin.v1.Blob
+	12,  // 96: kinesin.v1.Claimed.occurrence:type_name -> kinesin.v1.Occurrence
+	5,   // 97: kinesin.v1.Claimed.parent:type_name -> kinesin.v1.Parent
+	189, // 98: kinesin.v1.Claimed.member:type_name -> kinesin.v1.GroupMember
+	190, // 99: kinesin.v1.Claimed.group:type_name -> kinesin.v1.GroupEnd
+	1,   // 100: kinesin.v1.ResultAck.problem:type_name -> kinesin.v1.Problem
+	112, // 101: kinesin.v1.WorkResponse.tasks:type_name -> kinesin.v1.Claimed
+	113, // 102: kinesin.v1.WorkResponse.acks:type_name -> kinesin.v1.ResultAck
+	106, // 103: kinesin.v1.WorkResponse.cancels:type_name -> kinesin.v1.Held
+	112, // 104: kinesin.v1.ClaimResponse.tasks:type_name -> kinesin.v1.Claimed
+	109, // 105: kinesin.v1.SetResultsRequest.results:type_name -> kinesin.v1.Result
+	113, // 106: kinesin.v1.SetResultsResponse.acks:type_name -> kinesin.v1.ResultAck
+	106, // 107: kinesin.v1.HeartbeatRequest.running:type_name -> kinesin.v1.Held
+	106, // 108: kinesin.v1.HeartbeatResponse.cancels:type_name -> kinesin.v1.Held
+	106, // 109: kinesin.v1.HeartbeatResponse.fenced:type_name -> kinesin.v1.Held
+	3,   // 110: kinesin.v1.BufferedTask.item:type_name -> kinesin.v1.ScheduleItem
+	123, // 111: kinesin.v1.Envelope.tasks:type_name -> kinesin.v1.BufferedTask
+	3,   // 112: kinesin.v1.Rejected.item:type_name -> kinesin.v1.ScheduleItem
+	125, // 113: kinesin.v1.ListRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	125, // 114: kinesin.v1.GetRejectedResponse.rejected:type_name -> kinesin.v1.Rejected
+	1,   // 115: kinesin.v1.RetryRejectedResult.problem:type_name -> kinesin.v1.Problem
+	131, // 116: kinesin.v1.RetryRejectedResponse.results:type_name -> kinesin.v1.RetryRejectedResult
+	1,   // 117: kinesin.v1.DeleteRejectedResult.problem:type_name -> kinesin.v1.Problem
+	134, // 118: kinesin.v1.DeleteRejectedResponse.results:type_name -> kinesin.v1.DeleteRejectedResult
+	138, // 119: kinesin.v1.BackupRequest.have:type_name -> kinesin.v1.BackupFile
+	138, // 120: kinesin.v1.BackupStart.files:type_name -> kinesin.v1.BackupFile
+	140, // 121: kinesin.v1.BackupResponse.start:type_name -> kinesin.v1.BackupStart
+	138, // 122: kinesin.v1.BackupResponse.file:type_name -> kinesin.v1.BackupFile
+	142, // 123: kinesin.v1.CreateTokenResponse.token:type_name -> kinesin.v1.Token
+	142, // 124: kinesin.v1.ListTokensResponse.tokens:type_name -> kinesin.v1.Token
+	142, // 125: kinesin.v1.RevokeTokenResponse.token:type_name -> kinesin.v1.Token
+	149, // 126: kinesin.v1.ListAuditResponse.records:type_name -> kinesin.v1.AuditRecord
+	154, // 127: kinesin.v1.RotateKeysResponse.key:type_name -> kinesin.v1.KeyringKey
+	154, // 128: kinesin.v1.ListKeysResponse.keys:type_name -> kinesin.v1.KeyringKey
+	159, // 129: kinesin.v1.AddSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	159, // 130: kinesin.v1.ListSendersResponse.senders:type_name -> kinesin.v1.InboundSender
+	159, // 131: kinesin.v1.RevokeSenderResponse.sender:type_name -> kinesin.v1.InboundSender
+	212, // 132: kinesin.v1.Cron.tags:type_name -> kinesin.v1.Cron.TagsEntry
+	167, // 133: kinesin.v1.Cron.pause:type_name -> kinesin.v1.CronPause
+	166, // 134: kinesin.v1.SetCronRequest.cron:type_name -> kinesin.v1.Cron
+	166, // 135: kinesin.v1.SetCronResponse.cron:type_name -> kinesin.v1.Cron
+	166, // 136: kinesin.v1.GetCronResponse.cron:type_name -> kinesin.v1.Cron
+	166, // 137: kinesin.v1.ListCronsResponse.crons:type_name -> kinesin.v1.Cron
+	166, // 138: kinesin.v1.PauseCronResponse.cron:type_name -> kinesin.v1.Cron
+	166, // 139: kinesin.v1.ResumeCronResponse.cron:type_name -> kinesin.v1.Cron
+	46,  // 140: kinesin.v1.BackfillCronResponse.job:type_name -> kinesin.v1.Job
+	186, // 141: kinesin.v1.CronHistoryResponse.occurrences:type_name -> kinesin.v1.CronOccurrence
+	213, // 142: kinesin.v1.Group.counts:type_name -> kinesin.v1.Group.CountsEntry
+	188, // 143: kinesin.v1.Group.follow_ups:type_name -> kinesin.v1.GroupFollowUp
+	214, // 144: kinesin.v1.GroupEnd.ended:type_name -> kinesin.v1.GroupEnd.EndedEntry
+	3,   // 145: kinesin.v1.CreateGroupRequest.then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 146: kinesin.v1.CreateGroupRequest.else:type_name -> kinesin.v1.ScheduleItem
+	3,   // 147: kinesin.v1.CreateGroupRequest.more_then:type_name -> kinesin.v1.ScheduleItem
+	3,   // 148: kinesin.v1.CreateGroupRequest.more_else:type_name -> kinesin.v1.ScheduleItem
+	3,   // 149: kinesin.v1.CreateGroupRequest.finally:type_name -> kinesin.v1.ScheduleItem
+	187, // 150: kinesin.v1.CreateGroupResponse.group:type_name -> kinesin.v1.Group
+	3,   // 151: kinesin.v1.AddMembersRequest.items:type_name -> kinesin.v1.ScheduleItem
+	187, // 152: kinesin.v1.SealGroupResponse.group:type_name -> kinesin.v1.Group
+	187, // 153: kinesin.v1.CancelGroupResponse.group:type_name -> kinesin.v1.Group
+	46,  // 154: kinesin.v1.CancelGroupResponse.job:type_name -> kinesin.v1.Job
+	187, // 155: kinesin.v1.GetGroupResponse.group:type_name -> kinesin.v1.Group
+	203, // 156: kinesin.v1.ListMembersResponse.members:type_name -> kinesin.v1.MemberOfGroup
+	11,  // 157: kinesin.v1.MemberOfGroup.task:type_name -> kinesin.v1.Task
+	7,   // 158: kinesin.v1.TaskService.Schedule:input_type -> kinesin.v1.ScheduleRequest
+	20,  // 159: kinesin.v1.TaskService.Get:input_type -> kinesin.v1.GetRequest
+	23,  // 160: kinesin.v1.TaskService.List:input_type -> kinesin.v1.ListRequest
+	25,  // 161: kinesin.v1.TaskService.Cancel:input_type -> kinesin.v1.CancelRequest
+	28,  // 162: kinesin.v1.TaskService.Wait:input_type -> kinesin.v1.WaitRequest
+	29,  // 163: kinesin.v1.TaskService.Reschedule:input_type -> kinesin.v1.RescheduleRequest
+	31,  // 164: kinesin.v1.TaskService.Update:input_type -> kinesin.v1.UpdateRequest
+	32,  // 165: kinesin.v1.TaskService.Redrive:input_type -> kinesin.v1.RedriveRequest
+	35,  // 166: kinesin.v1.TaskService.Count:input_type -> kinesin.v1.CountRequest
+	37,  // 167: kinesin.v1.TaskService.Stats:input_type -> kinesin.v1.StatsRequest
+	49,  // 168: kinesin.v1.JobService.CreateJob:input_type -> kinesin.v1.CreateJobRequest
+	51,  // 169: kinesin.v1.JobService.GetJob:input_type -> kinesin.v1.GetJobRequest
+	53,  // 170: kinesin.v1.JobService.ListJobs:input_type -> kinesin.v1.ListJobsRequest
+	55,  // 171: kinesin.v1.JobService.ControlJob:input_type -> kinesin.v1.ControlJobRequest
+	59,  // 172: kinesin.v1.GateService.SetGate:input_type -> kinesin.v1.SetGateRequest
+	61,  // 173: kinesin.v1.GateService.ResumeGate:input_type -> kinesin.v1.ResumeGateRequest
+	63,  // 174: kinesin.v1.GateService.GetGate:input_type -> kinesin.v1.GetGateRequest
+	65,  // 175: kinesin.v1.GateService.ListGates:input_type -> kinesin.v1.ListGatesRequest
+	168, // 176: kinesin.v1.CronService.SetCron:input_type -> kinesin.v1.SetCronRequest
+	170, // 177: kinesin.v1.CronService.GetCron:input_type -> kinesin.v1.GetCronRequest
+	172, // 178: kinesin.v1.CronService.ListCrons:input_type -> kinesin.v1.ListCronsRequest
+	174, // 179: kinesin.v1.CronService.PauseCron:input_type -> kinesin.v1.PauseCronRequest
+	176, // 180: kinesin.v1.CronService.ResumeCron:input_type -> kinesin.v1.ResumeCronRequest
+	178, // 181: kinesin.v1.CronService.RunCron:input_type -> kinesin.v1.RunCronRequest
+	180, // 182: kinesin.v1.CronService.BackfillCron:input_type -> kinesin.v1.BackfillCronRequest
+	182, // 183: kinesin.v1.CronService.DeleteCron:input_type -> kinesin.v1.DeleteCronRequest
+	184, // 184: kinesin.v1.CronService.CronHistory:input_type -> kinesin.v1.CronHistoryRequest
+	16,  // 185: kinesin.v1.ChainService.GetChain:input_type -> kinesin.v1.GetChainRequest
+	18,  // 186: kinesin.v1.ChainService.ControlChain:input_type -> kinesin.v1.ControlChainRequest
+	68,  // 187: kinesin.v1.QuotaService.SetQuota:input_type -> kinesin.v1.SetQuotaRequest
+	70,  // 188: kinesin.v1.QuotaService.GetQuotas:input_type -> kinesin.v1.GetQuotasRequest
+	75,  // 189: kinesin.v1.ObjectiveService.SetObjective:input_type -> kinesin.v1.SetObjectiveRequest
+	77,  // 190: kinesin.v1.ObjectiveService.DeleteObjective:input_type -> kinesin.v1.DeleteObjectiveRequest
+	79,  // 191: kinesin.v1.ObjectiveService.GetObjectives:input_type -> kinesin.v1.GetObjectivesRequest
+	84,  // 192: kinesin.v1.DeadLetterService.ListDeadLetters:input_type -> kinesin.v1.ListDeadLettersRequest
+	86,  // 193: kinesin.v1.DeadLetterService.CountDeadLetters:input_type -> kinesin.v1.CountDeadLettersRequest
+	88,  // 194: kinesin.v1.DeadLetterService.ChangeDeadLetters:input_type -> kinesin.v1.ChangeDeadLettersRequest
+	92,  // 195: kinesin.v1.LambdaService.CreateLambda:input_type -> kinesin.v1.CreateLambdaRequest
+	94,  // 196: kinesin.v1.LambdaService.GetLambda:input_type -> kinesin.v1.GetLambdaRequest
+	96,  // 197: kinesin.v1.LambdaService.ListLambdas:input_type -> kinesin.v1.ListLambdasRequest
+	98,  // 198: kinesin.v1.LambdaService.UpdateLambda:input_type -> kinesin.v1.UpdateLambdaRequest
+	100, // 199: kinesin.v1.LambdaService.DeleteLambda:input_type -> kinesin.v1.DeleteLambdaRequest
+	103, // 200: kinesin.v1.WorkerService.Register:input_type -> kinesin.v1.RegisterRequest
+	111, // 201: kinesin.v1.WorkerService.Work:input_type -> kinesin.v1.WorkRequest
+	115, // 202: kinesin.v1.WorkerService.Claim:input_type -> kinesin.v1.ClaimRequest
+	117, // 203: kinesin.v1.WorkerService.SetResults:input_type -> kinesin.v1.SetResultsRequest
+	119, // 204: kinesin.v1.WorkerService.Heartbeat:input_type -> kinesin.v1.HeartbeatRequest
+	121, // 205: kinesin.v1.WorkerService.Leave:input_type -> kinesin.v1.LeaveRequest
+	126, // 206: kinesin.v1.InboundService.ListRejected:input_type -> kinesin.v1.ListRejectedRequest
+	128, // 207: kinesin.v1.InboundService.GetRejected:input_type -> kinesin.v1.GetRejectedRequest
+	130, // 208: kinesin.v1.InboundService.RetryRejected:input_type -> kinesin.v1.RetryRejectedRequest
+	133, // 209: kinesin.v1.InboundService.DeleteRejected:input_type -> kinesin.v1.DeleteRejectedRequest
+	136, // 210: kinesin.v1.InboundService.Key:input_type -> kinesin.v1.KeyRequest
+	139, // 211: kinesin.v1.BackupService.Backup:input_type -> kinesin.v1.BackupRequest
+	143, // 212: kinesin.v1.AccessService.CreateToken:input_type -> kinesin.v1.CreateTokenRequest
+	145, // 213: kinesin.v1.AccessService.ListTokens:input_type -> kinesin.v1.ListTokensRequest
+	147, // 214: kinesin.v1.AccessService.RevokeToken:input_type -> kinesin.v1.RevokeTokenRequest
+	150, // 215: kinesin.v1.AccessService.ListAudit:input_type -> kinesin.v1.ListAuditRequest
+	152, // 216: kinesin.v1.AccessService.VerifyAudit:input_type -> kinesin.v1.VerifyAuditRequest
+	155, // 217: kinesin.v1.KeyringService.RotateKeys:input_type -> kinesin.v1.RotateKeysRequest
+	157, // 218: kinesin.v1.KeyringService.ListKeys:input_type -> kinesin.v1.ListKeysRequest
+	160, // 219: kinesin.v1.KeyringService.AddSender:input_type -> kinesin.v1.AddSenderRequest
+	162, // 220: kinesin.v1.KeyringService.ListSenders:input_type -> kinesin.v1.ListSendersRequest
+	164, // 221: kinesin.v1.KeyringService.RevokeSender:input_type -> kinesin.v1.RevokeSenderRequest
+	191, // 222: kinesin.v1.GroupService.CreateGroup:input_type -> kinesin.v1.CreateGroupRequest
+	193, // 223: kinesin.v1.GroupService.AddMembers:input_type -> kinesin.v1.AddMembersRequest
+	195, // 224: kinesin.v1.GroupService.SealGroup:input_type -> kinesin.v1.SealGroupRequest
+	197, // 225: kinesin.v1.GroupService.CancelGroup:input_type -> kinesin.v1.CancelGroupRequest
+	199, // 226: kinesin.v1.GroupService.GetGroup:input_type -> kinesin.v1.GetGroupRequest
+	201, // 227: kinesin.v1.GroupService.ListMembers:input_type -> kinesin.v1.ListMembersRequest
+	9,   // 228: kinesin.v1.TaskService.Schedule:output_type -> kinesin.v1.ScheduleResponse
+	22,  // 229: kinesin.v1.TaskService.Get:output_type -> kinesin.v1.GetResponse
+	24,  // 230: kinesin.v1.TaskService.List:output_type -> kinesin.v1.ListResponse
+	27,  // 231: kinesin.v1.TaskService.Cancel:output_type -> kinesin.v1.CancelResponse
+	22,  // 232: kinesin.v1.TaskService.Wait:output_type -> kinesin.v1.GetResponse
+	34,  // 233: kinesin.v1.TaskService.Reschedule:output_type -> kinesin.v1.ChangeResponse
+	34,  // 234: kinesin.v1.TaskService.Update:output_type -> kinesin.v1.ChangeResponse
+	34,  // 235: kinesin.v1.TaskService.Redrive:output_type -> kinesin.v1.ChangeResponse
+	36,  // 236: kinesin.v1.TaskService.Count:output_type -> kinesin.v1.CountResponse
+	41,  // 237: kinesin.v1.TaskService.Stats:output_type -> kinesin.v1.StatsResponse
+	50,  // 238: kinesin.v1.JobService.CreateJob:output_type -> kinesin.v1.CreateJobResponse
+	52,  // 239: kinesin.v1.JobService.GetJob:output_type -> kinesin.v1.GetJobResponse
+	54,  // 240: kinesin.v1.JobService.ListJobs:output_type -> kinesin.v1.ListJobsResponse
+	56,  // 241: kinesin.v1.JobService.ControlJob:output_type -> kinesin.v1.ControlJobResponse
+	60,  // 242: kinesin.v1.GateService.SetGate:output_type -> kinesin.v1.SetGateResponse
+	62,  // 243: kinesin.v1.GateService.ResumeGate:output_type -> kinesin.v1.ResumeGateResponse
+	64,  // 244: kinesin.v1.GateService.GetGate:output_type -> kinesin.v1.GetGateResponse
+	66,  // 245: kinesin.v1.GateService.ListGates:output_type -> kinesin.v1.ListGatesResponse
+	169, // 246: kinesin.v1.CronService.SetCron:output_type -> kinesin.v1.SetCronResponse
+	171, // 247: kinesin.v1.CronService.GetCron:output_type -> kinesin.v1.GetCronResponse
+	173, // 248: kinesin.v1.CronService.ListCrons:output_type -> kinesin.v1.ListCronsResponse
+	175, // 249: kinesin.v1.CronService.PauseCron:output_type -> kinesin.v1.PauseCronResponse
+	177, // 250: kinesin.v1.CronService.ResumeCron:output_type -> kinesin.v1.ResumeCronResponse
+	179, // 251: kinesin.v1.CronService.RunCron:output_type -> kinesin.v1.RunCronResponse
+	181, // 252: kinesin.v1.CronService.BackfillCron:output_type -> kinesin.v1.BackfillCronResponse
+	183, // 253: kinesin.v1.CronService.DeleteCron:output_type -> kinesin.v1.DeleteCronResponse
+	185, // 254: kinesin.v1.CronService.CronHistory:output_type -> kinesin.v1.CronHistoryResponse
+	17,  // 255: kinesin.v1.ChainService.GetChain:output_type -> kinesin.v1.GetChainResponse
+	19,  // 256: kinesin.v1.ChainService.ControlChain:output_type -> kinesin.v1.ControlChainResponse
+	69,  // 257: kinesin.v1.QuotaService.SetQuota:output_type -> kinesin.v1.SetQuotaResponse
+	71,  // 258: kinesin.v1.QuotaService.GetQuotas:output_type -> kinesin.v1.GetQuotasResponse
+	76,  // 259: kinesin.v1.ObjectiveService.SetObjective:output_type -> kinesin.v1.SetObjectiveResponse
+	78,  // 260: kinesin.v1.ObjectiveService.DeleteObjective:output_type -> kinesin.v1.DeleteObjectiveResponse
+	80,  // 261: kinesin.v1.ObjectiveService.GetObjectives:output_type -> kinesin.v1.GetObjectivesResponse
+	85,  // 262: kinesin.v1.DeadLetterService.ListDeadLetters:output_type -> kinesin.v1.ListDeadLettersResponse
+	87,  // 263: kinesin.v1.DeadLetterService.CountDeadLetters:output_type -> kinesin.v1.CountDeadLettersResponse
+	89,  // 264: kinesin.v1.DeadLetterService.ChangeDeadLetters:output_type -> kinesin.v1.ChangeDeadLettersResponse
+	93,  // 265: kinesin.v1.LambdaService.CreateLambda:output_type -> kinesin.v1.CreateLambdaResponse
+	95,  // 266: kinesin.v1.LambdaService.GetLambda:output_type -> kinesin.v1.GetLambdaResponse
+	97,  // 267: kinesin.v1.LambdaService.ListLambdas:output_type -> kinesin.v1.ListLambdasResponse
+	99,  // 268: kinesin.v1.LambdaService.UpdateLambda:output_type -> kinesin.v1.UpdateLambdaResponse
+	101, // 269: kinesin.v1.LambdaService.DeleteLambda:output_type -> kinesin.v1.DeleteLambdaResponse
+	105, // 270: kinesin.v1.WorkerService.Register:output_type -> kinesin.v1.RegisterResponse
+	114, // 271: kinesin.v1.WorkerService.Work:output_type -> kinesin.v1.WorkResponse
+	116, // 272: kinesin.v1.WorkerService.Claim:output_type -> kinesin.v1.ClaimResponse
+	118, // 273: kinesin.v1.WorkerService.SetResults:output_type -> kinesin.v1.SetResultsResponse
+	120, // 274: kinesin.v1.WorkerService.Heartbeat:output_type -> kinesin.v1.HeartbeatResponse
+	122, // 275: kinesin.v1.WorkerService.Leave:output_type -> kinesin.v1.LeaveResponse
+	127, // 276: kinesin.v1.InboundService.ListRejected:output_type -> kinesin.v1.ListRejectedResponse
+	129, // 277: kinesin.v1.InboundService.GetRejected:output_type -> kinesin.v1.GetRejectedResponse
+	132, // 278: kinesin.v1.InboundService.RetryRejected:output_type -> kinesin.v1.RetryRejectedResponse
+	135, // 279: kinesin.v1.InboundService.DeleteRejected:output_type -> kinesin.v1.DeleteRejectedResponse
+	137, // 280: kinesin.v1.InboundService.Key:output_type -> kinesin.v1.KeyResponse
+	141, // 281: kinesin.v1.BackupService.Backup:output_type -> kinesin.v1.BackupResponse
+	144, // 282: kinesin.v1.AccessService.CreateToken:output_type -> kinesin.v1.CreateTokenResponse
+	146, // 283: kinesin.v1.AccessService.ListTokens:output_type -> kinesin.v1.ListTokensResponse
+	148, // 284: kinesin.v1.AccessService.RevokeToken:output_type -> kinesin.v1.RevokeTokenResponse
+	151, // 285: kinesin.v1.AccessService.ListAudit:output_type -> kinesin.v1.ListAuditResponse
+	153, // 286: kinesin.v1.AccessService.VerifyAudit:output_type -> kinesin.v1.VerifyAuditResponse
+	156, // 287: kinesin.v1.KeyringService.RotateKeys:output_type -> kinesin.v1.RotateKeysResponse
+	158, // 288: kinesin.v1.KeyringService.ListKeys:output_type -> kinesin.v1.ListKeysResponse
+	161, // 289: kinesin.v1.KeyringService.AddSender:output_type -> kinesin.v1.AddSenderResponse
+	163, // 290: kinesin.v1.KeyringService.ListSenders:output_type -> kinesin.v1.ListSendersResponse
+	165, // 291: kinesin.v1.KeyringService.RevokeSender:output_type -> kinesin.v1.RevokeSenderResponse
+	192, // 292: kinesin.v1.GroupService.CreateGroup:output_type -> kinesin.v1.CreateGroupResponse
+	194, // 293: kinesin.v1.GroupService.AddMembers:output_type -> kinesin.v1.AddMembersResponse
+	196, // 294: kinesin.v1.GroupService.SealGroup:output_type -> kinesin.v1.SealGroupResponse
+	198, // 295: kinesin.v1.GroupService.CancelGroup:output_type -> kinesin.v1.CancelGroupResponse
+	200, // 296: kinesin.v1.GroupService.GetGroup:output_type -> kinesin.v1.GetGroupResponse
+	202, // 297: kinesin.v1.GroupService.ListMembers:output_type -> kinesin.v1.ListMembersResponse
+	228, // [228:298] is the sub-list for method output_type
+	158, // [158:228] is the sub-list for method input_type
+	158, // [158:158] is the sub-list for extension type_name
+	158, // [158:158] is the sub-list for extension extendee
+	0,   // [0:158] is the sub-list for field type_name
 }
 
 func init() { file_kinesin_v1_kinesin_proto_init() }
@@ -15148,14 +15570,14 @@ func file_kinesin_v1_kinesin_proto_init() {
 	file_kinesin_v1_kinesin_proto_msgTypes[37].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[38].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[39].OneofWrappers = []any{}
-	file_kinesin_v1_kinesin_proto_msgTypes[63].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[67].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kinesin_v1_kinesin_proto_rawDesc), len(file_kinesin_v1_kinesin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   209,
+			NumMessages:   214,
 			NumExtensions: 0,
 			NumServices:   15,
 		},

@@ -14,12 +14,22 @@ const (
 	callAccepted, callRefused, callFailed = "accepted", "refused", "failed"
 )
 
-// countedTasks counts Schedule calls by their outcome, and traces them.
+// countedTasks counts Schedule calls by their outcome, and traces them. It adds the overview to statistics.
 type countedTasks struct {
 	kinesinv1connect.TaskServiceHandler
 
 	metrics *Metrics
 	tracer  *tracing.Tracer
+	glance  *glance
+}
+
+// Stats adds the overview, if it is asked for.
+func (c countedTasks) Stats(ctx context.Context, request *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
+	response, err := c.TaskServiceHandler.Stats(ctx, request)
+	if err == nil && request.GetOverview() {
+		response.Overview, err = c.glance.overview(ctx)
+	}
+	return response, err
 }
 
 // Schedule counts the call. It failed if the server failed one of its tasks.

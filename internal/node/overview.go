@@ -36,7 +36,7 @@ func (n *Node) Services() (s Services) {
 	if n.inbound == nil {
 		return s
 	}
-	s.Tasks, s.Lambdas, s.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+	s.Tasks, s.Lambdas, s.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer, &glance{source: n, clock: n.clock}}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
 	s.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
 	s.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
 	s.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)

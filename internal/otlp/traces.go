@@ -21,7 +21,10 @@ const (
 )
 
 // Traces sends spans.
-type Traces struct{ provider *sdktrace.TracerProvider }
+type Traces struct {
+	provider *sdktrace.TracerProvider
+	share    float64
+}
 
 // NewTraces returns what sends the spans of a share of the calls to the collector whose base URL is endpoint;
 // an empty endpoint leaves it to OpenTelemetry's own environment variables, and so does a negative share with
@@ -59,11 +62,11 @@ func newTraces(ctx context.Context, share float64, to sdktrace.TracerProviderOpt
 	if share >= 0 {
 		provide = append(provide, sdktrace.WithSampler(forced{sdktrace.ParentBased(sdktrace.TraceIDRatioBased(share))}))
 	}
-	return &Traces{sdktrace.NewTracerProvider(provide...)}, nil
+	return &Traces{sdktrace.NewTracerProvider(provide...), share}, nil
 }
 
 // Tracer returns the tracer of the spans.
-func (t *Traces) Tracer() *tracing.Tracer { return tracing.New(t.provider) }
+func (t *Traces) Tracer() *tracing.Tracer { return tracing.New(t.provider, t.share) }
 
 // Close sends what is queued, until ctx ends.
 func (t *Traces) Close(ctx context.Context) error { return t.provider.Shutdown(ctx) }

@@ -1,9 +1,11 @@
 package otlp_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -11,8 +13,8 @@ import (
 	"github.com/kinesin-io/kinesin/internal/tracing"
 )
 
-// BenchmarkATask is what traces cost a server for one task that is scheduled alone: its spans, and asking
-// whether it has some. The exporter drops them, so that what is left out is the sending of one task in a
+// BenchmarkATask is what traces cost a server for one task that is scheduled alone: its call, its spans,
+// and asking whether it has some. The exporter drops them, so that what is left out is the sending of one task in a
 // hundred.
 func BenchmarkATask(b *testing.B) {
 	for _, c := range []struct {
@@ -28,14 +30,32 @@ func BenchmarkATask(b *testing.B) {
 				}
 				tracer = traces.Tracer()
 			}
+			var of connect.Interceptor
+			if tracer != nil {
+				var err error
+				if of, err = tracer.Interceptor(); err != nil {
+					b.Fatal(err)
+				}
+			}
 			k, item := tracedTask(time.Minute), &kinesinv1.ScheduleItem{Lambda: "mail"}
 			items := []*kinesinv1.ScheduleItem{item}
+			request, response := connect.NewRequest(&kinesinv1.ScheduleRequest{}), connect.NewResponse(&kinesinv1.ScheduleResponse{})
+			request.Header().Set("User-Agent", "bench")
+			handle := connect.UnaryFunc(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
+				ctx, end := tracer.Scheduling(ctx, items)
+				tracer.Op(ctx, "kinesin.store", "apply", time.Millisecond, nil)
+				end()
+				return response, nil
+			})
+			if of != nil {
+				handle = of.WrapUnary(handle)
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				item.Traceparent = ""
-				ctx, end := tracer.Scheduling(b.Context(), items)
-				tracer.Op(ctx, "kinesin.store", "apply", time.Millisecond, nil)
-				end()
+				if _, err := handle(b.Context(), request); err != nil {
+					b.Fatal(err)
+				}
 				k.Traceparent = item.Traceparent
 				if !tracer.Traces(k) {
 					continue

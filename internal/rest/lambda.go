@@ -16,7 +16,7 @@ type settings struct {
 	BackoffMax   duration `json:"backoff_max,omitzero"`
 	Retention    duration `json:"retention,omitzero" jsonschema:"how long ended tasks are kept"`
 	KeyRetention duration `json:"key_retention,omitzero" jsonschema:"how long a key is held after success or delivered; retention when not set"`
-	PoisonBound  uint32   `json:"poison_bound,omitempty" jsonschema:"attempts in a row that are lost with their worker before a task is dead"`
+	PoisonBound  ordinal  `json:"poison_bound,omitempty" jsonschema:"attempts in a row that are lost with their worker before a task is dead"`
 	StartWithin  duration `json:"start_within,omitzero" jsonschema:"a task that did not start so long after its due time ends as expired"`
 
 	RetryShare *float64 `json:"retry_share,omitempty" jsonschema:"how many retries may start for each first start, 0.01 to 10; 0: any number"`
@@ -63,7 +63,7 @@ func (s *settings) wire(name string) *kinesinv1.Lambda {
 	return &kinesinv1.Lambda{
 		Name: name, Shards: s.Shards, MaxAttempts: s.MaxAttempts, TimeoutMicros: s.Timeout.micros(),
 		BackoffMinMicros: s.BackoffMin.micros(), BackoffMaxMicros: s.BackoffMax.micros(), RetentionMicros: s.Retention.micros(),
-		KeyRetentionMicros: s.KeyRetention.micros(), PoisonBound: s.PoisonBound, StartWithinMicros: s.StartWithin.micros(),
+		KeyRetentionMicros: s.KeyRetention.micros(), PoisonBound: s.PoisonBound.uint32(), StartWithinMicros: s.StartWithin.micros(),
 		PriorityWeights: s.weights(), LimitKeyConcurrency: s.LimitKeyConcurrency, LimitKeyRate: s.LimitKeyRate,
 		RetryShare: s.retryShare(), Breaker: s.Breaker.wire(),
 	}
@@ -114,7 +114,7 @@ func lambdaViewOf(l *kinesinv1.Lambda) lambdaView {
 			settings: settings{
 				Shards: l.GetShards(), MaxAttempts: l.GetMaxAttempts(), Timeout: durationOf(l.GetTimeoutMicros()),
 				BackoffMin: durationOf(l.GetBackoffMinMicros()), BackoffMax: durationOf(l.GetBackoffMaxMicros()), Retention: durationOf(l.GetRetentionMicros()),
-				KeyRetention: durationOf(l.GetKeyRetentionMicros()), PoisonBound: l.GetPoisonBound(), StartWithin: durationOf(l.GetStartWithinMicros()),
+				KeyRetention: durationOf(l.GetKeyRetentionMicros()), PoisonBound: ordinal(l.GetPoisonBound()), StartWithin: durationOf(l.GetStartWithinMicros()),
 				PriorityWeights: l.GetPriorityWeights(), LimitKeyConcurrency: l.GetLimitKeyConcurrency(), LimitKeyRate: l.GetLimitKeyRate(),
 				RetryShare: share, Breaker: b,
 			},

@@ -450,6 +450,7 @@ var exchanges = []exchange{
 		request: `GET /v1/tasks/k1?payload=true`, status: 200, body: `"seq":7,"blob":{"id":"01","bytes":9,"sha256":"02"}}`,
 		answer: &kinesinv1.GetResponse{Results: []*kinesinv1.GetResult{{Task: &kinesinv1.Task{Id: "k1", Seq: 7, Blob: &kinesinv1.Blob{Id: []byte{1}, Bytes: 9, Sha256: []byte{2}}}}}},
 	},
+	{request: `PATCH /v1/lambdas/mail {"poison_bound":0}`, status: 400, body: `poison_bound: 0 is not a whole number from 1`},
 	{request: `PATCH /v1/tasks/k1 {"delay":"1h","if_seq":0}`, status: 400, body: `if_seq: 0 is not a whole number from 1`},
 	{request: `POST /v1/tasks/k1/run {"if_seq":0}`, status: 400, body: `if_seq: 0 is not a whole number from 1`},
 	{request: `POST /v1/tasks/k1/redrive {"if_seq":0}`, status: 400, body: `if_seq: 0 is not a whole number from 1`},

@@ -31,6 +31,9 @@ type taskView struct {
 	Attempt         uint32            `json:"attempt,omitempty" jsonschema:"number of the newest attempt"`
 	Failures        uint32            `json:"failures,omitempty" jsonschema:"attempts that count against max_attempts"`
 	MaxAttempts     uint32            `json:"max_attempts,omitempty"`
+	Timeout         duration          `json:"timeout,omitzero" jsonschema:"of its own, as are the next two; none: its lambda's"`
+	BackoffMin      duration          `json:"backoff_min,omitzero"`
+	BackoffMax      duration          `json:"backoff_max,omitzero"`
 	WorkerLost      uint32            `json:"worker_lost,omitempty" jsonschema:"attempts whose worker was lost"`
 	Suspect         bool              `json:"suspect,omitempty"`
 	CancelRequested bool              `json:"cancel_requested,omitempty"`
@@ -90,6 +93,7 @@ func taskViewOf(t *kinesinv1.Task) taskView {
 		ID:     t.GetId(), Lambda: t.GetLambda(), State: t.GetState(), Priority: t.GetPriority(), Collection: t.GetCollection(), Key: t.GetKey(), LimitKey: t.GetLimitKey(), Tags: t.GetTags(),
 		Due: moment(t.GetDueMicros()), Created: moment(t.GetCreatedMicros()), Enqueued: moment(t.GetEnqueuedMicros()), Started: moment(t.GetStartedMicros()),
 		Ended: moment(t.GetEndedMicros()), Next: moment(t.GetNextMicros()), StartBefore: moment(t.GetStartBeforeMicros()),
+		Timeout: durationOf(t.GetTimeoutMicros()), BackoffMin: durationOf(t.GetBackoffMinMicros()), BackoffMax: durationOf(t.GetBackoffMaxMicros()),
 		Attempt: t.GetAttempt(), Failures: t.GetFailures(), MaxAttempts: t.GetMaxAttempts(), WorkerLost: t.GetWorkerLost(),
 		Suspect: t.GetSuspect(), CancelRequested: t.GetCancelRequested(), Worker: t.GetWorker(),
 		PayloadBytes: t.GetPayloadBytes(), ResultBytes: t.GetResultBytes(), Traceparent: t.GetTraceparent(), Seq: t.GetSeq(),

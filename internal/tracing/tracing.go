@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -34,11 +35,13 @@ const LinkAfter = 15 * time.Minute
 type Tracer struct {
 	provider trace.TracerProvider
 	tracer   trace.Tracer
+	share    float64
 }
 
-// New returns a tracer of a provider that takes ids from Given and samples by Forced.
-func New(p trace.TracerProvider) *Tracer {
-	return &Tracer{provider: p, tracer: p.Tracer("github.com/kinesin-io/kinesin")}
+// New returns a tracer of a provider that takes ids from Given and samples by Forced. share is the share of
+// the calls that begin a trace; negative: the provider decides it.
+func New(p trace.TracerProvider, share float64) *Tracer {
+	return &Tracer{provider: p, tracer: p.Tracer("github.com/kinesin-io/kinesin"), share: share}
 }
 
 // Interceptors returns the interceptor of the RPC server, for all unary calls but those of workers, which
@@ -47,12 +50,52 @@ func (t *Tracer) Interceptors() ([]connect.HandlerOption, error) {
 	if t == nil {
 		return nil, nil
 	}
+	i, err := t.Interceptor()
+	return []connect.HandlerOption{connect.WithInterceptors(i)}, err
+}
+
+// Interceptor returns that of Interceptors.
+func (t *Tracer) Interceptor() (connect.Interceptor, error) {
 	i, err := otelconnect.NewInterceptor(otelconnect.WithTracerProvider(t.provider), otelconnect.WithPropagator(propagation.TraceContext{}),
 		otelconnect.WithTrustRemote(), otelconnect.WithoutMetrics(), otelconnect.WithoutServerPeerAttributes(), otelconnect.WithoutTraceEvents(),
 		otelconnect.WithFilter(func(_ context.Context, s connect.Spec) bool {
 			return s.StreamType == connect.StreamTypeUnary && !isOfWorkers(s.Procedure)
 		}))
-	return []connect.HandlerOption{connect.WithInterceptors(i)}, err
+	return drawing{i, t}, err
+}
+
+// drawing decides by the share which calls that bring no trace begin one, before anything is done for a span:
+// of a hundred calls ninety-nine have none.
+type drawing struct {
+	connect.Interceptor
+
+	tracer *Tracer
+}
+
+// WrapUnary implements connect.Interceptor.
+func (d drawing) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	traced := d.Interceptor.WrapUnary(next)
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		if ctx, begins := d.tracer.draw(ctx, request.Header()); begins {
+			return traced(ctx, request)
+		}
+		return next(ctx, request)
+	}
+}
+
+// forcedContext has a span sampled, and gives it no ids.
+var forcedContext = trace.NewSpanContext(trace.SpanContextConfig{TraceFlags: trace.FlagsSampled}) //nolint:gochecknoglobals // a constant
+
+// draw reports whether a call may have a span: it brings a trace, which says itself whether it is sampled, or
+// begins one, which is sampled then.
+func (t *Tracer) draw(ctx context.Context, of http.Header) (context.Context, bool) {
+	if t.share < 0 || len(of["Traceparent"]) > 0 {
+		return ctx, true
+	}
+	if rand.Float64() >= t.share { //nolint:gosec // no secret
+		return ctx, false
+	}
+	return context.WithValue(ctx, idsKey{}, forcedContext), true
 }
 
 func isOfWorkers(procedure string) bool {
@@ -66,7 +109,12 @@ func (t *Tracer) Plain(next http.Handler) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+		ctx, begins := t.draw(r.Context(), r.Header)
+		if !begins {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, r.Method+" /v1/", trace.WithSpanKind(trace.SpanKindServer))
 		defer span.End()
 		next.ServeHTTP(w, r.WithContext(ctx))
@@ -79,13 +127,10 @@ func (t *Tracer) Scheduling(ctx context.Context, items []*kinesinv1.ScheduleItem
 	if t == nil {
 		return ctx, func() {}
 	}
-	if call := trace.SpanContextFromContext(ctx); call.IsValid() && !call.IsSampled() {
-		return ctx, func() {} // it would not be sampled either
+	if !trace.SpanContextFromContext(ctx).IsSampled() {
+		return ctx, func() {} // the call is not, so this is not either
 	}
 	ctx, span := t.tracer.Start(ctx, "kinesin.schedule", trace.WithSpanKind(trace.SpanKindProducer))
-	if !span.SpanContext().IsSampled() {
-		return ctx, func() { span.End() }
-	}
 	span.SetAttributes(attribute.Int("kinesin.tasks", len(items)))
 	if len(items) > 0 {
 		span.SetAttributes(attribute.String("kinesin.lambda", items[0].GetLambda()))

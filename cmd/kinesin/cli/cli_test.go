@@ -572,7 +572,7 @@ func TestATaskFromScheduleToCancel(t *testing.T) {
 	o := s.object("get", id, "--payload")
 	for field, want := range map[string]any{
 		"id": id, "lambda": "a", "state": "scheduled", "priority": "high", "collection": "c", "key": "k", "limit_key": "acme", "payload": "Ada", "payload_bytes": 3., "traceparent": trace,
-		"start_before": "2100-01-01T00:00:00.000000Z", "attempt": 0., "failures": 0., "max_attempts": 4., "worker_lost": 0., "suspect": false, "cancel_requested": false, "due": first["due"],
+		"start_before": "2100-01-01T00:00:00.000000Z", "attempt": 0., "failures": 0., "max_attempts": 4., "worker_lost": 0., "timeout_ms": 9000., "backoff_min_ms": 2000., "backoff_max_ms": 3000., "suspect": false, "cancel_requested": false, "due": first["due"],
 	} {
 		if o[field] != want {
 			t.Errorf("%s is %v, want %v", field, o[field], want)

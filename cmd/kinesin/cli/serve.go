@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -71,7 +72,9 @@ turn on TLS. These files are read again when they change. /livez, /readyz and /h
 			s.DeliverDirect = -1 // zero is the default
 		}
 		s.OTLPEndpoint = cmp.Or(s.OTLPEndpoint, a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
-		s.OTLPByEnv = s.TraceSample == 0 && a.tracesByEnv()
+		if s.OTLPByEnv = s.TraceSample == 0 && a.tracesByEnv(); s.OTLPByEnv {
+			s.TraceSample = a.shareByEnv()
+		}
 		if s.auditStdout {
 			s.AuditTo = a.Stdout
 		}
@@ -136,6 +139,17 @@ func (a *app) tracesByEnv() bool {
 		return false
 	}
 	return a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || a.getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
+}
+
+// shareByEnv returns the share of OpenTelemetry's variables where they ask for what --trace-sample does, which
+// the server draws cheaper; 0: they ask for something else, or for nothing that can be read, which its library
+// says.
+func (a *app) shareByEnv() float64 {
+	share, err := strconv.ParseFloat(a.getenv("OTEL_TRACES_SAMPLER_ARG"), 64)
+	if a.getenv("OTEL_TRACES_SAMPLER") != "parentbased_traceidratio" || err != nil || !(share > 0 && share <= 1) {
+		return 0
+	}
+	return share
 }
 
 // addMetrics adds the flags for metrics.

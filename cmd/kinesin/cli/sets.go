@@ -259,7 +259,7 @@ func (a *app) judge(j *sdk.Job) error {
 	case j.State == sdk.JobFailed || j.State == sdk.JobStopped:
 		a.note("the job did not get to its end: %s", j.State)
 	case j.RefusedCount() > 0:
-		a.note("%d tasks were refused; kinesin job show %s has up to 1,000 of them", j.RefusedCount(), j.ID)
+		a.note("%d tasks were refused (%s); kinesin job show %s has up to 1,000 of them", j.RefusedCount(), outcomesText(j.Outcomes), j.ID)
 	default:
 		return nil
 	}

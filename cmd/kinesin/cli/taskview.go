@@ -35,6 +35,9 @@ type taskObject struct {
 	Attempt         int               `json:"attempt"`
 	Failures        int               `json:"failures"`
 	MaxAttempts     int               `json:"max_attempts"`
+	TimeoutMS       float64           `json:"timeout_ms,omitempty"` // this and the next two: of its own
+	BackoffMinMS    float64           `json:"backoff_min_ms,omitempty"`
+	BackoffMaxMS    float64           `json:"backoff_max_ms,omitempty"`
 	WorkerLost      int               `json:"worker_lost"`
 	Suspect         bool              `json:"suspect"`
 	CancelRequested bool              `json:"cancel_requested"`
@@ -101,6 +104,7 @@ func objectOf(t *sdk.TaskInfo) taskObject {
 		ID: string(t.ID), Lambda: t.Lambda, State: t.State, Priority: t.Priority, Collection: t.Collection, Key: t.Key, LimitKey: t.LimitKey,
 		Due: timeText(t.Due), Created: timeText(t.Created), Enqueued: timeText(t.Enqueued), Started: timeText(t.Started),
 		Ended: timeText(t.Ended), Attempt: t.Attempt, Failures: t.Failures,
+		TimeoutMS: millis(t.Timeout), BackoffMinMS: millis(t.BackoffMin), BackoffMaxMS: millis(t.BackoffMax),
 		MaxAttempts: t.MaxAttempts, WorkerLost: t.WorkerLost, Suspect: t.Suspect, CancelRequested: t.CancelRequested,
 		Worker: t.Worker, Seq: t.Seq, Traceparent: t.Traceparent, PayloadBytes: t.PayloadBytes, ResultBytes: t.ResultBytes,
 		Tags: t.Tags, StartBefore: timeText(t.StartBefore), Attempts: make([]attemptObject, len(t.Attempts)),
@@ -193,6 +197,12 @@ func printTask(w io.Writer, o *taskObject) error {
 	}
 	if o.MaxAttempts > 0 { // not of a deliver lambda
 		t.fact("failures", fmt.Sprintf("%d of at most %d", o.Failures, o.MaxAttempts))
+	}
+	if o.TimeoutMS > 0 {
+		t.fact("timeout", durationOfMillis(o.TimeoutMS).String()+", of its own")
+	}
+	if o.BackoffMaxMS > 0 {
+		t.fact("backoff", durationOfMillis(o.BackoffMinMS).String()+".."+durationOfMillis(o.BackoffMaxMS).String()+", of its own")
 	}
 	if o.WorkerLost > 0 {
 		t.fact("workers lost", strconv.Itoa(o.WorkerLost))
@@ -289,3 +299,5 @@ func (a *attemptObject) text() string {
 	}
 	return text
 }
+
+func durationOfMillis(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

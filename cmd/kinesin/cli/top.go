@@ -28,9 +28,11 @@ func (a *app) topCommand() *cobra.Command {
 	every := topEveryDefault
 	c := &cobra.Command{
 		Use:   "top [--every D]",
-		Short: "Watch the lambdas: what is late, what waits, what is held back",
-		Long: `Shows lateness, rates, backlog, workers and what holds tasks back, of all lambdas that you may read, again and again in a terminal of
-80 columns and 24 lines at least. q ends it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures.
+		Short: "Watch the installation and its lambdas: what is late, what waits, what is coming",
+		Long: `Shows what the first page of the console does, again and again in a terminal of 80 columns and 24 lines at least: lateness of the
+last minute, hour and day, how tasks end, what will be due in 5 and 15 minutes, an hour and a day, the store, partitions without
+an owner; and rates, backlog, workers and what holds tasks back, of all lambdas that you may read. What is of the whole
+installation needs the grant metrics. q ends it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures.
 
 Without a terminal it prints that once.`,
 		Args: cobra.NoArgs,
@@ -38,19 +40,19 @@ Without a terminal it prints that once.`,
 	c.Flags().Var(durationValue{d: &every, min: topEveryMin}, "every", "how often to look")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
 		if a.json() || !isTerminal(a.stdout) {
-			rows, err := topLook(ctx, k)
+			seen, err := topLook(ctx, k)
 			if err != nil {
 				return err
 			}
 			if a.json() {
-				objects := make([]statsObject, len(rows))
-				for i := range rows {
-					objects[i] = statsObjectOf(&rows[i])
+				objects := make([]statsObject, len(seen.Lambdas))
+				for i := range seen.Lambdas {
+					objects[i] = statsObjectOf(&seen.Lambdas[i])
 				}
 				return printJSON(a.Stdout, objects)
 			}
-			m := topModel{rows: rows, columns: topColumnsMin, at: time.Now()}
-			return a.printLine(m.text(len(rows)))
+			m := topModel{seen: seen, columns: topColumnsMin, at: time.Now()}
+			return a.printLine(m.text(len(seen.Lambdas)))
 		}
 		a.line.end()
 		m := topModel{ctx: ctx, client: k, every: every, columns: topColumnsMin, lines: topRowsMin}
@@ -63,11 +65,12 @@ Without a terminal it prints that once.`,
 }
 
 // topLook reads what is shown.
-func topLook(ctx context.Context, k *sdk.Client) ([]sdk.LambdaStats, error) {
-	rows, err := k.Stats(ctx, "")
+func topLook(ctx context.Context, k *sdk.Client) (sdk.Overview, error) {
+	seen, err := k.Overview(ctx)
 	if err != nil {
-		return nil, err
+		return seen, err
 	}
+	rows := seen.Lambdas
 	for i := range rows {
 		rows[i].Workers, rows[i].Due = -1, -1
 	}
@@ -77,7 +80,7 @@ func topLook(ctx context.Context, k *sdk.Client) ([]sdk.LambdaStats, error) {
 			rows[i].Workers, rows[i].HeldBy = live.Live.Workers, live.Live.HeldBy
 		}
 	}
-	return rows, nil
+	return seen, nil
 }
 
 // topOrder sorts by lateness (l), name (n), what waits (w) or failures (f).
@@ -125,8 +128,8 @@ type topModel struct {
 	client *sdk.Client
 	every  time.Duration
 
-	rows           []sdk.LambdaStats
-	at             time.Time // of rows
+	seen           sdk.Overview
+	at             time.Time // of seen
 	failed         error     // the last look
 	fatal          error     // the first one failed
 	order          rune
@@ -136,7 +139,7 @@ type topModel struct {
 
 type (
 	topLooked struct {
-		rows []sdk.LambdaStats
+		seen sdk.Overview
 		err  error
 	}
 	topTick struct{}
@@ -146,8 +149,8 @@ type (
 func (m *topModel) Init() tea.Cmd { return m.look }
 
 func (m *topModel) look() tea.Msg {
-	rows, err := topLook(m.ctx, m.client)
-	return topLooked{rows, err}
+	seen, err := topLook(m.ctx, m.client)
+	return topLooked{seen, err}
 }
 
 // Update takes what has happened.
@@ -165,8 +168,8 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return m, tea.Quit
 		}
 		if m.failed = msg.err; msg.err == nil {
-			m.rows, m.at = msg.rows, time.Now()
-			topOrder(m.rows, cmp.Or(m.order, 'l'))
+			m.seen, m.at = msg.seen, time.Now()
+			topOrder(m.seen.Lambdas, cmp.Or(m.order, 'l'))
 		}
 		return m, tea.Tick(m.every, func(time.Time) tea.Msg { return topTick{} })
 	}
@@ -180,7 +183,7 @@ func (m *topModel) pressed(key string) tea.Cmd {
 		return tea.Quit
 	case "l", "n", "w", "f":
 		m.order = rune(key[0])
-		topOrder(m.rows, m.order)
+		topOrder(m.seen.Lambdas, m.order)
 	case "down", "j":
 		m.first++
 	case "up", "k":
@@ -190,12 +193,12 @@ func (m *topModel) pressed(key string) tea.Cmd {
 	case "pgup":
 		m.first -= m.room()
 	}
-	m.first = max(0, min(m.first, len(m.rows)-m.room()))
+	m.first = max(0, min(m.first, len(m.seen.Lambdas)-m.room()))
 	return nil
 }
 
 // room returns how many lambdas fit.
-func (m *topModel) room() int { return m.lines - 4 }
+func (m *topModel) room() int { return m.lines - len(topHead(&m.seen)) - 3 }
 
 // View draws the screen.
 func (m *topModel) View() tea.View {
@@ -206,24 +209,15 @@ func (m *topModel) View() tea.View {
 
 // text draws so many lambdas. No line is wider than the terminal.
 func (m *topModel) text(most int) string {
-	var started, ended, failed float64
-	var waits, runs int64
-	for i := range m.rows {
-		s := &m.rows[i]
-		started, ended, failed = started+s.Started, ended+s.Ended, failed+s.Failed
-		waits, runs = waits+topWaits(s), runs+topRuns(s)
-	}
-	head := fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(m.rows),
-		topRate(started), topRate(ended), topRate(failed), topCount(waits), topCount(runs))
-	lines := []string{head, "", topLine("LAMBDA", "P99", "OLDEST", "START/S", "END/S", "FAIL/S", "WAIT", "RUN", "WORK", "HELD BY", m.columns)}
-	last := min(len(m.rows), m.first+most)
+	lines := append(topHead(&m.seen), "", topLine("LAMBDA", "P99", "OLDEST", "START/S", "END/S", "FAIL/S", "WAIT", "RUN", "WORK", "HELD BY", m.columns))
+	last := min(len(m.seen.Lambdas), m.first+most)
 	for i := min(m.first, last); i < last; i++ {
-		lines = append(lines, m.line(&m.rows[i]))
+		lines = append(lines, m.line(&m.seen.Lambdas[i]))
 	}
 	switch {
 	case m.failed != nil:
 		lines = append(lines, "cannot read: "+m.failed.Error())
-	case len(m.rows) == 0 && !m.at.IsZero():
+	case len(m.seen.Lambdas) == 0 && !m.at.IsZero():
 		lines = append(lines, "there are no lambdas yet: kinesin lambda create NAME")
 	case m.at.IsZero():
 		lines = append(lines, "reading …")

@@ -25,14 +25,15 @@ func TestTopFitsTheScreen(t *testing.T) {
 		})
 	}
 	rows[59].Lambda = "evil\x1b[2J"
-	if _, next := m.Update(topLooked{rows: rows}); next == nil {
+	seen := fullOverview(rows)
+	if _, next := m.Update(topLooked{seen: seen}); next == nil {
 		t.Error("it does not look again")
 	}
 	for _, size := range []tea.WindowSizeMsg{{Width: 80, Height: 24}, {Width: 20, Height: 5}, {Width: 200, Height: 60}} {
 		m.Update(size)
 		text := m.View().Content
 		lines := strings.Split(text, "\n")
-		if len(lines) > m.lines || len(lines) < 20 {
+		if len(lines) > m.lines || len(lines) < topRowsMin-1 {
 			t.Errorf("%v: %d lines", size, len(lines))
 		}
 		for _, line := range lines {
@@ -40,9 +41,40 @@ func TestTopFitsTheScreen(t *testing.T) {
 				t.Errorf("%v: %q", size, line)
 			}
 		}
-		if !strings.HasPrefix(lines[3], "evil") {
-			t.Errorf("the latest is not first: %q", lines[3])
+		if !strings.HasPrefix(lines[7], "evil") {
+			t.Errorf("the latest is not first: %q", lines[7])
 		}
+		for i, want := range []string{"kinesin  60 lambdas", "late p50/95/99  1m 999ms/59.9s/119m  1h 999ms/59.9s/119m  1d 999ms/59.9s/119m", "ended/s  success 123k  dead 2.5",
+			"due in  5m 12k  15m 12k±300  1h ≥45M  1d ≥999M", "NOT READY: draining  store FULL"} {
+			if !strings.HasPrefix(lines[i], want) {
+				t.Errorf("%v: line %d is %q, want %q", size, i, lines[i], want)
+			}
+		}
+	}
+}
+
+// fullOverview has the longest texts of each line.
+func fullOverview(rows []sdk.LambdaStats) sdk.Overview {
+	o := sdk.Overview{Lambdas: rows, Due: []sdk.DueSoon{
+		{Within: 5 * time.Minute, Tasks: 12345}, {Within: 15 * time.Minute, Tasks: 12345, Error: 300},
+		{Within: time.Hour, Tasks: 45e6, AtLeast: true}, {Within: 24 * time.Hour, Tasks: 999e6, AtLeast: true},
+	}, Installation: &sdk.Installation{Workers: 12345, Servers: 123, Partitions: 123456, Unowned: 7, StoreFull: true, NotReady: "draining"}}
+	for _, asked := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
+		o.Windows = append(o.Windows, sdk.OverviewWindow{
+			Asked: asked, Started: 1, Ended: map[sdk.State]float64{sdk.StateDead: 2.5, sdk.StateSuccess: 123456},
+			Lateness50: 999 * time.Millisecond, Lateness95: 59_900 * time.Millisecond, Lateness99: 119 * time.Minute,
+		})
+	}
+	return o
+}
+
+// What one may not see, or an older server does not tell, has no line.
+func TestTopHeadOfLittle(t *testing.T) {
+	if lines := topHead(&sdk.Overview{}); len(lines) != 2 || lines[1] != "due in  not known for now" {
+		t.Errorf("%q", lines)
+	}
+	if line := topInstallation(&sdk.Installation{Partitions: 8}); !strings.HasPrefix(line, "store takes tasks  none without an owner of 8 partitions") {
+		t.Error(line)
 	}
 }
 
@@ -52,14 +84,14 @@ func TestTopKeys(t *testing.T) {
 	for n := range 40 {
 		rows = append(rows, sdk.LambdaStats{Lambda: fmt.Sprintf("l%02d", n), Failed: float64(n), Workers: -1})
 	}
-	m.Update(topLooked{rows: rows})
+	m.Update(topLooked{seen: sdk.Overview{Lambdas: rows}})
 	press := func(key rune, code rune) tea.Cmd {
 		_, next := m.Update(tea.KeyPressMsg{Text: string(key), Code: code})
 		return next
 	}
 	press('f', 'f')
-	if m.rows[0].Lambda != "l39" {
-		t.Errorf("by failures: %s", m.rows[0].Lambda)
+	if m.seen.Lambdas[0].Lambda != "l39" {
+		t.Errorf("by failures: %s", m.seen.Lambdas[0].Lambda)
 	}
 	press('n', 'n')
 	for range 100 {

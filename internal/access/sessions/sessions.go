@@ -54,6 +54,8 @@ type Proof struct {
 	Token   []byte         `json:"t,omitempty"` // SHA-256
 	OIDC    *policy.Claims `json:"o,omitempty"`
 	Expires int64          `json:"e,omitempty"` // in seconds since 1970; 0: when the token does
+	// Refresh is the refresh token by which the issuer says it anew; empty: it gave none.
+	Refresh string `json:"r,omitempty"`
 }
 
 // Session is a browser that is signed in.
@@ -119,7 +121,12 @@ func (r *Registry) Begin(p Proof) (string, error) {
 	id := make([]byte, idBytes)
 	_, _ = rand.Read(id) // never fails
 	now := r.clock.Now()
-	return r.seal(&Session{Proof: p, ID: id, Began: now, Used: now})
+	text, err := r.seal(&Session{Proof: p, ID: id, Began: now, Used: now})
+	if errors.Is(err, ErrLong) && p.Refresh != "" {
+		p.Refresh = "" // the session ends with the token
+		return r.seal(&Session{Proof: p, ID: id, Began: now, Used: now})
+	}
+	return text, err
 }
 
 func (r *Registry) seal(s *Session) (string, error) {
@@ -175,10 +182,10 @@ func (r *Registry) open(ctx context.Context, text string) *Session {
 	return &s
 }
 
-// Renew returns the text of a session that was used now. ok: it is time for it.
-func (r *Registry) Renew(s *Session) (text string, ok bool) {
+// Renew returns the text of a session that was used now. ok: it is time for it, or its proof has changed.
+func (r *Registry) Renew(s *Session, changed bool) (text string, ok bool) {
 	now := r.clock.Now()
-	if now < s.Used.Add(renewEvery) {
+	if now < s.Used.Add(renewEvery) && !changed {
 		return "", false
 	}
 	next := *s
@@ -215,7 +222,11 @@ func (r *Registry) End(ctx context.Context, text string) error {
 	if count >= EndedMax {
 		return ErrFull
 	}
-	value, err := json.Marshal(record{int64(s.until())})
+	until := s.until()
+	if s.Refresh != "" {
+		until = s.Began.Add(Life) // a copy of its cookie may have a newer token
+	}
+	value, err := json.Marshal(record{int64(until)})
 	if err != nil {
 		return err
 	}

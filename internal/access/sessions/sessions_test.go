@@ -100,12 +100,12 @@ func TestSessionsAreOfTheFleet(t *testing.T) {
 	if err := b.End(t.Context(), text); err != nil {
 		t.Error("signed out twice:", err)
 	}
-	renewed, ok := a.Renew(s)
+	renewed, ok := a.Renew(s, false)
 	if ok {
 		t.Error("renewed at once:", renewed)
 	}
 	f.clock.Advance(renewEvery)
-	if renewed, ok = a.Renew(s); !ok {
+	if renewed, ok = a.Renew(s, false); !ok {
 		t.Fatal("not renewed")
 	}
 	if _, err := b.Find(t.Context(), renewed); !errors.Is(err, ErrNone) {
@@ -133,7 +133,7 @@ func TestSessionsAreOver(t *testing.T) {
 			if err != nil {
 				break
 			}
-			if next, ok := r.Renew(s); ok && name != "idle" {
+			if next, ok := r.Renew(s, false); ok && name != "idle" {
 				text = next
 			}
 			f.clock.Advance(time.Minute)
@@ -155,12 +155,47 @@ func TestSessionsAreOver(t *testing.T) {
 	if _, err := r.Begin(Proof{OIDC: &policy.Claims{Groups: []string{strings.Repeat("g", TextBytesMax)}}}); !errors.Is(err, ErrLong) {
 		t.Error(err)
 	}
+	large := Proof{OIDC: &policy.Claims{Issuer: "https://a", Subject: "s"}, Expires: soon, Refresh: strings.Repeat("r", TextBytesMax)}
+	if s := r.open(t.Context(), begin(t, r, large)); s == nil || s.Refresh != "" {
+		t.Error("a refresh token that no cookie can hold:", s)
+	}
 	if f.rows.reads > 0 {
 		t.Error("what is no session makes the server read rows")
 	}
 }
 
 // The store decides whether a session has ended: without it no answer, and a write that is unknown is read.
+// Whoever has a copy of a cookie may have got a newer token with it: signing out ends that, too.
+func TestASignedOutSessionWithARefreshTokenStaysEnded(t *testing.T) {
+	f := newFleet(t)
+	r := f.server()
+	now := f.clock.Process(0).Now()
+	proof := Proof{OIDC: &policy.Claims{Issuer: "https://a", Subject: "s"}, Expires: now.Add(time.Minute).Time().Unix(), Refresh: "r"}
+	text := begin(t, r, proof)
+	s, err := r.Find(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Expires = now.Add(Life).Time().Unix()
+	newer, ok := r.Renew(s, true)
+	if !ok {
+		t.Fatal("a session with a newer token is not renewed")
+	}
+	if err := r.End(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		f.clock.Advance(time.Hour)
+		s.Used = f.clock.Process(0).Now()
+		if newer, ok = r.Renew(s, true); !ok {
+			t.Fatal("not renewed")
+		}
+		if _, err := r.Find(t.Context(), newer); !errors.Is(err, ErrNone) {
+			t.Fatal("signed out, and in again:", err)
+		}
+	}
+}
+
 func TestWithoutTheStore(t *testing.T) {
 	f := newFleet(t)
 	a := f.server()

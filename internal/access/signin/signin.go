@@ -70,7 +70,8 @@ func ScopesDefault() []string { return []string{"email"} }
 type Flow struct {
 	Config
 
-	secret *livefile.Files[string] // nil: none
+	secret    *livefile.Files[string] // nil: none
+	refreshes refreshes
 }
 
 // New returns a flow, or says what of its configuration is wrong.
@@ -230,7 +231,7 @@ func (f *Flow) exchange(ctx context.Context, s *state, code string) (proof sessi
 		return proof, refused("%s says that you are %s (subject %q), for whom the policy has no identity. An administrator can add one, by your subject, your e-mail address or one of your groups",
 			f.Issuer, cmp.Or(verified.Email, "somebody whose e-mail address it does not vouch for"), verified.Subject)
 	}
-	return sessions.Proof{OIDC: &verified.Claims, Expires: verified.Expiry.Unix()}, nil
+	return *proofOf(verified, got), nil
 }
 
 // withoutBody leaves out what a provider answered that is no error of OAuth: it may be anything.

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/sdk"
+)
+
+// topHead returns the lines above the lambdas: rates, lateness, what will be due, and the state of the
+// installation, as far as the caller may see them.
+func topHead(o *sdk.Overview) []string {
+	var started, ended, failed float64
+	var waits, runs int64
+	for i := range o.Lambdas {
+		s := &o.Lambdas[i]
+		started, ended, failed = started+s.Started, ended+s.Ended, failed+s.Failed
+		waits, runs = waits+topWaits(s), runs+topRuns(s)
+	}
+	lines := []string{fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(o.Lambdas),
+		topRate(started), topRate(ended), topRate(failed), topCount(waits), topCount(runs))}
+	if len(o.Windows) > 0 {
+		late := "late p50/95/99"
+		for i := range o.Windows {
+			w := &o.Windows[i]
+			late += fmt.Sprintf("  %s %s/%s/%s", topSpan(w.Asked), topLate(w, w.Lateness50), topLate(w, w.Lateness95), topLate(w, w.Lateness99))
+		}
+		lines = append(lines, late, topEnded(o.Windows[0].Ended))
+	}
+	lines = append(lines, topDue(o.Due))
+	if o.Installation != nil {
+		lines = append(lines, topInstallation(o.Installation))
+	}
+	return lines
+}
+
+func topLate(w *sdk.OverviewWindow, late time.Duration) string {
+	if w.Started == 0 {
+		return "-"
+	}
+	return cmp.Or(strings.TrimPrefix(topDuration(late), "-"), "0")
+}
+
+// topSpan is a whole number of minutes, hours or one day.
+func topSpan(d time.Duration) string {
+	switch {
+	case d >= 24*time.Hour:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dm", int(d.Minutes()))
+}
+
+// topEnded shows how tasks ended in the last minute, most first.
+func topEnded(ended map[sdk.State]float64) string {
+	states := slices.SortedFunc(maps.Keys(ended), func(a, b sdk.State) int { return cmp.Or(cmp.Compare(ended[b], ended[a]), cmp.Compare(a, b)) })
+	line := "ended/s"
+	for _, state := range states {
+		line += "  " + string(state) + " " + topRate(ended[state])
+	}
+	if len(states) == 0 {
+		line += "  none in the last minute"
+	}
+	return line
+}
+
+func topDue(due []sdk.DueSoon) string {
+	line := "due in"
+	for _, d := range due {
+		count := topCount(d.Tasks)
+		switch {
+		case d.AtLeast:
+			count = "≥" + count
+		case d.Error > 0:
+			count += "±" + topCount(d.Error)
+		}
+		line += "  " + topSpan(d.Within) + " " + count
+	}
+	if len(due) == 0 {
+		line += "  not known for now"
+	}
+	return line
+}
+
+// topInstallation says first what is wrong.
+func topInstallation(i *sdk.Installation) string {
+	store := "takes tasks"
+	switch {
+	case i.StoreFull:
+		store = "FULL, takes no new tasks"
+	case i.StoreDamaged:
+		store = "DAMAGED files"
+	}
+	owner := "none without an owner"
+	if i.Unowned > 0 {
+		owner = fmt.Sprintf("%d WITHOUT AN OWNER", i.Unowned)
+	}
+	line := fmt.Sprintf("store %s  %s of %d partitions  workers %d  servers %d", store, owner, i.Partitions, i.Workers, i.Servers)
+	if i.NotReady != "" {
+		line = "NOT READY: " + i.NotReady + "  " + line
+	}
+	return line
+}

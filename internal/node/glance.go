@@ -1,0 +1,119 @@
+package node
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/overview"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+)
+
+// The forecast of an overview is counted for all who ask together, and while somebody asks.
+const (
+	glanceEvery        = 2 * time.Second
+	glanceEveryMetered = 10 * time.Minute // of a store whose reads cost money
+	glanceRows         = 50_000           // that one count reads, about
+	glanceRowsMetered  = 2_000
+	glanceWithin       = 10 * time.Second
+	// glanceShare bounds what counting takes of the time, as 1 in so many.
+	glanceShare = 20
+)
+
+// glance makes the overview that statistics have on request, of what the console shows on its first page.
+type glance struct {
+	source *Node
+	clock  clock.Clock
+
+	mu       sync.Mutex
+	forecast *overview.Forecast // nil: it could not be counted
+	again    time.Duration      // monotonic time from which it is counted again; 0: at once
+}
+
+// glanceWindows and glanceAhead are the times of which an overview tells.
+var (
+	glanceWindows = []time.Duration{time.Minute, time.Hour, 24 * time.Hour}                       //nolint:gochecknoglobals // a table
+	glanceAhead   = []time.Duration{5 * time.Minute, 15 * time.Minute, time.Hour, 24 * time.Hour} //nolint:gochecknoglobals // a table
+)
+
+func (g *glance) overview(ctx context.Context) (*kinesinv1.Overview, error) {
+	o, grants := &kinesinv1.Overview{}, access.From(ctx).Grants
+	fleet, err := g.source.Fleet(ctx)
+	if err != nil {
+		return nil, refusal.Wire(err)
+	}
+	if grants.AllowAll(access.Metrics) {
+		for _, length := range glanceWindows {
+			o.Windows = append(o.Windows, windowOf(length, g.source.Window(length)))
+		}
+		o.Installation = installationOf(&fleet)
+	}
+	if f := g.due(ctx, fleet.Store.Metered); f != nil {
+		o.DueAtMicros = f.At.UnixMicro()
+		o.Due = dueSoon(f, func(lambda string) bool { return grants.Allow(access.Read, lambda) })
+	}
+	return o, nil
+}
+
+func windowOf(asked time.Duration, w overview.Window) *kinesinv1.OverviewWindow {
+	return &kinesinv1.OverviewWindow{
+		AskedMicros: asked.Microseconds(), CoveredMicros: w.Length.Microseconds(), StartedPerSecond: w.Started, FailedPerSecond: w.Failed, EndedPerSecond: w.Ended,
+		LatenessP50Micros: w.Late50.Microseconds(), LatenessP95Micros: w.Late95.Microseconds(), LatenessP99Micros: w.Late99.Microseconds(),
+	}
+}
+
+func installationOf(f *overview.Fleet) *kinesinv1.Installation {
+	return &kinesinv1.Installation{
+		Workers: int64(len(f.Workers)), Servers: int64(len(f.Servers)), Partitions: int64(f.Partitions), UnownedPartitions: int64(f.Unowned),
+		StoreFull: f.Store.Full, StoreDamaged: len(f.Store.Damaged) > 0, NotReady: f.NotReady,
+	}
+}
+
+// due returns the forecast, counting it if it is old. Others who ask meanwhile wait for it, which takes
+// glanceWithin at most.
+func (g *glance) due(ctx context.Context, metered bool) *overview.Forecast {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	began := clock.Mono(g.clock)
+	if g.again != 0 && began < g.again {
+		return g.forecast
+	}
+	every, rows := glanceEvery, glanceRows
+	if metered {
+		every, rows = glanceEveryMetered, glanceRowsMetered
+	}
+	// Who asked may leave, but the others want to know all the same.
+	ctx, cancel := clock.Within(context.WithoutCancel(ctx), g.clock, glanceWithin)
+	defer cancel()
+	now := g.clock.Now().Time()
+	edges := []time.Time{now}
+	for _, ahead := range glanceAhead {
+		edges = append(edges, now.Add(ahead))
+	}
+	g.forecast = nil
+	if f, err := g.source.Forecast(ctx, edges, rows); err == nil {
+		g.forecast = &f
+	}
+	ended := clock.Mono(g.clock)
+	g.again = ended + max(every, glanceShare*(ended-began))
+	return g.forecast
+}
+
+// dueSoon adds up a forecast for the lambdas that may be seen. Its first bucket has what is overdue.
+func dueSoon(f *overview.Forecast, may func(lambda string) bool) (all []*kinesinv1.DueSoon) {
+	const deviations = 1.96 // 19 times of 20
+	sum := f.Sum(may)
+	tasks, variance := int64(0), 0.0
+	for i, edge := range f.Edges[1:] {
+		tasks, variance = tasks+sum.Due[i+1], variance+sum.Variance[i+1]
+		all = append(all, &kinesinv1.DueSoon{
+			WithinMicros: edge.Sub(f.At).Round(time.Minute).Microseconds(), Tasks: tasks, AtLeast: !sum.Until.IsZero() && sum.Until.Before(edge),
+			Error: int64(math.Ceil(deviations * math.Sqrt(variance))),
+		})
+	}
+	return all
+}
