@@ -86,10 +86,14 @@ func Fill(ctx context.Context, client *sdk.Client, tasks int, now time.Time) (ma
 	}{
 		{Failing, dead, func(i int) sdk.Item { return failing(i, now) }},
 		{Poison, 1, func(int) sdk.Item { return sdk.Item{Key: "scan-poison", Payload: []byte(kill)} }},
-		{Paused, some, func(i int) sdk.Item { return sdk.Item{Key: fmt.Sprintf("image-%06d", i), In: time.Duration(i) * time.Second} }},
+		{Paused, some, func(i int) sdk.Item {
+			return sdk.Item{Key: fmt.Sprintf("image-%06d", i), In: time.Duration(i) * time.Second}
+		}},
 		{Noisy, some * 10, func(i int) sdk.Item { return sdk.Item{Payload: []byte(slow), Key: fmt.Sprintf("export-%06d", i)} }},
 		{Burning, some, func(i int) sdk.Item { return sdk.Item{Key: fmt.Sprintf("push-%06d", i)} }},
-		{Nightly, midnight, func(i int) sdk.Item { return sdk.Item{At: made.Midnight, Payload: fmt.Appendf(nil, `{"account": %d}`, i)} }},
+		{Nightly, midnight, func(i int) sdk.Item {
+			return sdk.Item{At: made.Midnight, Payload: fmt.Appendf(nil, `{"account": %d}`, i)}
+		}},
 		{"", tasks - dead - 1 - some*12 - midnight, func(i int) sdk.Item { return usual(i, now) }},
 	} {
 		id, err := schedule(ctx, client, part.count, func(i int) sdk.Item {
