@@ -34,7 +34,7 @@ const (
 	forecastEveryMetered = 10 * time.Minute
 	forecastWithin       = 30 * time.Second
 	forecastShare        = 20
-	forecastRowsDefault  = 200_000
+	forecastRowsDefault  = 1_000_000
 	forecastRowsMetered  = 2_000
 	forecastRowsAtFirst  = 10_000 // for the first page, which is not to wait for more
 	forecastStep         = 30 * time.Minute

@@ -16,7 +16,7 @@ type objective struct {
 	Left   string // of the budget
 	Budget string // the same as a sentence
 	Tone   string
-	Burns []burn
+	Burns  []burn
 }
 
 type burn struct {

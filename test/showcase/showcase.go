@@ -132,7 +132,7 @@ func failing(i int, now time.Time) sdk.Item {
 // usual is a task of an ordinary lambda, due at some time of the next week.
 func usual(i int, now time.Time) sdk.Item {
 	const weekSeconds = 7 * 24 * 60 * 60
-	ahead := time.Duration(i%weekSeconds) * time.Second
+	ahead := 2*time.Minute + time.Duration(i%weekSeconds)*time.Second // not before all are scheduled
 	return sdk.Item{Lambda: ordinary[i*7%len(ordinary)], At: now.Add(ahead), Payload: fmt.Appendf(nil, `{"order": %d, "template": "plain"}`, i)}
 }
 
