@@ -45,8 +45,8 @@ func objectiveOf(s *kinesinv1.ObjectiveStatus) *objective {
 	case left <= 0:
 		o.Tone, o.Left, o.Budget = "bad", "none", "the error budget is used up"
 		if left < 0 {
-			times := rateText(1-left) + "×"
-			o.Left, o.Budget = times+" used", times+" the error budget is used"
+			times := rateText(1 - left)
+			o.Left, o.Budget = "used "+times+"×", "the error budget is used "+times+" times over"
 		}
 	case left < low:
 		o.Tone = "warn"

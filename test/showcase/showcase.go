@@ -94,7 +94,7 @@ func Fill(ctx context.Context, client *sdk.Client, tasks int, now time.Time) (ma
 		{Nightly, midnight, func(i int) sdk.Item {
 			return sdk.Item{At: made.Midnight, Payload: fmt.Appendf(nil, `{"account": %d}`, i)}
 		}},
-		{"", tasks - dead - 1 - some*12 - midnight, func(i int) sdk.Item { return usual(i, now) }},
+		{"", tasks - dead - 1 - some*12 - midnight, func(i int) sdk.Item { return usual(i, tasks, now) }},
 	} {
 		id, err := schedule(ctx, client, part.count, func(i int) sdk.Item {
 			item := part.item(i)
@@ -130,9 +130,9 @@ func failing(i int, now time.Time) sdk.Item {
 }
 
 // usual is a task of an ordinary lambda, due at some time of the next week.
-func usual(i int, now time.Time) sdk.Item {
-	const weekSeconds = 7 * 24 * 60 * 60
-	ahead := 2*time.Minute + time.Duration(i%weekSeconds)*time.Second // not before all are scheduled
+func usual(i, tasks int, now time.Time) sdk.Item {
+	const week = 7 * 24 * time.Hour
+	ahead := 2*time.Minute + week/time.Duration(tasks)*time.Duration(i) // not before all are scheduled
 	return sdk.Item{Lambda: ordinary[i*7%len(ordinary)], At: now.Add(ahead), Payload: fmt.Appendf(nil, `{"order": %d, "template": "plain"}`, i)}
 }
 
