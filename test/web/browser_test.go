@@ -1,10 +1,12 @@
 package web
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"image/png"
 	"net/url"
 	"os"
 	"os/exec"
@@ -27,7 +29,7 @@ import (
 const picturesEnv, allPicturesEnv = "KINESIN_PICTURES", "KINESIN_ALL_PICTURES"
 
 // inDocs are the pictures that docs/console.md shows.
-var inDocs = []string{"now-light", "now-dark", "now-narrow", "tasks-dead-light", "task-dead-light", "lambda-light", "dead-light", "redrive", "job", "cron-preview"}
+var inDocs = []string{"now-light", "task-dead-light", "why-late", "budget", "died-of-timeout", "redrive", "midnight"}
 
 // actMax is how long one step in the browser may take.
 const actMax = 30 * time.Second
@@ -203,7 +205,37 @@ func (b *browser) picture(name string) {
 	}
 	var shown []byte
 	b.do(chromedp.CaptureScreenshot(&shown))
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), shown, 0o644); err != nil {
+	decoded, err := png.Decode(bytes.NewReader(shown))
+	if err != nil {
 		b.t.Fatal(err)
+	}
+	var small bytes.Buffer // the browser's own are half as large again
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, decoded); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), small.Bytes(), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// The docs show the pictures that the tests make, and no others are kept.
+func TestDocsShowThePictures(t *testing.T) {
+	const root = "../.."
+	text := ""
+	for _, page := range []string{"docs/console.md", "README.md"} {
+		one, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(one)
+	}
+	kept, err := filepath.Glob(filepath.Join(root, "docs/images/console/*"))
+	if err != nil || len(kept) != len(inDocs) {
+		t.Errorf("%d files are kept, want %d: %v", len(kept), len(inDocs), err)
+	}
+	for _, name := range inDocs {
+		if !strings.Contains(text, "images/console/"+name+".png") || !slices.Contains(kept, filepath.Join(root, "docs/images/console", name+".png")) {
+			t.Errorf("no page shows %s, or it is not kept", name)
+		}
 	}
 }

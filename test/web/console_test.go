@@ -36,6 +36,7 @@ func TestEveryPage(t *testing.T) {
 		{"dead", "/ui/dead"},
 		{"dead-versions", "/ui/dead?by=version"},
 		{"lambdas-budget", "/ui/lambdas?order=budget"},
+		{"due", "/ui/due"},
 		{"crons", "/ui/crons"},
 		{"crons-new", "/ui/crons?lambda=mail"},
 		{"cron", "/ui/crons/nightly-report"},
@@ -126,7 +127,7 @@ func TestAnOperatorsHour(t *testing.T) {
 	b.open("/ui/dead")
 	b.submit(chromedp.Click(`(//tr[contains(., "no VAT number")]//button[text()="Redrive…"])[1]`))
 	b.has("Redrive: 9 tasks", "customer has no VAT number")
-	b.picture("redrive")
+	b.picture("redrive-few")
 	b.accessible("the review of a job")
 	b.submit(chromedp.SendKeys("#pace", "50"), chromedp.Click(".confirm button.primary"))
 	b.do(chromedp.WaitVisible(`//span[contains(@class,"badge") and text()="done"]`))

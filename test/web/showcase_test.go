@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/chromedp/chromedp"
 
@@ -80,7 +81,7 @@ func TestFourQuestions(t *testing.T) {
 	}
 	s, made := show(t)
 	b := open(t, s.url)
-	b.look(1280, 860, "light")
+	b.look(1280, 520, "light")
 
 	t.Run("why is a task late", func(t *testing.T) {
 		for id, why := range map[sdk.ID]string{made.Paused: "the image service is being moved", made.Late: "20 starts a second"} {
@@ -105,7 +106,9 @@ func TestFourQuestions(t *testing.T) {
 		b.accessible("the first page with problems")
 		b.submit(chromedp.Click(`//*[@id="live"]//a[contains(., "push has used up")]`))
 		b.has("99 % start within 5.0 s", "the error budget is used ", "20 starts a second")
+		b.look(1280, 700, "light")
 		b.picture("budget")
+		b.look(1280, 520, "light")
 		b.open("/ui/lambdas")
 		b.submit(chromedp.Click(`//a[text()="Least error budget first"]`))
 		var first string
@@ -123,7 +126,9 @@ func TestFourQuestions(t *testing.T) {
 		b.accessible("dead letters of a customer")
 		b.submit(chromedp.Click(`(//tr[contains(., "timeout awaiting")]//button[text()="Redrive…"])[1]`))
 		b.has("Redrive: " + strconv.Itoa(made.Dead) + " tasks")
-		b.submit(chromedp.SendKeys("#pace", "50"), chromedp.Click(".confirm button.primary"))
+		b.do(chromedp.SendKeys("#pace", "50"))
+		b.picture("redrive")
+		b.submit(chromedp.Click(".confirm button.primary"))
 		b.do(chromedp.WaitVisible(`//span[contains(@class,"badge") and text()="done"]`))
 		b.has("50 tasks per second")
 		eventually(t, "run again", func() bool {
@@ -138,11 +143,19 @@ func TestFourQuestions(t *testing.T) {
 		b.do(chromedp.Click("#zone")) // midnight is that of UTC
 		var row string
 		b.eval(`document.querySelector('tbody time[datetime="`+midnight+`"]').closest('tr').textContent`, &row)
-		if !strings.Contains(row, showcase.Nightly+" "+strconv.Itoa(made.AtMidnight)) {
+		digits := strings.Map(func(r rune) rune {
+			if unicode.IsSpace(r) {
+				return -1
+			}
+			return r
+		}, row)
+		if !strings.Contains(digits, showcase.Nightly+strconv.Itoa(made.AtMidnight)) {
 			t.Errorf("at %s is due: %s", midnight, row)
 		}
+		b.look(1280, 360, "light")
 		b.do(chromedp.Evaluate(`document.querySelector('tbody time[datetime="`+midnight+`"]').scrollIntoView({block: 'center'})`, nil))
 		b.picture("midnight")
+		b.look(1280, 520, "light")
 		b.accessible("what is due")
 		b.do(chromedp.Click("#zone"))
 		b.do(chromedp.Evaluate(`document.querySelector('tbody time[datetime="`+midnight+`"]').closest('tr').querySelector('a').click()`, nil), chromedp.WaitVisible("table.tasks"))
