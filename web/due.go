@@ -16,8 +16,8 @@ var soonAhead = []struct { //nolint:gochecknoglobals // a table
 	ahead time.Duration
 }{{"5 minutes", 5 * time.Minute}, {"15 minutes", 15 * time.Minute}, {"an hour", time.Hour}, {"24 hours", forecastAhead}}
 
-// forecastEdges returns the ends of the buckets: now, those of soonAhead, and the half hours of clocks, so that
-// what is due at midnight is the beginning of a bucket.
+// forecastEdges returns the ends of the buckets: now, those of soonAhead, and the half hours of clocks, so
+// that what is due at midnight begins one.
 func forecastEdges(now time.Time) []time.Time {
 	edges := []time.Time{now}
 	for _, s := range soonAhead {
@@ -127,7 +127,7 @@ func plotForecast(c *call) error {
 	if f := c.live.due(false); f != nil {
 		all, until := c.halfHours(f)
 		for i := range all {
-			p.Times = append(p.Times, all[i].From.Unix())
+			p.Times = append(p.Times, all[i].From.Truncate(forecastStep).Unix()) // bars are as wide as the least distance
 			p.Values[0] = append(p.Values[0], float64(all[i].Due))
 			p.Values[1] = append(p.Values[1], float64(all[i].Error))
 		}

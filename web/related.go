@@ -106,8 +106,8 @@ func (c *call) waitOf(t *kinesinv1.Task, running, ended bool) *kinesinv1.WaitsFo
 	return nil
 }
 
-// heldBack returns what holds back tasks of the lambda and priority of a task, for a reason or, if it is empty, for
-// any; nil: nothing that is known.
+// heldBack returns what holds back tasks of the lambda and priority of a task, for a reason or, if it is
+// empty, for any; nil: nothing that is known.
 func (c *call) heldBack(t *kinesinv1.Task, reason string) *kinesinv1.HeldBy {
 	if !c.sees(t.GetLambda()) {
 		return nil

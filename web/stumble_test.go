@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func TestLateness(t *testing.T) {
 	}
 }
 
-// What is due at midnight begins a half hour; what cannot be counted is said.
+// A half hour begins with what is due at midnight; a page says what cannot be counted.
 func TestHalfHours(t *testing.T) {
 	k, _ := newFakes("mail")
 	now := time.Date(2027, 1, 1, 23, 47, 12, 0, time.UTC)
@@ -130,6 +131,20 @@ func TestHalfHours(t *testing.T) {
 	c.caller.Grants = reader
 	if halves, until := c.halfHours(f); halves[0].Due != 0 || !until.IsZero() || len(halves[0].Lambdas) != 0 {
 		t.Errorf("a reader of mail sees %+v", halves[0])
+	}
+}
+
+// The bars of the plot are half hours of clocks, all as wide.
+func TestBarsAreHalfHours(t *testing.T) {
+	k, _ := newFakes("mail")
+	var p plot
+	if err := json.Unmarshal(as(k, access.All(), "GET", "/ui/plots/forecast", nil).Body.Bytes(), &p); err != nil || len(p.Times) < 48 {
+		t.Fatalf("%v: %+v", err, p)
+	}
+	for i, at := range p.Times {
+		if at != p.Times[0]+int64(i)*1800 || at%1800 != 0 {
+			t.Errorf("bar %d is at %d", i, at)
+		}
 	}
 }
 

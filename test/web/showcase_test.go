@@ -73,8 +73,9 @@ func show(t *testing.T) (*site, showcase.Tasks) {
 	return s, made
 }
 
-// Somebody who looks for the first time finds with the console alone why a task is late, which lambda burns its
-// budget, what of a customer died of a timeout, which is redriven at 50 a second, and what is due at midnight.
+// Somebody who looks for the first time finds with the console alone why a task is late, which lambda burns
+// its budget, what of a customer died of a timeout, which is redriven at 50 a second, and what is due at
+// midnight.
 func TestFourQuestions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs a browser")
@@ -163,7 +164,7 @@ func TestFourQuestions(t *testing.T) {
 	})
 	b.fine("four questions")
 
-	// What a page takes of the server; a bound for a machine that does other things, too.
+	// The time of the server for each page; a bound for a machine that does other things, too.
 	const serverTimeMax = 2 * time.Second
 	for _, path := range []string{"", "tasks", "tasks?order=-ended", "tasks?q=" + url.QueryEscape(`tag.customer=acme and state=dead and ended>-12h`), "tasks/" + string(made.Paused), "lambdas", "lambdas/export", "dead", "due", "crons", "workers", "jobs", "audit"} {
 		began := time.Now()

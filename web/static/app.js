@@ -126,7 +126,7 @@
 			this.plot = new uPlot({
 				...this.size(),
 				tzDate: (t) => (utc ? uPlot.tzDate(new Date(t * 1e3), 'UTC') : new Date(t * 1e3)),
-				scales: { x: { range: (u, low, high) => { const span = Number(this.box.dataset.span); return span ? [Math.floor(Date.now() / 1e3) - span, Math.floor(Date.now() / 1e3)] : [low, high]; } }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+				scales: { x: { range: (u, low, high) => { const span = Number(this.box.dataset.span); return span ? [Math.floor(Date.now() / 1e3) - span, Math.floor(Date.now() / 1e3)] : [low, high + (bars ? 1800 : 0)]; } }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
 				axes: [{ ...axis, values: (u, times) => times.map((t) => new Intl.DateTimeFormat('sv-SE', { timeZone: utc ? 'UTC' : own, hour: '2-digit', minute: '2-digit' }).format(new Date(t * 1e3))) },
 					{ ...axis, size: 52, values: (u, all) => all.map((n) => (n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${n}`)) }],
 				series: [{ label: 'time', value: (u, t) => (t == null ? '–' : text(utc ? inUTC : inOwn, new Date(t * 1e3)).slice(0, 16)) }, ...this.data.names.map((label, i) => ({
