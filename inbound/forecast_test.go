@@ -59,6 +59,18 @@ func TestForecast(t *testing.T) {
 			t.Errorf("%d estimates, of which %d are off by more than they say", estimated, missed)
 		}
 
+		// What is due on an edge is of the bucket that begins there, and a backlog takes none of the budget.
+		f.accept(named("pay", "midnight", 2*time.Hour+30*time.Second))
+		time.Sleep(70 * time.Minute) // some are overdue
+		later := []time.Time{f.clock.Now().Time(), edges[2], edges[3]}
+		coming, err := f.Forecast(f.ctx, later, 100_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if due := coming.Sum(func(lambda string) bool { return lambda == "pay" }).Due; !slices.Equal(due, []int64{0, 1, 1}) || coming.Sum(all).Due[0] != 0 {
+			t.Errorf("of what is coming: %v, all %v", due, coming.Sum(all).Due)
+		}
+
 		few, err := f.Forecast(f.ctx, edges, 10)
 		if err != nil {
 			t.Fatal(err)
