@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,25 @@ func TestBurning(t *testing.T) {
 		if o := objectiveOf(of(c.left, c.rate)); o.Left != c.short || o.Budget != c.through {
 			t.Errorf("%v left: %q, %q", c.left, o.Left, o.Budget)
 		}
+	}
+}
+
+// Whoever cancels says why, which the audit log gets.
+func TestCancelAsksForAReason(t *testing.T) {
+	k, f := newFakes("mail")
+	for path, form := range map[string]url.Values{"/ui/tasks/k1": {"action": {"cancel"}}, "/ui/tasks": {"action": {"cancel"}, "id": {"k1"}, "confirmed": {"yes"}}} {
+		if w := as(k, access.All(), "POST", path, form); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "say why") || len(f.acted) > 0 {
+			t.Errorf("%s without a reason: %d, cancelled %v", path, w.Code, f.acted)
+		}
+		form.Set("reason", strings.Repeat("r", 513))
+		if w := as(k, access.All(), "POST", path, form); w.Code != http.StatusBadRequest || len(f.acted) > 0 {
+			t.Errorf("%s with a long reason: %d, cancelled %v", path, w.Code, f.acted)
+		}
+		form.Set("reason", "sent twice")
+		if w := as(k, access.All(), "POST", path, form); w.Code >= http.StatusBadRequest || len(f.acted) != 1 || f.reason != "sent twice" {
+			t.Errorf("%s: %d, cancelled %v because %q", path, w.Code, f.acted, f.reason)
+		}
+		f.acted = nil
 	}
 }
 

@@ -174,6 +174,11 @@ func triesOf(t *kinesinv1.Task, now time.Time) (tries []try) {
 
 // actOnTask changes one task.
 func actOnTask(c *call) error {
+	if c.field("action") == "cancel" {
+		if err := c.because(); err != nil {
+			return err
+		}
+	}
 	id, ctx := c.r.PathValue("id"), c.r.Context()
 	ids := []string{id}
 	var problem *kinesinv1.Problem

@@ -183,6 +183,11 @@ func actOnTasks(c *call) error {
 	if c.field("confirmed") == "" {
 		return c.review(v)
 	}
+	if v.Action.Stops {
+		if err := c.because(); err != nil {
+			return err
+		}
+	}
 	if v.All {
 		return c.startJob(v)
 	}
