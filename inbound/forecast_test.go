@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // A forecast is what the due times add up to, and within its budget it says how far that is so.
@@ -60,9 +62,9 @@ func TestForecast(t *testing.T) {
 		}
 
 		// What is due on an edge is of the bucket that begins there, and a backlog takes none of the budget.
-		f.accept(named("pay", "midnight", 2*time.Hour+30*time.Second))
-		time.Sleep(70 * time.Minute) // some are overdue
-		later := []time.Time{f.clock.Now().Time(), edges[2], edges[3]}
+		midnight := time.Date(2023, 11, 15, 0, 0, 0, 0, time.UTC)
+		f.accept(named("pay", "midnight", 0, func(item *kinesinv1.ScheduleItem) { item.DelayMicros, item.DueMicros = 0, midnight.UnixMicro() }))
+		later := []time.Time{now.Add(80 * time.Minute), midnight, edges[3]} // some are due before the first
 		coming, err := f.Forecast(f.ctx, later, 100_000)
 		if err != nil {
 			t.Fatal(err)
