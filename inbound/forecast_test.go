@@ -61,7 +61,7 @@ func TestForecast(t *testing.T) {
 			t.Errorf("%d estimates, of which %d are off by more than they say", estimated, missed)
 		}
 
-		// What is due on an edge is of the bucket that begins there, and a backlog takes none of the budget.
+		// A bucket begins with what is due on its edge, and a backlog takes none of the budget.
 		midnight := time.Date(2023, 11, 15, 0, 0, 0, 0, time.UTC)
 		f.accept(named("pay", "midnight", 0, func(item *kinesinv1.ScheduleItem) { item.DelayMicros, item.DueMicros = 0, midnight.UnixMicro() }))
 		later := []time.Time{now.Add(80 * time.Minute), midnight, edges[3]} // some are due before the first

@@ -206,10 +206,10 @@ func WorkUntilKilled(ctx context.Context, client *sdk.Client) error {
 }
 
 func handle(ctx context.Context, t *sdk.Task[[]byte]) error {
-	switch text := string(t.Payload); {
-	case text == kill:
+	switch string(t.Payload) {
+	case kill:
 		os.Exit(137)
-	case text == slow:
+	case slow:
 		select {
 		case <-ctx.Done():
 		case <-time.After(500 * time.Millisecond):

@@ -237,7 +237,7 @@ func paletted(from image.Image) *image.Paletted {
 	to := image.NewPaletted(bounds, colours[:min(len(colours), 256)])
 	nearest := map[color.Color]uint8{}
 	for c := range counts {
-		nearest[c] = uint8(to.Palette.Index(c)) //nolint:gosec // below 256
+		nearest[c] = uint8(to.Palette.Index(c))
 	}
 	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
 		for x := bounds.Min.X; x < bounds.Max.X; x++ {
