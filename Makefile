@@ -157,7 +157,7 @@ test/e2e: ## what the binary promises at the command line
 	go test -count=1 -timeout 10m $(E2E)
 
 .PHONY: test/web
-test/web: ## the console in a headless Chromium, which is installed where that may be (PICTURES=docs/images/console: also the pictures of its docs)
+test/web: ## the console in a headless Chromium, which is installed where that may be (PICTURES=docs/images/console: also the pictures of its docs, KINESIN_SHOWCASE_TASKS=2000000: of a large installation)
 	@tools/web/install >/dev/null
 	KINESIN_PICTURES='$(abspath $(PICTURES))' go test -count=1 -timeout 10m $(WEB)
 

@@ -24,8 +24,9 @@ type forecastPart struct {
 	sampled   bool // it was read to its end as one of a random sample
 }
 
-// Forecast counts the tasks that may start until each of some instants, which are in order, by lambda. It
-// reads wake-up rows and at most about rowsMax of them: the next ones of all partitions, which is exact as
+// Forecast counts the tasks that may start between some instants, which are in order, by lambda. A backlog
+// that is due before the first is not read, so that it leaves the budget to what is coming. Forecast reads
+// wake-up rows and at most about rowsMax of them: the next ones of all partitions, which is exact as
 // far as it reaches, and with half of that, where lambdas have several shards, all rows of shards that are
 // chosen at random, from which it estimates the others. It asks for no grants: who shows it leaves out what
 // may not be seen.
@@ -45,7 +46,7 @@ func (in *Inbound) Forecast(ctx context.Context, edges []time.Time, rowsMax int)
 		f.Lambdas[i] = overview.DueOf{Lambda: l.Name, Due: make([]int64, len(edges)), Variance: make([]float64, len(edges))}
 		group := map[uint8]int{} // places in alike, by priority
 		for _, p := range l.Partitions() {
-			part := &forecastPart{partition: p, due: make([]int64, len(edges)), more: true}
+			part := &forecastPart{partition: p, due: make([]int64, len(edges)), more: true, after: store.WakeKey{Wake: task.InstantOf(edges[0]) - 1}}
 			at, known := group[p.Priority]
 			if known {
 				budget = rowsMax / 2 // the other half is for samples
@@ -200,7 +201,11 @@ func (in *Inbound) forecastPart(ctx context.Context, f *overview.Forecast, p *fo
 func (in *Inbound) forecastRows(ctx context.Context, wakeups []task.Task, edges []time.Time, due []int64) error {
 	count := func(t *task.Task) {
 		start, waits := startOf(t)
-		if at, _ := slices.BinarySearchFunc(edges, start.Time(), time.Time.Compare); waits && at < len(edges) {
+		at, onEdge := slices.BinarySearchFunc(edges, start.Time(), time.Time.Compare)
+		if onEdge { // what is due at midnight is of the day that begins then
+			at++
+		}
+		if waits && at < len(edges) {
 			due[at]++
 		}
 	}

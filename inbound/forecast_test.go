@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
 // A forecast is what the due times add up to, and within its budget it says how far that is so.
@@ -57,6 +59,18 @@ func TestForecast(t *testing.T) {
 		}
 		if estimated == 0 || missed > 5 {
 			t.Errorf("%d estimates, of which %d are off by more than they say", estimated, missed)
+		}
+
+		// A bucket begins with what is due on its edge, and a backlog takes none of the budget.
+		midnight := time.Date(2023, 11, 15, 0, 0, 0, 0, time.UTC)
+		f.accept(named("pay", "midnight", 0, func(item *kinesinv1.ScheduleItem) { item.DelayMicros, item.DueMicros = 0, midnight.UnixMicro() }))
+		later := []time.Time{now.Add(80 * time.Minute), midnight, edges[3]} // some are due before the first
+		coming, err := f.Forecast(f.ctx, later, 100_000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if due := coming.Sum(func(lambda string) bool { return lambda == "pay" }).Due; !slices.Equal(due, []int64{0, 1, 1}) || coming.Sum(all).Due[0] != 0 {
+			t.Errorf("of what is coming: %v, all %v", due, coming.Sum(all).Due)
 		}
 
 		few, err := f.Forecast(f.ctx, edges, 10)

@@ -71,8 +71,8 @@ type Config struct {
 
 	// NoConsole serves no pages for browsers. ConsoleReadOnly serves pages that change nothing.
 	NoConsole, ConsoleReadOnly bool
-	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 200,000, of a store on
-	// AWS 2,000.
+	// ConsoleRowsMax bounds the rows that the console reads to count what will be due; 1,000,000, of a store
+	// on AWS 2,000.
 	ConsoleRowsMax int
 	// TraceURL is where the console links to for the trace of a task, with {trace_id} in place of its id;
 	// empty: it does not.

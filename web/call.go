@@ -206,6 +206,21 @@ func (c *call) mayAny(v access.Verb) bool { return !c.ReadOnly && c.caller.Grant
 // sees reports whether he may read a whole lambda.
 func (c *call) sees(lambda string) bool { return c.caller.Grants.Allow(access.Read, lambda) }
 
+// because notes why somebody stops work: with what the audit log keeps of it.
+func (c *call) because() error {
+	const reasonBytesMax = 512
+	reason := c.field("reason")
+	switch {
+	case reason == "":
+		return invalid("say why: whoever looks next wants to know why these tasks did not run")
+	case len(reason) > reasonBytesMax:
+		return invalid("the reason has %d bytes: want at most %d", len(reason), reasonBytesMax)
+	}
+	c.caller.Reason = reason
+	c.r = c.r.WithContext(access.With(c.r.Context(), c.caller))
+	return nil
+}
+
 // field returns a value of a form or of the query.
 func (c *call) field(name string) string { return strings.TrimSpace(c.r.FormValue(name)) }
 

@@ -25,10 +25,12 @@ const (
 
 type deadBody struct {
 	Q        string
+	Metered  bool
 	Problem  string
 	Groups   []*deadGroup
 	Versions []*deadVersion
 	By       string    // "version", or else by error
+	Since    string    // one of deadTimes
 	Cost     *scanCost // it was not read, as it costs so much
 	Others   int       // groups that are not shown
 	Read     int
@@ -67,11 +69,22 @@ type deadQueue struct {
 	May    bool
 }
 
+// deadTime is how long ago tasks died at most.
+type deadTime struct{ Value, Name string }
+
+var deadTimes = []deadTime{{"", "at any time"}, {"1h", "in the last hour"}, {"12h", "in the last 12 hours"}, {"1d", "in the last day"}, {"1w", "in the last week"}} //nolint:gochecknoglobals // a table
+
+// Times returns what may be chosen.
+func (*deadBody) Times() []deadTime { return deadTimes }
+
 // showDead groups dead tasks by their error.
 func showDead(c *call) error {
-	b := &deadBody{Q: c.field("q"), By: c.field("by"), Operates: c.caller.Grants.AllowAll(access.Operate), Redrive: c.mayAny(access.Operate)}
+	if since := c.field("since"); !slices.ContainsFunc(deadTimes, func(t deadTime) bool { return t.Value == since }) {
+		return invalid("since %q: want 1h, 12h, 1d, 1w or none", since)
+	}
+	b := &deadBody{Q: c.field("q"), By: c.field("by"), Since: c.field("since"), Metered: c.live.snapshot().fleet.Store.Metered, Operates: c.caller.Grants.AllowAll(access.Operate), Redrive: c.mayAny(access.Operate)}
 	if b.Cost = c.costOf("dead"); b.Cost != nil {
-		b.Cost.Go = Prefix + "dead?scan=yes&q=" + url.QueryEscape(b.Q) + "&by=" + url.QueryEscape(b.By)
+		b.Cost.Go = Prefix + "dead?scan=yes&q=" + url.QueryEscape(b.Q) + "&by=" + url.QueryEscape(b.By) + "&since=" + url.QueryEscape(b.Since)
 	} else if err := c.groupDead(b); err != nil {
 		if p := problemOf(err); p.Status != 400 {
 			return err
@@ -93,6 +106,9 @@ func showDead(c *call) error {
 
 func (c *call) groupDead(b *deadBody) error {
 	where := "state=dead"
+	if b.Since != "" {
+		where += " and ended>-" + b.Since
+	}
 	if b.Q != "" {
 		// By itself first, so that a refusal is of what was typed, and parentheses in it are its own.
 		if _, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: b.Q, Limit: 1}); err != nil {
@@ -247,7 +263,7 @@ type rejectedBody struct {
 	*kinesinv1.Rejected
 
 	Content *content
-	Path    string
+	May     bool // retry and delete it
 }
 
 // showRejected shows a message that was set aside, with its contents, which the audit log notes.
@@ -261,5 +277,5 @@ func showRejected(c *call) error {
 	if r.GetItem() != nil {
 		data = r.GetItem().GetPayload()
 	}
-	return c.show("rejected", "Rejected message", Prefix+"dead", &rejectedBody{r, contentOf(data), url.PathEscape(r.GetName())})
+	return c.show("rejected", "Rejected message", Prefix+"dead", &rejectedBody{r, contentOf(data), !c.ReadOnly && c.caller.Grants.AllowAll(access.Operate)})
 }

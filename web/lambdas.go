@@ -15,7 +15,7 @@ type lambdasBody struct {
 	Rows  []lambdaRow
 	Q     string
 	Now   time.Time
-	Order string // "budget", or else by name
+	Order string // "budget", "late", or empty: by name
 }
 
 type lambdaRow struct {
@@ -48,8 +48,15 @@ func showLambdas(c *call) error {
 			b.Rows = append(b.Rows, lambdaRow{l, stats[l.GetName()], objectives[l.GetName()]})
 		}
 	}
-	if b.Order == "budget" {
+	switch b.Order {
+	case "budget":
 		byBudget(b.Rows)
+	case "late":
+		slices.SortStableFunc(b.Rows, func(x, y lambdaRow) int {
+			return compareOldest(x.Stats.GetOldestDueMicros(), y.Stats.GetOldestDueMicros())
+		})
+	default:
+		b.Order = ""
 	}
 	return c.show("lambdas", "Lambdas", Prefix+"lambdas", b)
 }

@@ -34,7 +34,7 @@ const (
 	forecastEveryMetered = 10 * time.Minute
 	forecastWithin       = 30 * time.Second
 	forecastShare        = 20
-	forecastRowsDefault  = 200_000
+	forecastRowsDefault  = 1_000_000
 	forecastRowsMetered  = 2_000
 	forecastRowsAtFirst  = 10_000 // for the first page, which is not to wait for more
 	forecastStep         = 30 * time.Minute
@@ -47,7 +47,8 @@ const (
 // snapshot is what was read at one time. It is not changed, but for what was rendered of it.
 type snapshot struct {
 	at             time.Time
-	stats          []*kinesinv1.LambdaStats // of all lambdas
+	stats          []*kinesinv1.LambdaStats     // of all lambdas
+	objectives     []*kinesinv1.ObjectiveStatus // of all lambdas
 	fleet          overview.Fleet
 	now, hour, day overview.Window
 	err            error
@@ -134,6 +135,11 @@ func (l *live) read() *snapshot {
 		s.stats = stats.GetLambdas()
 		s.fleet, err = l.config.Source.Fleet(ctx)
 	}
+	if err == nil && l.config.Objectives != nil {
+		var objectives *kinesinv1.GetObjectivesResponse
+		objectives, err = l.config.Objectives.GetObjectives(ctx, &kinesinv1.GetObjectivesRequest{})
+		s.objectives = objectives.GetObjectives()
+	}
 	if err == nil {
 		l.metered.Store(s.fleet.Store.Metered)
 	}
@@ -170,13 +176,4 @@ func (l *live) readDue(rows int) *overview.Forecast {
 		return nil
 	}
 	return &f
-}
-
-// forecastEdges returns the ends of the buckets: now, in 5, 15 and 30 minutes, and each half hour of a day.
-func forecastEdges(now time.Time) []time.Time {
-	edges := []time.Time{now, now.Add(5 * time.Minute), now.Add(15 * time.Minute)}
-	for ahead := forecastStep; ahead <= forecastAhead; ahead += forecastStep {
-		edges = append(edges, now.Add(ahead))
-	}
-	return edges
 }

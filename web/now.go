@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
-	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -19,9 +19,12 @@ import (
 // lambdasShownMax bounds the lambdas on the first page, those with the most to say first.
 const lambdasShownMax = 12
 
+// burningShownMax bounds the lambdas of which the first page says that they are short of error budget.
+const burningShownMax = 5
+
 type nowBody struct {
 	At        time.Time
-	Problems  []string
+	Problems  []notice
 	Live      liveCounts
 	SeesFleet bool
 	Late      []lateRow
@@ -180,58 +183,46 @@ func (l *liveCounts) add(s *kinesinv1.LambdaStats) {
 	}
 }
 
+// notice is something to look at first, and where to look.
+type notice struct{ Text, To string }
+
 // problems says what an operator should look at first.
-func (c *call) problems(snap *snapshot, b *nowBody) (texts []string) {
+func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
+	add := func(to, text string) { all = append(all, notice{text, to}) }
 	if snap.err != nil {
-		texts = append(texts, "The state of the installation cannot be read for now: "+problemOf(snap.err).Text)
+		add("", "The state of the installation cannot be read for now: "+problemOf(snap.err).Text)
 	}
 	if b.SeesFleet {
 		f := &snap.fleet
 		if f.NotReady != "" {
-			texts = append(texts, "This server is "+f.NotReady+".")
+			add("", "This server is "+f.NotReady+".")
 		}
 		if f.Unowned > 0 {
-			texts = append(texts, numberOf(int64(f.Unowned), "partition has no owner that handles it", "partitions have no owner that handles them")+". Their tasks are late.")
+			add(Prefix+"workers", numberOf(int64(f.Unowned), "partition has no owner that handles it", "partitions have no owner that handles them")+". Their tasks are late.")
 		}
 	}
 	for _, h := range b.Held {
 		if h.GetReason() == "no worker" {
-			texts = append(texts, "No worker runs the tasks of "+h.Lambda+".")
+			add(lambdaPath(h.Lambda), "No worker runs the tasks of "+h.Lambda+".")
 		}
 	}
-	return texts
-}
-
-// addSoon adds up the forecast for what the viewer may read.
-func (c *call) addSoon(b *nowBody) {
-	f := c.live.due(c.field("part") == "")
-	if f == nil {
-		b.NoSoon = true
-		return
-	}
-	sum := f.Sum(c.sees)
-	due, until := sum.Due, sum.Until
-	b.SoonUntil = until
-	for _, s := range []struct {
-		name  string
-		ahead time.Duration
-	}{{"5 minutes", 5 * time.Minute}, {"15 minutes", 15 * time.Minute}, {"an hour", time.Hour}, {"24 hours", forecastAhead}} {
-		row := soonRow{Name: s.name, Most: !until.IsZero() && until.Before(f.At.Add(s.ahead))}
-		variance := 0.0
-		for i := 1; i < len(due) && !f.Edges[i].After(f.At.Add(s.ahead)); i++ {
-			row.Due += due[i]
-			variance += sum.Variance[i]
+	spent := 0
+	for _, o := range snap.objectives {
+		text := burning(o)
+		if text == "" || !c.sees(o.GetObjective().GetLambda()) {
+			continue
 		}
-		row.Error = errorOf(variance)
-		b.Soon = append(b.Soon, row)
+		if spent++; spent <= burningShownMax {
+			add(lambdaPath(o.GetObjective().GetLambda()), text)
+		}
 	}
+	if more := spent - burningShownMax; more > 0 {
+		add(Prefix+"lambdas?order=budget", numberOf(int64(more), "more lambda is", "more lambdas are")+" short of error budget.")
+	}
+	return all
 }
 
-// errorOf returns by how much an estimate is off at most, 19 times of 20.
-func errorOf(variance float64) int64 {
-	const deviations = 1.96
-	return int64(math.Ceil(deviations * math.Sqrt(variance)))
-}
+func lambdaPath(name string) string { return Prefix + "lambdas/" + url.PathEscape(name) }
 
 // plot is what the script of the page draws: the times of the points in seconds since 1970, and for each
 // series its name and values.
@@ -239,7 +230,7 @@ type plot struct {
 	Times  []int64     `json:"times"`
 	Names  []string    `json:"names"`
 	Values [][]float64 `json:"values"`
-	Note   string      `json:"note,omitempty"`
+	Until  int64       `json:"until,omitempty"` // values from then on are at least so high; 0: all are known
 }
 
 func (c *call) json(v any) error {
@@ -280,25 +271,4 @@ func plotRates(c *call) error {
 // fleetDenied is the refusal of what seesFleet guards.
 func (c *call) fleetDenied() error {
 	return problemError{problem{http.StatusForbidden, "Permission denied", c.caller.Denied(access.Metrics, "").Error() + ".", "An administrator grants metrics with a token or in the policy file."}}
-}
-
-// plotForecast sends how many tasks are due in each half hour of a day.
-func plotForecast(c *call) error {
-	p := plot{Names: []string{"due", "± (of an estimate)"}, Values: [][]float64{{}, {}}}
-	if f := c.live.due(false); f != nil {
-		all := f.Sum(c.sees)
-		due := all.Due
-		sum, variance := 0.0, 0.0
-		for i := 1; i < len(due); i++ { // without what is overdue
-			sum += float64(due[i])
-			variance += all.Variance[i]
-			if !f.Edges[i].Before(f.At.Add(forecastStep)) {
-				p.Times = append(p.Times, f.Edges[i].Add(-forecastStep).Unix())
-				p.Values[0] = append(p.Values[0], sum)
-				p.Values[1] = append(p.Values[1], float64(errorOf(variance)))
-				sum, variance = 0, 0
-			}
-		}
-	}
-	return c.json(p)
 }

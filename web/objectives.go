@@ -13,9 +13,10 @@ import (
 type objective struct {
 	*kinesinv1.ObjectiveStatus
 
-	Left  string // of the budget
-	Tone  string
-	Burns []burn
+	Left   string // of the budget
+	Budget string // the same as a sentence
+	Tone   string
+	Burns  []burn
 }
 
 type burn struct {
@@ -39,9 +40,14 @@ func (c *call) objectives(lambda string) (map[string]*objective, error) {
 func objectiveOf(s *kinesinv1.ObjectiveStatus) *objective {
 	const low = 0.25
 	o := &objective{ObjectiveStatus: s, Left: percentText(100 * s.GetBudgetLeft()), Tone: "good"}
+	o.Budget = o.Left + " of the error budget left"
 	switch left := s.GetBudgetLeft(); {
 	case left <= 0:
-		o.Tone = "bad"
+		o.Tone, o.Left, o.Budget = "bad", "none", "the error budget is used up"
+		if left < 0 {
+			times := rateText(1 - left)
+			o.Left, o.Budget = "used "+times+"×", "the error budget is used "+times+" times over"
+		}
 	case left < low:
 		o.Tone = "warn"
 	}
@@ -49,6 +55,22 @@ func objectiveOf(s *kinesinv1.ObjectiveStatus) *objective {
 		o.Burns = append(o.Burns, burn{b.GetOverMicros(), rateText(b.GetRate()), b.GetRate() > 1, b.GetStarted()})
 	}
 	return o
+}
+
+// burnFast is a burn rate that uses up 2 % of the budget of 30 days in an hour.
+const burnFast = 14.4
+
+// burning says that a budget is used up, or soon is; empty: it is not.
+func burning(s *kinesinv1.ObjectiveStatus) string {
+	o := s.GetObjective()
+	in := percentText(s.GetAttained()) + " of its starts were within " + microsText(o.GetWithinMicros()) + " of their due time."
+	switch {
+	case s.GetBudgetLeft() <= 0:
+		return o.GetLambda() + " has used up its error budget: " + in
+	case len(s.GetBurns()) > 0 && s.GetBurns()[0].GetRate() >= burnFast:
+		return o.GetLambda() + " burns its error budget " + rateText(s.GetBurns()[0].GetRate()) + " times as fast as it lasts: " + in
+	}
+	return ""
 }
 
 // percentText shows percent with as many digits as tell it from 100.

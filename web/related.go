@@ -88,6 +88,11 @@ func (c *call) waitOf(t *kinesinv1.Task, running, ended bool) *kinesinv1.WaitsFo
 		return nil
 	case t.GetChain().GetPaused():
 		return &kinesinv1.WaitsFor{Reason: "chain paused", Text: "Its chain is paused. Resume it: kinesin chain resume " + t.GetChain().GetRoot()}
+	case w.GetReason() == "quota": // the lambda has its figures
+		if h := c.heldBack(t, "quota"); h != nil {
+			return &kinesinv1.WaitsFor{Reason: "quota", Text: h.GetText(), UntilMicros: w.GetUntilMicros()}
+		}
+		return w
 	case w != nil:
 		return w
 	case t.GetState() == "retriable_failure":
@@ -95,13 +100,25 @@ func (c *call) waitOf(t *kinesinv1.Task, running, ended bool) *kinesinv1.WaitsFo
 	case t.GetDueMicros() > c.now().UnixMicro() || !c.sees(t.GetLambda()):
 		return nil
 	}
+	if h := c.heldBack(t, ""); h != nil {
+		return &kinesinv1.WaitsFor{Reason: h.GetReason(), Text: "Of the tasks of its lambda: " + h.GetText(), UntilMicros: h.GetUntilMicros()}
+	}
+	return nil
+}
+
+// heldBack returns what holds back tasks of the lambda and priority of a task, for a reason or, if it is
+// empty, for any; nil: nothing that is known.
+func (c *call) heldBack(t *kinesinv1.Task, reason string) *kinesinv1.HeldBy {
+	if !c.sees(t.GetLambda()) {
+		return nil
+	}
 	for _, s := range c.live.snapshot().stats {
 		if s.GetLambda() != t.GetLambda() {
 			continue
 		}
 		for _, h := range s.GetHeldBy() {
-			if h.GetPriority() == "" || h.GetPriority() == t.GetPriority() {
-				return &kinesinv1.WaitsFor{Reason: h.GetReason(), Text: "Of the tasks of its lambda: " + h.GetText(), UntilMicros: h.GetUntilMicros()}
+			if (h.GetPriority() == "" || h.GetPriority() == t.GetPriority()) && (reason == "" || reason == h.GetReason()) {
+				return h
 			}
 		}
 	}

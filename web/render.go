@@ -47,7 +47,7 @@ var functions = template.FuncMap{ //nolint:gochecknoglobals // a table
 	"v": api.Visible, "tone": tone, "bytes": bytesText, "count": func(n any, one, many string) string { return numberOf(whole(n), one, many) }, "ago": ago, "quote": quote, "request": newRequest, "list": func(all ...string) []string { return all },
 	"lateness": lateness, "join": func(all []string) string { return api.Visible(strings.Join(all, ", ")) }, "sumTasks": liveOf, "short": short,
 	"running": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, runningStates) }, "waiting": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, waitingStates) },
-	"dict": dict, "ranges": ranges, "lastError": lastError,
+	"dict": dict, "thousandths": func(n, of int64) int64 { return n * 1000 / max(1, of) }, "ranges": ranges, "lastError": lastError, "waits": waitsText,
 }
 
 // ranges shows whole numbers that are in order, such as 0–3, 7.
@@ -135,9 +135,31 @@ func twoUnits(large int, unit string, small int, lesser string) string {
 	return fmt.Sprintf("%d %s %d %s", large, unit, small, lesser)
 }
 
-// lateness shows how late the first start was.
-func lateness(t *kinesinv1.Task) string {
+// waitsText says what a task waits for.
+func waitsText(reason string) string {
+	switch reason {
+	case "gate":
+		return "It waits: a gate holds it"
+	case "quota":
+		return "It waits for its quota"
+	case "key":
+		return "It waits for its limit key"
+	case "no worker":
+		return "It waits for a worker: there is none"
+	case "busy workers":
+		return "It waits for a worker: all are busy"
+	case "queue full":
+		return "It waits: its queue is full"
+	}
+	return "It waits: " + api.Visible(reason)
+}
+
+// lateness shows how late the first start was, or is by now.
+func lateness(t *kinesinv1.Task, now time.Time) string {
 	if t.GetStartedMicros() == 0 {
+		if overdue := now.UnixMicro() - t.GetDueMicros(); t.GetEndedMicros() == 0 && overdue > 0 {
+			return microsText(overdue)
+		}
 		return "–"
 	}
 	return microsText(t.GetStartedMicros() - t.GetDueMicros())

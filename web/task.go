@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -141,8 +142,11 @@ func triesOf(t *kinesinv1.Task, now time.Time) (tries []try) {
 	if len(attempts) == 0 {
 		return nil
 	}
-	first, last := attempts[0].GetStartMicros(), int64(0)
+	first, last := int64(math.MaxInt64), int64(0)
 	for _, a := range attempts {
+		if a.GetStartMicros() != 0 {
+			first = min(first, a.GetStartMicros())
+		}
 		last = max(last, a.GetEndMicros(), a.GetStartMicros())
 		if a.GetEndMicros() == 0 {
 			last = max(last, now.UnixMicro())
@@ -152,7 +156,11 @@ func triesOf(t *kinesinv1.Task, now time.Time) (tries []try) {
 	scale := func(micros int64) int64 { return micros * whole / max(1, last-first) }
 	for _, a := range attempts {
 		end := a.GetEndMicros()
-		one := try{Attempt: a, Running: end == 0}
+		one := try{Attempt: a, Running: end == 0, Took: "–"}
+		if a.GetStartMicros() == 0 { // its worker was lost before it said that the attempt had begun
+			tries = append(tries, one)
+			continue
+		}
 		if one.Running {
 			end = now.UnixMicro()
 		}
@@ -166,6 +174,11 @@ func triesOf(t *kinesinv1.Task, now time.Time) (tries []try) {
 
 // actOnTask changes one task.
 func actOnTask(c *call) error {
+	if c.field("action") == "cancel" {
+		if err := c.because(); err != nil {
+			return err
+		}
+	}
 	id, ctx := c.r.PathValue("id"), c.r.Context()
 	ids := []string{id}
 	var problem *kinesinv1.Problem

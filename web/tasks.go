@@ -4,7 +4,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
-	"strings"
+	"regexp"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -24,6 +24,7 @@ type tasksBody struct {
 	Quick    []quick
 	Actions  []setAction
 	Metered  bool
+	Now      time.Time
 	Cost     *scanCost // it was not read, as it costs so much
 }
 
@@ -83,7 +84,7 @@ func tasksPath(q, order, cursor string) string {
 
 // showTasks lists tasks of a filter, which the URL keeps.
 func showTasks(c *call) error {
-	b := &tasksBody{Q: c.field("q"), Order: c.field("order"), Actions: c.actionsOffered(), Metered: c.live.snapshot().fleet.Store.Metered}
+	b := &tasksBody{Q: c.field("q"), Order: c.field("order"), Now: c.now(), Actions: c.actionsOffered(), Metered: c.live.snapshot().fleet.Store.Metered}
 	if id, is := publicID(b.Q); is {
 		return c.goTo(Prefix+"tasks/"+url.PathEscape(id), "")
 	}
@@ -119,10 +120,12 @@ func showTasks(c *call) error {
 	return c.show("tasks", "Tasks", Prefix+"tasks", b)
 }
 
+// idForm is what ids look like, whoever made them: "k" or "q" and the number of a form are in front.
+var idForm = regexp.MustCompile(`^[kq][0-9][0-9A-Za-z_-]{20,}$`)
+
 // publicID reports whether a text is the id of a task, which somebody pasted where a filter goes.
 func publicID(text string) (string, bool) {
-	const charsMin = 20
-	return text, len(text) >= charsMin && strings.HasPrefix(text, "k1") && !strings.ContainsAny(text, " =<>~\"'()")
+	return text, idForm.MatchString(text)
 }
 
 // showKey leads to the newest task with a key.
@@ -179,6 +182,11 @@ func actOnTasks(c *call) error {
 	}
 	if c.field("confirmed") == "" {
 		return c.review(v)
+	}
+	if v.Action.Stops {
+		if err := c.because(); err != nil {
+			return err
+		}
 	}
 	if v.All {
 		return c.startJob(v)

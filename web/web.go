@@ -78,6 +78,7 @@ func New(c Config) *Console {
 	page("GET /ui/{$}", showNow)
 	page("GET /ui/plots/rates", plotRates)
 	page("GET /ui/plots/forecast", plotForecast)
+	page("GET /ui/due", showDue)
 	page("GET /ui/tasks", showTasks)
 	page("POST /ui/tasks", actOnTasks)
 	page("GET /ui/tasks/{id}", showTask)

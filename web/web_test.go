@@ -39,6 +39,7 @@ type fakes struct {
 	text    string
 	counted atomic.Int64 // calls of Stats
 	acted   []string
+	reason  string // of the last cancel
 	failing error
 }
 
@@ -63,7 +64,8 @@ func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.Stat
 	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}}}}, nil
 }
 
-func (f *fakes) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+func (f *fakes) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
+	f.reason = access.From(ctx).Reason
 	f.acted = append(f.acted, r.Ids...)
 	return &kinesinv1.CancelResponse{Results: []*kinesinv1.CancelResult{{Outcome: "cancelled"}}}, nil
 }
@@ -163,7 +165,7 @@ func TestPagesEscapeWhatTheyShow(t *testing.T) {
 // A form of another site, or of none that says so, changes nothing.
 func TestOtherSitesChangeNothing(t *testing.T) {
 	k, f := newFakes("mail")
-	form := url.Values{"action": {"cancel"}}
+	form := url.Values{"action": {"cancel"}, "reason": {"a test"}}
 	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Origin", "https://evil.example"}, {"Origin", "null"}} {
 		for _, path := range []string{"/ui/tasks/k1", "/ui/tasks", "/ui/signin", "/ui/signout", "/ui/lambdas/mail", "/ui/crons/c", "/ui/dead", "/ui/jobs/j"} {
 			if w := as(k, access.All(), "POST", path, form, headers...); w.Code != http.StatusForbidden {

@@ -68,7 +68,8 @@ func (id Identity) Denied(v Verb, lambda string) error {
 type Caller struct {
 	Identity
 
-	From string // network address
+	From   string // network address
+	Reason string // why he acts, as he says; empty: he was not asked
 }
 
 // Host returns the caller's address without its port, which changes with each connection.

@@ -85,7 +85,7 @@ const (
 )
 
 // act is what records that are merged have in common.
-type act struct{ identity, from, action, target, outcome string }
+type act struct{ identity, from, action, target, outcome, after string }
 
 // New returns a log.
 func New(c Config) *Log {
@@ -131,7 +131,7 @@ func (l *Log) Note(ctx context.Context, r Record) {
 // NoteOften notes an act that is done often: equal ones become one record within mergeEvery.
 func (l *Log) NoteOften(r Record) {
 	l.complete(&r)
-	key := act{r.Identity, r.From, r.Action, r.Target, r.Outcome}
+	key := act{r.Identity, r.From, r.Action, r.Target, r.Outcome, r.After}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Outcome != OK && l.merged[key] == nil {
@@ -146,7 +146,7 @@ func (l *Log) NoteOften(r Record) {
 			if n == 0 {
 				r.Identity = others
 			}
-			key = act{r.Identity, r.From, r.Action, r.Target, r.Outcome}
+			key = act{r.Identity, r.From, r.Action, r.Target, r.Outcome, r.After}
 		}
 	}
 	switch known := l.merged[key]; {

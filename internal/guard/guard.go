@@ -8,7 +8,9 @@ package guard
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -80,15 +82,27 @@ func (g *Guard) note(ctx context.Context, r audit.Record, err error) {
 		return
 	}
 	c := access.From(ctx)
-	r.Identity, r.From, r.Outcome = c.Name, c.Host(), outcomeOf(err)
+	r.Identity, r.From, r.Outcome, r.After = c.Name, c.Host(), outcomeOf(err), withReason(r.After, c.Reason)
 	g.Audit.Note(ctx, r)
+}
+
+// withReason adds the reason of a caller to what a record says of a change, which is a JSON object or empty.
+func withReason(after, reason string) string {
+	if reason == "" {
+		return after
+	}
+	text, _ := json.Marshal(map[string]string{"reason": reason}) // of text
+	if rest, isObject := strings.CutPrefix(after, "{"); isObject && rest != "}" {
+		return string(text[:len(text)-1]) + "," + rest
+	}
+	return string(text)
 }
 
 func (g *Guard) noteOften(c access.Caller, r audit.Record) {
 	if g.Audit == nil {
 		return
 	}
-	r.Identity, r.From = c.Name, c.Host()
+	r.Identity, r.From, r.After = c.Name, c.Host(), withReason(r.After, c.Reason)
 	g.Audit.NoteOften(r)
 }
 

@@ -84,7 +84,7 @@ type Moved struct {
 // Forecast is how many tasks will be due, by lambda.
 type Forecast struct {
 	At      time.Time
-	Edges   []time.Time // the ends of the buckets; the first bucket has also what is overdue
+	Edges   []time.Time // the ends of the buckets, which they do not include; the first is of what is overdue, as far as it was read
 	Lambdas []DueOf
 	Rows    int // that were read
 }

@@ -1,10 +1,16 @@
 package web
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -27,7 +33,7 @@ import (
 const picturesEnv, allPicturesEnv = "KINESIN_PICTURES", "KINESIN_ALL_PICTURES"
 
 // inDocs are the pictures that docs/console.md shows.
-var inDocs = []string{"now-light", "now-dark", "now-narrow", "tasks-dead-light", "task-dead-light", "lambda-light", "dead-light", "redrive", "job", "cron-preview"}
+var inDocs = []string{"now-light", "task-dead-light", "why-late", "budget", "died-of-timeout", "redrive", "midnight"}
 
 // actMax is how long one step in the browser may take.
 const actMax = 30 * time.Second
@@ -203,7 +209,62 @@ func (b *browser) picture(name string) {
 	}
 	var shown []byte
 	b.do(chromedp.CaptureScreenshot(&shown))
-	if err := os.WriteFile(filepath.Join(dir, name+".png"), shown, 0o644); err != nil {
+	decoded, err := png.Decode(bytes.NewReader(shown))
+	if err != nil {
 		b.t.Fatal(err)
+	}
+	var small bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, paletted(decoded)); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), small.Bytes(), 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// paletted returns a picture in the 256 colours that it has most of, which takes a third of the bytes.
+func paletted(from image.Image) *image.Paletted {
+	counts := map[color.Color]int{}
+	bounds := from.Bounds()
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			counts[from.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
+	to := image.NewPaletted(bounds, colours[:min(len(colours), 256)])
+	nearest := map[color.Color]uint8{}
+	for c := range counts {
+		nearest[c] = uint8(to.Palette.Index(c))
+	}
+	for y := bounds.Min.Y; y < bounds.Max.Y; y++ {
+		for x := bounds.Min.X; x < bounds.Max.X; x++ {
+			to.SetColorIndex(x, y, nearest[from.At(x, y)])
+		}
+	}
+	return to
+}
+
+// The docs show the pictures that the tests make, and no others are kept.
+func TestDocsShowThePictures(t *testing.T) {
+	const root = "../.."
+	text := ""
+	for _, page := range []string{"docs/console.md", "README.md"} {
+		one, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(one)
+	}
+	kept, err := filepath.Glob(filepath.Join(root, "docs/images/console/*"))
+	if err != nil || len(kept) != len(inDocs) {
+		t.Errorf("%d files are kept, want %d: %v", len(kept), len(inDocs), err)
+	}
+	for _, name := range inDocs {
+		if !strings.Contains(text, "images/console/"+name+".png") || !slices.Contains(kept, filepath.Join(root, "docs/images/console", name+".png")) {
+			t.Errorf("no page shows %s, or it is not kept", name)
+		}
 	}
 }

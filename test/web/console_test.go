@@ -38,6 +38,7 @@ func TestEveryPage(t *testing.T) {
 		{"dead", "/ui/dead"},
 		{"dead-versions", "/ui/dead?by=version"},
 		{"lambdas-budget", "/ui/lambdas?order=budget"},
+		{"due", "/ui/due"},
 		{"crons", "/ui/crons"},
 		{"crons-new", "/ui/crons?lambda=mail"},
 		{"cron", "/ui/crons/nightly-report"},
@@ -123,12 +124,12 @@ func TestAnOperatorsHour(t *testing.T) {
 	b.submit(chromedp.WaitVisible(`//*[@id="selected" and text()="2 selected"]`), chromedp.Click(`//button[text()="Review…"]`))
 	b.has("Cancel: 2 tasks")
 	b.accessible("the review of two tasks")
-	b.do(chromedp.Click(".confirm button.danger"), chromedp.WaitVisible(`//p[@role="status" and contains(., "2 tasks were changed")]`))
+	b.do(chromedp.SendKeys("#reason", "sent twice"), chromedp.Click(".confirm button.danger"), chromedp.WaitVisible(`//p[@role="status" and contains(., "2 tasks were changed")]`))
 
 	b.open("/ui/dead")
 	b.submit(chromedp.Click(`(//tr[contains(., "no VAT number")]//button[text()="Redrive…"])[1]`))
 	b.has("Redrive: 9 tasks", "customer has no VAT number")
-	b.picture("redrive")
+	b.picture("redrive-few")
 	b.accessible("the review of a job")
 	b.submit(chromedp.SendKeys("#pace", "50"), chromedp.Click(".confirm button.primary"))
 	b.do(chromedp.WaitVisible(`//span[contains(@class,"badge") and text()="done"]`))
@@ -158,6 +159,11 @@ func TestAnOperatorsHour(t *testing.T) {
 
 	b.open("/ui/audit")
 	b.has("gate.set", "gate.resume", "task.cancel", "job.create", "task.update", "task.reschedule", "cron.pause", "cron.set", "task.read_payload", "anonymous")
+	var log string
+	b.eval(`document.body.textContent`, &log)
+	if !strings.Contains(log, `"reason":"sent twice"`) {
+		t.Error("the audit log does not say why tasks were cancelled")
+	}
 	b.fine("the audit log")
 }
 

@@ -88,6 +88,36 @@ func TestACronIsCreated(t *testing.T) {
 	b.has("success")
 }
 
+// Nothing moves under the hand of whoever reads: not when times get their zone, plots their data and live
+// parts their first state.
+func TestNothingJumps(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a browser")
+	}
+	s := start(t, server.Config{})
+	s.fill(t)
+	b := open(t, s.url)
+	const shifts = `new Promise((done) => { let sum = 0; new PerformanceObserver((list) => { for (const e of list.getEntries()) sum += e.value; }).observe({ type: 'layout-shift', buffered: true }); setTimeout(() => done(sum), 1200); })`
+	var seen float64
+	b.open("/ui/tasks")
+	b.eval(`document.querySelector('h1').style.marginTop = '200px', `+shifts, &seen)
+	if seen == 0 {
+		t.Fatal("a move is not noticed")
+	}
+	for _, width := range []int64{1280, 390} {
+		b.look(width, 860, "light")
+		for _, path := range []string{"/ui/", "/ui/tasks", "/ui/tasks/" + s.ids["dead"], "/ui/lambdas", "/ui/lambdas/mail", "/ui/dead", "/ui/due", "/ui/crons", "/ui/workers", "/ui/audit"} {
+			b.open(path)
+			var shift float64
+			b.eval(shifts, &shift)
+			const shiftMax = 0.01
+			if shift > shiftMax {
+				t.Errorf("%s, %d pixels wide, moves by %.3f", path, width, shift)
+			}
+		}
+	}
+}
+
 // An objective is set, and shown with what is left of its budget.
 func TestAnObjectiveIsSet(t *testing.T) {
 	if testing.Short() {

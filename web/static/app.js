@@ -35,7 +35,7 @@
 			stored.set('kinesin-zone', utc ? 'UTC' : 'own');
 			nameZone();
 			showTimes(document);
-			for (const plot of plots) plot.draw();
+			for (const plot of plots) { plot.draw(); plot.tellUntil(); }
 		});
 	}
 
@@ -103,7 +103,15 @@
 				if (!answer.ok) return;
 				this.data = await answer.json();
 				this.draw();
+				this.tellUntil();
 			} catch { /* the next try follows */ }
+		}
+		// Counting has a bound: from then on there is at least what is drawn.
+		tellUntil() {
+			const say = this.box.parentElement.querySelector('[data-until]');
+			if (!say || !this.data?.times) return;
+			const until = this.data.until && new Date(this.data.until * 1e3);
+			say.textContent = until ? `Counted in full until ${text(utc ? inUTC : inOwn, until).slice(0, 16)}; later bars are at least so high.` : 'All are counted.';
 		}
 		size() { return { width: Math.max(200, this.box.clientWidth - 16), height: 150 }; }
 		fit() { if (this.plot) this.plot.setSize(this.size()); }
@@ -118,13 +126,13 @@
 			this.plot = new uPlot({
 				...this.size(),
 				tzDate: (t) => (utc ? uPlot.tzDate(new Date(t * 1e3), 'UTC') : new Date(t * 1e3)),
-				scales: { x: { range: (u, low, high) => { const span = Number(this.box.dataset.span); return span ? [Math.floor(Date.now() / 1e3) - span, Math.floor(Date.now() / 1e3)] : [low, high]; } }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
+				scales: { x: { range: (u, low, high) => { const span = Number(this.box.dataset.span); return span ? [Math.floor(Date.now() / 1e3) - span, Math.floor(Date.now() / 1e3)] : [low, high + (bars ? 1800 : 0)]; } }, y: { range: (u, low, high) => [0, high > 0 ? high * 1.1 : 1] } },
 				axes: [{ ...axis, values: (u, times) => times.map((t) => new Intl.DateTimeFormat('sv-SE', { timeZone: utc ? 'UTC' : own, hour: '2-digit', minute: '2-digit' }).format(new Date(t * 1e3))) },
 					{ ...axis, size: 52, values: (u, all) => all.map((n) => (n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e3 ? `${+(n / 1e3).toFixed(1)}k` : `${n}`)) }],
 				series: [{ label: 'time', value: (u, t) => (t == null ? '–' : text(utc ? inUTC : inOwn, new Date(t * 1e3)).slice(0, 16)) }, ...this.data.names.map((label, i) => ({
 					label, stroke: c.series[i % c.series.length], width: 1.5, points: { show: !bars && rows[0].length < 3 },
 					fill: bars && !i ? c.series[0] : undefined, paths: bars ? (i ? () => null : uPlot.paths.bars({ size: [0.7], align: 1 })) : undefined,
-					value: (u, n) => (n == null ? '–' : `${+n.toFixed(2)}`),
+					value: (u, n, of, at) => (n == null ? '–' : `${this.data.until && this.data.times[at] + 1800 > this.data.until && !i ? '≥ ' : ''}${+n.toFixed(2)}`),
 				}))],
 				legend: { live: true },
 				cursor: { drag: { x: false, y: false } },

@@ -112,7 +112,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 func (s *serveFlags) addConsole(f *pflag.FlagSet) {
 	f.BoolVar(&s.console, "console", true, "serve the console, pages for operators, under /ui/")
 	f.BoolVar(&s.ConsoleReadOnly, "console-read-only", false, "the console changes nothing, whatever its viewers may do")
-	f.Var(intValue{n: &s.ConsoleRowsMax, min: 1}, "console-forecast-rows", "how many `ROWS` the console reads at a time to count what will be due; 200000 when not set, 2000 with DynamoDB")
+	f.Var(intValue{n: &s.ConsoleRowsMax, min: 1}, "console-forecast-rows", "how many `ROWS` the console reads at a time to count what will be due; 1000000 when not set, 2000 with DynamoDB")
 	f.StringVar(&s.TraceURL, "trace-url", "", "`URL` to which the console links for the trace of a task, such as https://traces.example/trace/{trace_id}")
 	f.StringVar(&s.ConsoleOIDC.Issuer, "console-oidc-issuer", "", "`URL` of an OpenID Connect issuer of the policy, at whose page browsers sign in to the console")
 	f.StringVar(&s.ConsoleOIDC.ClientID, "console-oidc-client-id", "", "`ID` of the client of the console that is registered there")
