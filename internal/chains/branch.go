@@ -18,8 +18,8 @@ type branch struct {
 	count  uint32                  // of the follow-ups that it names itself
 }
 
-// thenField is the field then of a ScheduleItem; else and finally come after it, as in Followups, whose fields
-// have the numbers of the edges.
+// thenField is the field then of a ScheduleItem; else and finally come after it, as in Followups, whose
+// fields have the numbers of the edges.
 const thenField = 40
 
 // edgeOf returns the edge whose field has a number in a message where then has the first.
@@ -28,8 +28,8 @@ func edgeOf(number, then protowire.Number) (e task.Edge, ok bool) {
 	return task.Then + task.Edge(n), n >= 0 && n <= protowire.Number(task.Finally-task.Then)
 }
 
-// split returns the follow-ups that encoded follow-ups name themselves. What follows these is not decoded but
-// copied, since a step of a chain would else decode and encode all that is left of it.
+// split returns the follow-ups that encoded follow-ups name themselves. It copies
+// the follow-ups of these undecoded, since each step of a chain would else decode and encode all of the rest.
 func split(b []byte) ([]branch, error) {
 	var all []branch
 	var counts [task.Finally + 1]uint32
