@@ -33,7 +33,7 @@ func randomFollowups(r *rand.Rand, depth int) *kinesinv1.Followups {
 // The bytes are part of the id of a payload row, and another release may decode and encode instead.
 func TestSplitIsWhatDecodingAndEncodingGives(t *testing.T) {
 	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		f := randomFollowups(r, 3)
 		b, err := encode(f)
