@@ -73,7 +73,7 @@ func appendLink(dst []byte, f protowire.Number, l *task.Link) []byte {
 	dst = protowire.AppendTag(dst, f, protowire.BytesType)
 	start := len(dst)
 	dst = appendBytes(dst, linkID, l.ID[:])
-	dst = appendBytes(dst, linkPartition, AppendPartition(nil, l.Partition))
+	dst = AppendPartition(protowire.AppendVarint(protowire.AppendTag(dst, linkPartition, protowire.BytesType), PartitionLen), l.Partition)
 	dst = appendVarint(dst, linkDue, uint64(l.Due))
 	return insertLength(appendVarint(dst, linkLife, l.Life), start)
 }

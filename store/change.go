@@ -8,9 +8,14 @@ import "github.com/kinesin-io/kinesin/task"
 
 // First returns the write that stores a new task as a wake-up row alone.
 func First(t task.Task) []Op {
+	SetFirst(&t)
+	return []Op{{Kind: PutWakeup, Task: t, New: true}}
+}
+
+// SetFirst sets where a new task waits that is stored as a wake-up row alone.
+func SetFirst(t *task.Task) {
 	t.Wake = t.Due
 	t.WakeRow = task.WakeRow{At: t.Due, Seq: t.Seq}
-	return []Op{{Kind: PutWakeup, Task: t, New: true}}
 }
 
 // FirstWithRow returns the writes that store a new task as a wake-up row, which also holds the task, and a

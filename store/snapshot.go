@@ -25,7 +25,7 @@ type SnapshotFile struct {
 
 // Snapshot takes a snapshot; nil when the driver takes none. The caller closes it.
 func (s *Store) Snapshot(ctx context.Context) (Snapshot, error) {
-	take := s.d.Capabilities().Snapshot
+	take := s.can.Snapshot
 	if take == nil {
 		return nil, nil //nolint:nilnil // there is none, which is no failure
 	}

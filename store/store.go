@@ -71,11 +71,14 @@ func (c Config) withDefaults() Config {
 // Store reads and writes rows for roles. All methods are safe for concurrent use.
 type Store struct {
 	d   Driver
+	can Capabilities
 	cfg Config
 }
 
 // New puts a Store on a driver. Close closes both.
-func New(d Driver, c Config) *Store { return &Store{d: d, cfg: c.withDefaults()} }
+func New(d Driver, c Config) *Store {
+	return &Store{d: d, can: d.Capabilities(), cfg: c.withDefaults()}
+}
 
 // PayloadBytesMax returns the size of the largest payload, in bytes.
 func (s *Store) PayloadBytesMax() int { return s.cfg.PayloadBytesMax }
@@ -278,7 +281,7 @@ func (s *Store) Controls(ctx context.Context, kind string) (rows []Control, err 
 // ControlsOmitted is Controls that leaves out rows it cannot read, and returns the reason for each by name:
 // ErrVersion or ErrCorrupt.
 func (s *Store) ControlsOmitted(ctx context.Context, kind string) (rows []Control, omitted map[string]error, err error) {
-	read := s.d.Capabilities().ControlsOmitted
+	read := s.can.ControlsOmitted
 	if read == nil { // the driver leaves out none
 		rows, err = s.Controls(ctx, kind)
 		return rows, nil, err
@@ -325,27 +328,27 @@ func (s *Store) Sweep(ctx context.Context, now task.Instant, limit int) (n int, 
 // Depths counts the live tasks by partition. ready is false while the driver still counts after a start, and
 // always when it keeps no counts.
 func (s *Store) Depths() (counts map[task.Partition]Depth, ready bool) {
-	if depths := s.d.Capabilities().Depths; depths != nil {
+	if depths := s.can.Depths; depths != nil {
 		return depths()
 	}
 	return nil, false
 }
 
 // PayloadsExpire reports whether payload rows expire by themselves, so that nobody needs to delete them.
-func (s *Store) PayloadsExpire() bool { return s.d.Capabilities().PayloadsExpire }
+func (s *Store) PayloadsExpire() bool { return s.can.PayloadsExpire }
 
 // EndedExpire reports whether ended rows expire by themselves, without their wake-up rows.
-func (s *Store) EndedExpire() bool { return s.d.Capabilities().EndedExpire }
+func (s *Store) EndedExpire() bool { return s.can.EndedExpire }
 
 // Full reports whether the store has no space for new tasks.
 func (s *Store) Full() bool {
-	full := s.d.Capabilities().Full
+	full := s.can.Full
 	return full != nil && full()
 }
 
 // Health returns the state of the driver's files; known is false when it has none.
 func (s *Store) Health() (h Health, known bool) {
-	if health := s.d.Capabilities().Health; health != nil {
+	if health := s.can.Health; health != nil {
 		return health(), true
 	}
 	return Health{}, false

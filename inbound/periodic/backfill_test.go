@@ -83,10 +83,10 @@ func TestABackfillLeavesAloneWhatAnEarlierRevisionHasYetToDecide(t *testing.T) {
 	made := f.set(nightly())
 	f.put(store.PutTask, "14T23:00:00", ended(task.Success, 1, ""))
 	f.put(store.PutWakeup, "15T00:00:00", nil)
-	f.time.Advance(at(t, "15T02:30:00").Sub(start))
+	f.Time.Advance(at(t, "15T02:30:00").Sub(inboundtest.Start))
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Version, c.Tags = made.Version, map[string]string{"a": "b"} }))
 	f.put(store.PutWakeup, "15T04:00:00", func(one *task.Task) { one.ID = idOf("nightly", 2, one.Due) })
-	f.time.Advance(time.Hour)
+	f.Time.Advance(time.Hour)
 	wantOutcomes(t, f.fill("14T23:00:00", "15T03:30:00"), map[string]int{"ran": 1, "waits": 3, "scheduled": 1})
 	if got := times(f.filled); got != "15T03:00:00" {
 		t.Error(got)

@@ -4,9 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -32,27 +31,36 @@ type followup struct {
 }
 
 // followups returns what follows a task that has ended.
-func (k *Keeper) followups(ctx context.Context, ended *task.Task) ([]followup, error) {
-	f, err := k.Read(ctx, ended)
+func (k *Keeper) followups(ctx context.Context, ended *task.Task) ([]*followup, error) {
+	branches, _, err := k.branches(ctx, ended)
 	if err != nil {
 		return nil, err
 	}
-	var all []followup
-	for place, item := range All(f) {
-		if !ended.Follows(place.Edge) {
-			continue
-		}
-		one, err := k.build(ctx, ended, place, item)
+	all := make([]*followup, 0, len(branches))
+	for i := range branches {
+		one, err := k.build(ctx, ended, &branches[i])
 		switch {
 		case err != nil:
 			return nil, err
 		case one == nil:
-			k.Log.WarnContext(ctx, "follow-up not created: its lambda was deleted", slog.String("lambda", item.GetLambda()), slog.String("task_id", ended.ID.String()))
+			k.Log.WarnContext(ctx, "follow-up not created: its lambda was deleted", slog.String("lambda", branches[i].item.GetLambda()), slog.String("task_id", ended.ID.String()))
 		default:
-			all = append(all, *one)
+			all = append(all, one)
 		}
 	}
 	return all, nil
+}
+
+// branches returns the follow-ups that follow the end of a task, in their order, and what follows it in all,
+// encoded.
+func (k *Keeper) branches(ctx context.Context, ended *task.Task) (all []branch, encoded []byte, err error) {
+	if encoded, err = encodedOf(ctx, k.Store, ended); err != nil {
+		return nil, nil, err
+	}
+	if all, err = split(encoded); err != nil {
+		return nil, nil, err
+	}
+	return slices.DeleteFunc(all, func(b branch) bool { return !ended.Follows(b.place.Edge) }), encoded, nil
 }
 
 // Followup is a follow-up of a task that has ended.
@@ -65,26 +73,24 @@ type Followup struct {
 
 // Followups returns the follow-ups that follow the end of a task, in their order, and what follows it in all.
 func (k *Keeper) Followups(ctx context.Context, ended *task.Task) ([]Followup, *kinesinv1.Followups, error) {
-	f, err := k.Read(ctx, ended)
+	branches, encoded, err := k.branches(ctx, ended)
 	if err != nil {
 		return nil, nil, err
 	}
 	var all []Followup
-	for place, item := range All(f) {
-		if !ended.Follows(place.Edge) {
-			continue
-		}
-		one, err := k.build(ctx, ended, place, item)
+	for i := range branches {
+		one, err := k.build(ctx, ended, &branches[i])
 		if err != nil {
 			return nil, nil, err
 		}
-		next := Followup{Place: place}
+		next := Followup{Place: branches[i].place}
 		if one != nil {
 			next.Task = one.task
 		}
 		all = append(all, next)
 	}
-	return all, f, nil
+	f, err := decode(encoded)
+	return all, f, err
 }
 
 // Read returns what follows a task.
@@ -93,28 +99,39 @@ func (k *Keeper) Read(ctx context.Context, t *task.Task) (*kinesinv1.Followups, 
 }
 
 func read(ctx context.Context, s Payloads, t *task.Task) (*kinesinv1.Followups, error) {
-	if !t.HasFollowups() {
-		return &kinesinv1.Followups{}, nil
-	}
-	b := t.Chain.Follow
-	if t.Chain.FollowApart() {
-		var err error
-		if b, err = s.Payload(ctx, t.Chain.FollowID); err != nil {
-			return nil, fmt.Errorf("read what follows task %s: %w", t.ID, err)
-		}
+	b, err := encodedOf(ctx, s, t)
+	if err != nil {
+		return nil, err
 	}
 	return decode(b)
 }
 
+// encodedOf returns what follows a task, encoded.
+func encodedOf(ctx context.Context, s Payloads, t *task.Task) ([]byte, error) {
+	switch {
+	case !t.HasFollowups():
+		return nil, nil
+	case !t.Chain.FollowApart():
+		return t.Chain.Follow, nil
+	}
+	b, err := s.Payload(ctx, t.Chain.FollowID)
+	if err != nil {
+		return nil, fmt.Errorf("read what follows task %s: %w", t.ID, err)
+	}
+	return b, nil
+}
+
 // build returns a follow-up of a task that has ended; nil if its lambda was deleted. All of it follows from
-// the ended row and the item, so that whoever builds it again builds the same.
-func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *kinesinv1.ScheduleItem) (*followup, error) {
+// the ended row and the branch, so that whoever builds it again builds the same.
+func (k *Keeper) build(ctx context.Context, ended *task.Task, b *branch) (*followup, error) {
+	at, item := b.place, b.item
 	l, err := k.Lambda(ctx, item.GetLambdaRef())
 	if l == nil || err != nil {
 		return nil, err
 	}
-	t, err := Template(item)
-	if err != nil {
+	one := &followup{place: at}
+	t := &one.task
+	if *t, err = template(item); err != nil {
 		return nil, err
 	}
 	t.Created, t.Due = ended.Ended, DueAfter(ended.Ended, item)
@@ -143,9 +160,8 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 		return nil, err
 	}
 	t.Chain = c
-	one := &followup{place: at}
 	until := max(t.Due, t.Created).Add(l.Retention)
-	apart, err := Attach(t, Of(item), InlineMax(k.Store))
+	apart, err := k.attach(ended, t, b)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +174,7 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 		t.Payload = item.GetPayload()
 	}
 	if t.Key != "" {
-		one.task, one.keyed = *t, &Keyed{Payload: item.GetPayload(), Follow: apart}
+		one.keyed = &Keyed{Payload: item.GetPayload(), Follow: apart}
 		return one, nil
 	}
 	if apart != nil {
@@ -169,24 +185,35 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, at Place, item *ki
 			ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: until,
 		}})
 	}
-	one.task = store.First(*t)[0].Task
+	store.SetFirst(t)
 	return one, nil
 }
 
-// Template returns what the item of a follow-up says about its task, without what depends on its parent.
-func Template(item *kinesinv1.ScheduleItem) (*task.Task, error) {
-	tags, err := task.TagsOf(item.GetTags())
-	if err != nil {
-		return nil, err
+// attach gives a follow-up what follows it. Only where what follows its parent names blobs may that name any.
+func (k *Keeper) attach(ended, t *task.Task, b *branch) (apart []byte, err error) {
+	if ended.Chain != nil && !ended.Chain.FollowSum.IsZero() {
+		next, err := decode(b.follow)
+		if err != nil {
+			return nil, err
+		}
+		if t.Chain.FollowSum, err = blobSum(next); err != nil {
+			return nil, err
+		}
 	}
-	return &task.Task{
+	return setFollow(t, t.Chain, b.follow, b.count, InlineMax(k.Store)), nil
+}
+
+// template returns what the item of a follow-up says about its task, without what depends on its parent.
+func template(item *kinesinv1.ScheduleItem) (task.Task, error) {
+	tags, err := task.TagsOf(item.GetTags())
+	return task.Task{
 		State: task.Scheduled, Seq: 1, Key: item.GetKey(), Collection: item.GetCollection(), LimitKey: item.GetLimitKey(), Tags: tags,
 		Traceparent: item.GetTraceparent(), StartBefore: task.Instant(item.GetStartBeforeMicros()),
 		Overrides: task.Overrides{
 			MaxAttempts: item.GetMaxAttempts(), Timeout: task.Micros(item.GetTimeoutMicros()),
 			BackoffMin: task.Micros(item.GetBackoffMinMicros()), BackoffMax: task.Micros(item.GetBackoffMaxMicros()),
 		},
-	}, nil
+	}, err
 }
 
 // DueAfter returns when the follow-up of a task is due that ended then.
@@ -222,13 +249,13 @@ func partitionOf(l *task.Lambda, item *kinesinv1.ScheduleItem, id task.ID) task.
 func outcomeOf(ended *task.Task, e task.Edge) (outcome []byte, fromParent bool, err error) {
 	p := &kinesinv1.Parent{State: ended.State.String()}
 	fill(p, ended, e)
-	if outcome, err = proto.Marshal(p); err != nil {
+	if outcome, err = p.MarshalVT(); err != nil {
 		return nil, false, fmt.Errorf("encode the outcome of task %s: %w", ended.ID, err)
 	}
 	if len(outcome) <= outcomeInlineMax {
 		return outcome, false, nil
 	}
-	outcome, err = proto.Marshal(&kinesinv1.Parent{State: ended.State.String()})
+	outcome, err = (&kinesinv1.Parent{State: p.State}).MarshalVT()
 	return outcome, true, err
 }
 
@@ -253,7 +280,7 @@ func ParentOf(ctx context.Context, t *task.Task, rows func(ctx context.Context, 
 		return nil, nil //nolint:nilnil // it has none
 	}
 	p := &kinesinv1.Parent{}
-	if err := proto.Unmarshal(t.Chain.Outcome, p); err != nil {
+	if err := p.UnmarshalVT(t.Chain.Outcome); err != nil {
 		return nil, fmt.Errorf("%w: outcome of the parent of task %s: %w", store.ErrCorrupt, t.ID, err)
 	}
 	p.Edge = t.Chain.Edge.String()

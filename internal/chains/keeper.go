@@ -18,6 +18,8 @@ const (
 	togetherMax = 64
 	// putsMax bounds the follow-ups that are put in one call.
 	putsMax = 500
+	// callOpsMax is for how many ops a call has room that is kept to be used again.
+	callOpsMax = 1024
 )
 
 // Config is what a Keeper is made of.
@@ -44,6 +46,8 @@ type Keeper struct {
 
 	Config
 
+	calls sync.Pool // of *call, to be used again
+
 	mu      sync.Mutex // guards pending
 	pending map[task.ID]struct{}
 }
@@ -60,9 +64,19 @@ func New(c Config) *Keeper {
 // applied has ended the task, whatever became of its follow-ups so far.
 func (k *Keeper) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 	for i := range ops {
-		if endsParent(&ops[i]) || isLeftover(&ops[i]) {
-			return k.applyWith(ctx, ops)
+		if !endsParent(&ops[i]) && !isLeftover(&ops[i]) {
+			continue
 		}
+		c, ok := k.calls.Get().(*call)
+		if !ok {
+			c = &call{}
+		}
+		results, err := k.applyWith(ctx, c, ops)
+		if err == nil && cap(c.ops) <= callOpsMax { // after an error the ops may still be in use
+			c.reset()
+			k.calls.Put(c)
+		}
+		return results, err
 	}
 	return k.Store.Apply(ctx, ops)
 }
@@ -87,28 +101,35 @@ type call struct {
 	payloads []store.Op // of follow-ups that are put with the end
 }
 
+// reset empties the call, so that what it had is not kept in memory.
+func (c *call) reset() {
+	clear(c.ops)
+	clear(c.ends)
+	clear(c.payloads)
+	c.ops, c.from, c.ends, c.payloads = c.ops[:0], c.from[:0], c.ends[:0], c.payloads[:0]
+}
+
 // ending is the end of a task that something follows.
 type ending struct {
 	at        int // of its task row in call.ops
-	followups []followup
+	followups []*followup
 	first     int // of the followups in call.ops; -1: they are put afterwards
 	failed    error
 	matched   []matched // of the followups
 }
 
-func (k *Keeper) applyWith(ctx context.Context, ops []store.Op) ([]error, error) {
+func (k *Keeper) applyWith(ctx context.Context, c *call, ops []store.Op) ([]error, error) {
 	keeps := k.completeLeftovers(ctx, ops)
-	c := call{ops: make([]store.Op, 0, len(ops)+8), from: make([]int, len(ops))}
 	var deletes map[task.ID]bool // whose wake-up row is deleted afterwards, or later
 	for i := range ops {
 		op := &ops[i]
 		if keeps[op.Task.ID] && isLeftover(op) || op.Kind == store.DeleteWakeup && op.Follows && deletes[op.Task.ID] {
-			c.from[i] = -1
+			c.from = append(c.from, -1)
 			continue
 		}
-		c.from[i] = len(c.ops)
+		c.from = append(c.from, len(c.ops))
 		c.ops = append(c.ops, *op)
-		if endsParent(op) && !k.addEnd(ctx, &c) {
+		if endsParent(op) && !k.addEnd(ctx, c) {
 			if deletes == nil {
 				deletes = map[task.ID]bool{}
 			}
@@ -119,14 +140,14 @@ func (k *Keeper) applyWith(ctx context.Context, ops []store.Op) ([]error, error)
 	// and no more.
 	if err := k.putAbsent(ctx, c.payloads); err != nil {
 		for i := range c.ends {
-			k.settle(&c, &c.ends[i], nil, store.ErrSkipped)
+			k.settle(c, &c.ends[i], nil, store.ErrSkipped)
 		}
 		return slices.Repeat([]error{err}, len(ops)), err
 	}
 	outcomes, err := k.Store.Apply(ctx, c.ops)
 	for i := range c.ends {
-		k.settle(&c, &c.ends[i], outcomes, err)
-		k.afterEnd(ctx, &c, &c.ends[i], outcomes, err)
+		k.settle(c, &c.ends[i], outcomes, err)
+		k.afterEnd(ctx, c, &c.ends[i], outcomes, err)
 	}
 	results := make([]error, len(ops))
 	for i, at := range c.from {
@@ -164,7 +185,7 @@ func (k *Keeper) addEnd(ctx context.Context, c *call) (together bool) {
 }
 
 // keptFor returns until when the row of a task is kept: also for follow-ups that read it when they start.
-func keptFor(ended *task.Task, all []followup) task.Instant {
+func keptFor(ended *task.Task, all []*followup) task.Instant {
 	until := ended.ExpireAt
 	for i := range all {
 		if c := all[i].task.Chain; c.FromParent && !c.Paused {
@@ -218,7 +239,7 @@ func (k *Keeper) afterEnd(ctx context.Context, c *call, e *ending, outcomes []er
 
 // put stores the follow-ups of a task that has ended, each if it is absent, and tells the scheduler. again
 // says that some may have been put before.
-func (k *Keeper) put(ctx context.Context, ended *task.Task, all []followup, again bool) error {
+func (k *Keeper) put(ctx context.Context, ended *task.Task, all []*followup, again bool) error {
 	if i := slices.IndexFunc(all, isKeyed); i >= 0 {
 		if err := k.takeAll(ctx, ended, all[i:], again); err != nil {
 			return err
@@ -257,7 +278,7 @@ func (k *Keeper) putAbsent(ctx context.Context, ops []store.Op) error {
 	return err
 }
 
-func (k *Keeper) tell(all []followup) {
+func (k *Keeper) tell(all []*followup) {
 	if k.Added == nil {
 		return
 	}

@@ -24,7 +24,7 @@ type Keyed struct {
 	Follow  []byte // what follows it, if that does not fit its row
 }
 
-func isKeyed(f followup) bool { return f.keyed != nil }
+func isKeyed(f *followup) bool { return f.keyed != nil }
 
 // nesting marks calls that are made to use a key again. They complete the end of the row that had it, unless
 // that would take a key in turn: two tasks that follow each other by key would wait for each other forever.
@@ -40,10 +40,10 @@ func nestingOf(ctx context.Context) *nesting {
 }
 
 // takeAll has follow-ups with keys take them, and notes in the row of their parent which were held.
-func (k *Keeper) takeAll(ctx context.Context, ended *task.Task, all []followup, again bool) error {
+func (k *Keeper) takeAll(ctx context.Context, ended *task.Task, all []*followup, again bool) error {
 	var held []task.Held
 	for i := range all {
-		f := &all[i]
+		f := all[i]
 		if f.keyed == nil || ended.Chain.HolderOf(f.place.Edge, f.place.Index) != (task.Link{}) {
 			continue
 		}

@@ -137,24 +137,32 @@ func Attach(t *task.Task, f *kinesinv1.Followups, inlineMax int) (apart []byte, 
 	if t.Chain != nil {
 		c = *t.Chain
 	}
-	c.Follow, c.FollowID, c.FollowBytes, c.FollowCount, c.Added = nil, task.ID{}, 0, 0, [len(c.Added)]uint32{}
 	if c.FollowSum, err = blobSum(f); err != nil {
 		return nil, err
 	}
-	if n := Count(f); n > 0 {
-		b, err := encode(f)
-		if err != nil {
-			return nil, err
-		}
-		c.FollowBytes, c.FollowCount = uint32(len(b)), uint32(n)
-		if len(b) <= inlineMax {
-			c.Follow = b
-		} else {
-			c.FollowID, apart = followID(t, b), b
-		}
+	b, err := encode(f)
+	if err != nil {
+		return nil, err
 	}
+	apart = setFollow(t, &c, b, uint32(Count(f)), inlineMax)
 	t.Chain = &c
 	return apart, nil
+}
+
+// setFollow sets what c, which becomes the chain of a task, says of what follows it: b, which names so many
+// follow-ups itself. apart is as of Attach.
+func setFollow(t *task.Task, c *task.Chain, b []byte, count uint32, inlineMax int) (apart []byte) {
+	c.Follow, c.FollowID, c.FollowBytes, c.FollowCount, c.Added = nil, task.ID{}, 0, count, [len(c.Added)]uint32{}
+	if count == 0 {
+		return nil
+	}
+	c.FollowBytes = uint32(len(b))
+	if len(b) <= inlineMax {
+		c.Follow = b
+		return nil
+	}
+	c.FollowID = followID(t, b)
+	return b
 }
 
 // followID returns the id of the payload row of what follows a task. As that of a payload, it is another one

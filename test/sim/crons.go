@@ -237,7 +237,7 @@ func (t *ticks) pending(c *client) (live int) {
 	if err != nil {
 		return 1
 	}
-	all, err := c.sdk.CronHistory(t.w.ctx, "ticks", time.Time{}, cron.End, 1000)
+	all, err := t.history(c, cron.End)
 	if err != nil || time.Now().Before(cron.End.Add(t.w.plan.stepsBack())) { // a server whose clock is behind fires later
 		return 1
 	}
@@ -247,6 +247,22 @@ func (t *ticks) pending(c *client) (live int) {
 		}
 	}
 	return live + t.filling(c)
+}
+
+// history reads what became of all nominal times until end, a page of the answer's bound at a time.
+func (t *ticks) history(c *client, end time.Time) (all []sdk.CronOccurrence, err error) {
+	const page = 1000
+	for {
+		next, err := c.sdk.CronHistory(t.w.ctx, "ticks", time.Time{}, end, page)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, next...)
+		if len(next) < page {
+			return all, nil
+		}
+		end = next[len(next)-1].Nominal.Add(-time.Microsecond)
+	}
 }
 
 // judge is invariant I19, once all tasks have ended: each nominal time has one task, which ran, unless the
@@ -262,7 +278,7 @@ func (t *ticks) judge() {
 		cron, err := c.sdk.Cron(t.w.ctx, "ticks")
 		if err == nil {
 			end = cron.End
-			all, err = c.sdk.CronHistory(t.w.ctx, "ticks", time.Time{}, end, 1000)
+			all, err = t.history(c, end)
 		}
 		return err
 	})

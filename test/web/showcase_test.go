@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
 	"github.com/kinesin-io/kinesin/test/showcase"
@@ -58,7 +59,7 @@ func show(t *testing.T) (*site, showcase.Tasks) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = showcase.Work(ctx, s.client) }()
 	t.Cleanup(func() { stop(); <-done })
-	eventually(t, "dead by its workers", func() bool {
+	runtest.Eventually(t, 30*time.Second, "dead by its workers", func() bool {
 		worker := exec.CommandContext(t.Context(), os.Args[0])
 		worker.Env = append(os.Environ(), killedEnv+"="+s.url)
 		go func() { _ = worker.Run() }()
@@ -66,7 +67,7 @@ func show(t *testing.T) (*site, showcase.Tasks) {
 		r, err := s.client.Get(t.Context(), made.Poison)
 		return err == nil && r.State == sdk.StateDead
 	})
-	eventually(t, "dead of a timeout", func() bool {
+	runtest.Eventually(t, 30*time.Second, "dead of a timeout", func() bool {
 		n, err := s.client.Count(t.Context(), `lambda=webhook and state=dead and tag.customer=acme and error~"timeout"`, true)
 		return err == nil && n.Count == int64(made.Dead)
 	})
@@ -132,7 +133,7 @@ func TestFourQuestions(t *testing.T) {
 		b.submit(chromedp.Click(".confirm button.primary"))
 		b.do(chromedp.WaitVisible(`//span[contains(@class,"badge") and text()="done"]`))
 		b.has("50 tasks per second")
-		eventually(t, "run again", func() bool {
+		runtest.Eventually(t, 30*time.Second, "run again", func() bool {
 			n, err := s.client.Count(t.Context(), `lambda=webhook and state=success and tag.customer=acme`, true)
 			return err == nil && n.Count == int64(made.Dead)
 		})
