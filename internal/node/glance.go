@@ -86,7 +86,7 @@ func (g *glance) due(ctx context.Context, metered bool) *overview.Forecast {
 	if metered {
 		every, rows = glanceEveryMetered, glanceRowsMetered
 	}
-	// Who asked may leave, but the others want to know all the same.
+	// The caller may leave; the others that wait want the answer all the same.
 	ctx, cancel := clock.Within(context.WithoutCancel(ctx), g.clock, glanceWithin)
 	defer cancel()
 	now := g.clock.Now().Time()

@@ -14,8 +14,7 @@ import (
 )
 
 // BenchmarkATask is what traces cost a server for one task that is scheduled alone: its call, its spans,
-// and asking whether it has some. The exporter drops them, so that what is left out is the sending of one task in a
-// hundred.
+// and asking whether it has some. The exporter drops them: the sending of one task in a hundred is left out.
 func BenchmarkATask(b *testing.B) {
 	for _, c := range []struct {
 		name  string

@@ -31,8 +31,8 @@ func (a *app) topCommand() *cobra.Command {
 		Short: "Watch the installation and its lambdas: what is late, what waits, what is coming",
 		Long: `Shows what the first page of the console does, again and again in a terminal of 80 columns and 24 lines at least: lateness of the
 last minute, hour and day, how tasks end, what will be due in 5 and 15 minutes, an hour and a day, the store, partitions without
-an owner; and rates, backlog, workers and what holds tasks back, of all lambdas that you may read. What is of the whole
-installation needs the grant metrics. q ends it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures.
+an owner; and rates, backlog, workers and what holds tasks back, of all lambdas that you may read. Figures of the whole
+installation need the grant metrics. q ends it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures.
 
 Without a terminal it prints that once.`,
 		Args: cobra.NoArgs,

@@ -68,7 +68,7 @@ func fullOverview(rows []sdk.LambdaStats) sdk.Overview {
 	return o
 }
 
-// What one may not see, or an older server does not tell, has no line.
+// A figure that one may not see, or that an older server does not tell, has no line.
 func TestTopHeadOfLittle(t *testing.T) {
 	if lines := topHead(&sdk.Overview{}); len(lines) != 2 || lines[1] != "due in  not known for now" {
 		t.Errorf("%q", lines)

@@ -94,7 +94,7 @@ func (f *Flow) refresh(ctx context.Context, s *sessions.Session) (*sessions.Proo
 	if err != nil {
 		return nil, err
 	}
-	// What is asked for once is to be known, also if the browser has gone.
+	// An answer that was asked for is noted, also if the browser has gone.
 	ctx, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, provider.Client), exchangeWithin)
 	defer cancel()
 	got, err := f.oauth(provider, "").TokenSource(ctx, &oauth2.Token{RefreshToken: s.Refresh}).Token()
