@@ -191,7 +191,8 @@ func (in *Inbound) announceChange(ctx context.Context, t *found, changed *task.T
 }
 
 // tidy deletes what a change made needless: the payload that the task had, what followed it, and the wake-up
-// row that it had in another partition. A crash before it leaves them; a full scan of the partition then deletes the row.
+// row that it had in another partition. A crash before it leaves them; a full scan of the partition then
+// deletes the row.
 func (in *Inbound) tidy(ctx context.Context, t, changed *task.Task) {
 	if t.Partition != changed.Partition {
 		_ = in.change(ctx, []store.Op{store.Remove(t)}) // see above

@@ -46,7 +46,8 @@ func (f *Firing) Save(ctx context.Context, c *Cron) error {
 }
 
 // todoValue is the value of a row in KindTodo. The change is stored after the row, and until then nothing is
-// done, so that the row is there when it is. A row of an earlier release has the zero value, and does not wait.
+// done, so that the row is there when it is. A row of an earlier release has the zero value, and does not
+// wait.
 type todoValue struct {
 	Version uint64       `json:"version,omitempty"` // of the cron, with the change
 	At      task.Instant `json:"at,omitempty"`

@@ -71,7 +71,8 @@ type ticks struct {
 	mu   sync.Mutex
 	jobs map[string]time.Time     // backfills, and before which time
 	runs map[int64]map[string]int // nominal times in Unix seconds, their tasks, and how many attempts began
-	// filled are the nominal times of backfills. After a change they may be none of the revision of that time.
+	// filled are the nominal times of backfills. After a change they may be none of the revision of that
+	// time.
 	filled map[int64]bool
 }
 
