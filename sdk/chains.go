@@ -319,6 +319,7 @@ func wireItems(items []Item) []*kinesinv1.ScheduleItem {
 	wire := make([]*kinesinv1.ScheduleItem, len(items))
 	for i := range items {
 		wire[i] = items[i].wire(nil)
+		wire[i].DelayMicros = items[i].In.Microseconds() // below 0 the server refuses it: nobody waits for it, so it is a mistake
 	}
 	return wire
 }

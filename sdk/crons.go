@@ -61,6 +61,10 @@ type Cron struct {
 	Registered bool
 	Pause      *CronPause  // nil: it is not paused
 	Next       []time.Time // nominal times to come, at most 5, in lists 1; none while it is paused
+
+	// Warning says, of a cron that CreateCron or UpdateCron returns, what its author may not have meant: that
+	// the first of six fields is seconds, with the next three times at which it fires. Empty: nothing.
+	Warning string
 }
 
 // CronPause says why a cron does not fire.
@@ -117,7 +121,9 @@ func (c *Client) setCron(ctx context.Context, what string, cron *Cron) (Cron, bo
 		Priority: cron.Priority, Collection: cron.Collection, Tags: cron.Tags, Payload: cron.Payload,
 		ManagedBy: cron.ManagedBy,
 	}})
-	return cronOf(r.GetCron()), r.GetExisted(), err
+	set := cronOf(r.GetCron())
+	set.Warning = r.GetWarning()
+	return set, r.GetExisted(), err
 }
 
 // countOf returns a number as the wire has it. One below 0 becomes one that the server refuses.

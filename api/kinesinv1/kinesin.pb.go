@@ -11703,7 +11703,8 @@ func (x *SetCronRequest) GetCron() *Cron {
 type SetCronResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"` // it was there with the same settings
+	Existed       bool                   `protobuf:"varint,2,opt,name=existed,proto3" json:"existed,omitempty"`  // it was there with the same settings
+	Warning       string                 `protobuf:"bytes,410,opt,name=warning,proto3" json:"warning,omitempty"` // says what its author may not have meant: the first of six fields is seconds
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11750,6 +11751,13 @@ func (x *SetCronResponse) GetExisted() bool {
 		return x.Existed
 	}
 	return false
+}
+
+func (x *SetCronResponse) GetWarning() string {
+	if x != nil {
+		return x.Warning
+	}
+	return ""
 }
 
 type GetCronRequest struct {
@@ -14754,10 +14762,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tat_micros\x18\x03 \x01(\x03R\batMicros\x12!\n" +
 	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"6\n" +
 	"\x0eSetCronRequest\x12$\n" +
-	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"Q\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"l\n" +
 	"\x0fSetCronResponse\x12$\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x18\n" +
-	"\aexisted\x18\x02 \x01(\bR\aexisted\"$\n" +
+	"\aexisted\x18\x02 \x01(\bR\aexisted\x12\x19\n" +
+	"\awarning\x18\x9a\x03 \x01(\tR\awarning\"$\n" +
 	"\x0eGetCronRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"7\n" +
 	"\x0fGetCronResponse\x12$\n" +

@@ -10885,6 +10885,15 @@ func (m *SetCronResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Warning) > 0 {
+		i -= len(m.Warning)
+		copy(dAtA[i:], m.Warning)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Warning)))
+		i--
+		dAtA[i] = 0x19
+		i--
+		dAtA[i] = 0xd2
+	}
 	if m.Existed {
 		i--
 		if m.Existed {
@@ -17115,6 +17124,10 @@ func (m *SetCronResponse) SizeVT() (n int) {
 	}
 	if m.Existed {
 		n += 2
+	}
+	l = len(m.Warning)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -45714,6 +45727,38 @@ func (m *SetCronResponse) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Existed = bool(v != 0)
+		case 410:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Warning", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Warning = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -158,7 +158,11 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 }
 
 func (s *Service) answer(c *crons.Cron, existed bool) (*kinesinv1.SetCronResponse, error) {
-	return &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Existed: existed}, nil
+	response := &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Existed: existed}
+	if schedule, err := c.Now().Spec.Parse(c.Name); err == nil {
+		response.Warning = schedule.SecondsNote(schedule.After(s.Clock.Now().Time(), nextMax))
+	}
+	return response, nil
 }
 
 var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the cron kept changing; try again")

@@ -193,6 +193,22 @@ func (s *Schedule) Due(nominal time.Time) time.Time {
 // six often mean five, and should be shown the next fire times.
 func (s *Schedule) HasSeconds() bool { return s.seconds }
 
+// SecondsNote says of an expression of six fields when it fires next, since people who write six often mean
+// five; empty: it has not six, or fires no more.
+func (s *Schedule) SecondsNote(next []time.Time) string {
+	if !s.seconds || len(next) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, t := range next[:min(len(next), secondsShown)] {
+		texts = append(texts, t.In(s.zone).Format(time.RFC3339))
+	}
+	return "the expression has six fields, so the first is seconds; it fires next at " + strings.Join(texts, ", ") + "; leave out the first field if you meant five"
+}
+
+// secondsShown is how many fire times SecondsNote shows.
+const secondsShown = 3
+
 // HasSpread reports whether the expression has an H, so that fire times depend on the name.
 func (s *Schedule) HasSpread() bool { return hasSpread(s.config.Expression) }
 

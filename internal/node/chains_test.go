@@ -341,3 +341,13 @@ func TestARedriveForgetsWhatTheHandlerAdded(t *testing.T) {
 		}
 	})
 }
+
+func TestADelayBelowZeroIsRefused(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		_, err := sdk.Chain(mail("a"), mail("b").After(-time.Hour)).Schedule(r.ctx, r.client)
+		if !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "then[0]: delay -1h0m0s: want 0 or more") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

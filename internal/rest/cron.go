@@ -58,6 +58,8 @@ type cronView struct {
 
 	Pause *cronPause `json:"pause,omitempty" jsonschema:"while it is paused"`
 	Next  []moment   `json:"next,omitempty" jsonschema:"nominal times to come, at most 5, in a list 1; none while it is paused"`
+	// Warning is in the answer to a change alone.
+	Warning string `json:"warning,omitempty" jsonschema:"of a cron that was created or changed: what its author may not have meant, such as six fields, the first of which is seconds"`
 }
 
 type cronPause struct {
@@ -170,7 +172,19 @@ func setCron(c *call, s *cronSettings, name string, version uint64) (int, *cronV
 		return 0, nil, err
 	}
 	response, err := c.Crons.SetCron(c.r.Context(), request)
+<<<<<<< HEAD
 	return answer(created(!response.GetExisted()), response.GetCron(), err, cronViewOf)
+=======
+	if err != nil {
+		return 0, nil, err
+	}
+	view := cronViewOf(response.GetCron())
+	view.Warning = response.GetWarning()
+	if response.GetExisted() {
+		return http.StatusOK, view, nil
+	}
+	return http.StatusCreated, view, nil
+>>>>>>> left17
 }
 
 func updateCron(c *call, r *cronChange) (int, *cronView, error) {

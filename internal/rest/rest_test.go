@@ -598,7 +598,7 @@ var exchanges = []exchange{
 		answer:  &kinesinv1.SetCronResponse{Cron: &kinesinv1.Cron{Name: "nightly", Version: 1, Revision: 1, Payload: []byte("x"), NextMicros: []int64{1801386000000000}}}, status: 201,
 		body: `"next":["2027-01-31T09:00:00.000000Z"]`,
 	},
-	{request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"@daily"}`, answer: &kinesinv1.SetCronResponse{Existed: true, Cron: &kinesinv1.Cron{Name: "nightly"}}, status: 200, body: `"name":"nightly"`},
+	{request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"@daily"}`, answer: &kinesinv1.SetCronResponse{Existed: true, Warning: "six fields", Cron: &kinesinv1.Cron{Name: "nightly"}}, status: 200, body: `"warning":"six fields"`},
 	{request: `POST /v1/crons {"name":"nightly","lambda":"mail"}`, status: 400, body: `schedule`},
 	{request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"@daily","payload":1,"payload_text":"x"}`, status: 400, body: `two forms`},
 	{request: `POST /v1/crons {"name":"nightly","lambda":"mail","schedule":"@daily"}`, err: api.ErrExists, status: 409},

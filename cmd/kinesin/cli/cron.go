@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -95,13 +94,8 @@ func (a *app) preview(p *previewFlags) error {
 
 // noteSchedule says what the author of an expression may not have meant.
 func (a *app) noteSchedule(s *cron.Schedule, times []time.Time, p *previewFlags) {
-	if s.HasSeconds() {
-		var next []string
-		for _, t := range times[:min(len(times), previewShown)] {
-			next = append(next, t.Format(time.RFC3339))
-		}
-		a.note("the expression has six fields, so the first is seconds; it fires next at %s; leave out the first field if you meant five",
-			strings.Join(next, ", "))
+	if text := s.SecondsNote(times); text != "" {
+		a.note("%s", text)
 	}
 	if s.HasSpread() && p.Name == "" {
 		a.note("H depends on the name: give the one that you mean with --name")

@@ -196,14 +196,10 @@ func (a *app) noteSeconds(c *sdk.Cron) {
 // secondsText is empty if an expression has five fields.
 func secondsText(c *sdk.Cron) string {
 	s, err := cron.Parse(cron.Config{Name: c.Name, Expression: c.Schedule, Zone: c.Zone, Start: c.Start, End: c.End})
-	if err != nil || !s.HasSeconds() {
+	if err != nil {
 		return ""
 	}
-	var next []string
-	for at, ok := s.Next(time.Now()); ok && len(next) < previewShown; at, ok = s.Next(at) {
-		next = append(next, at.In(s.Zone()).Format(time.RFC3339))
-	}
-	return fmt.Sprintf("the expression has six fields, so the first is seconds; it fires next at %s; leave out the first field if you meant five", strings.Join(next, ", "))
+	return s.SecondsNote(s.After(time.Now(), previewShown))
 }
 
 // firesText returns the next times at which a cron fires, on its clock; empty if there are none.

@@ -65,7 +65,20 @@ func (a *app) readFollow(flag, path string, item *sdk.Item) error {
 	if err := parseFollow(data, item); err != nil {
 		return usagef("--%s: %v", flag, err)
 	}
+	if n := followupsIn(item); n > task.FollowupsMax {
+		return usagef("--%s: %d follow-ups, with those of follow-ups: want at most %d; nothing was scheduled", flag, n, task.FollowupsMax)
+	}
 	return nil
+}
+
+// followupsIn counts what follows an item, with what follows that.
+func followupsIn(item *sdk.Item) (n int) {
+	for _, list := range [][]sdk.Item{item.Then, item.Else, item.Finally} {
+		for i := range list {
+			n += 1 + followupsIn(&list[i])
+		}
+	}
+	return n
 }
 
 func (a *app) readFollowFile(flag, path string) ([]byte, error) {
@@ -208,7 +221,12 @@ func (f *followTask) item() (item sdk.Item, err error) {
 		return item, err
 	}
 	duration := func(to *time.Duration) func(string) error {
-		return func(text string) (err error) { *to, err = parseDuration(text); return err }
+		return func(text string) (err error) {
+			if *to, err = parseDuration(text); err == nil && *to < 0 {
+				err = fmt.Errorf("%q is below zero: want a duration such as 500ms, 90s, 36h or 3d", text)
+			}
+			return err
+		}
 	}
 	moment := func(to *time.Time) func(string) error {
 		return func(text string) (err error) { *to, err = parseTime(text); return err }
