@@ -45,15 +45,9 @@ func (f *Firing) Save(ctx context.Context, c *Cron) error {
 	return nil
 }
 
-<<<<<<< HEAD
-//  todoValue is the value of a row in KindTodo. The change is stored after the row, and until then
-// nothing is  done, so that the row is there when it is. A row of an earlier release has the zero
-// value, and does not wait.
-=======
 // todoValue is the value of a row in KindTodo. The change is stored after the row, and until then nothing is
 // done, so that the row is there when it is. A row of an earlier release has the zero value, and does not
 // wait.
->>>>>>> left17
 type todoValue struct {
 	Version uint64       `json:"version,omitempty"` // of the cron, with the change
 	At      task.Instant `json:"at,omitempty"`

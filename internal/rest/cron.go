@@ -172,19 +172,11 @@ func setCron(c *call, s *cronSettings, name string, version uint64) (int, *cronV
 		return 0, nil, err
 	}
 	response, err := c.Crons.SetCron(c.r.Context(), request)
-<<<<<<< HEAD
-	return answer(created(!response.GetExisted()), response.GetCron(), err, cronViewOf)
-=======
-	if err != nil {
-		return 0, nil, err
+	status, view, err := answer(created(!response.GetExisted()), response.GetCron(), err, cronViewOf)
+	if err == nil {
+		view.Warning = response.GetWarning()
 	}
-	view := cronViewOf(response.GetCron())
-	view.Warning = response.GetWarning()
-	if response.GetExisted() {
-		return http.StatusOK, view, nil
-	}
-	return http.StatusCreated, view, nil
->>>>>>> left17
+	return status, view, err
 }
 
 func updateCron(c *call, r *cronChange) (int, *cronView, error) {
