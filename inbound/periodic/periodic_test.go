@@ -412,7 +412,7 @@ func TestSixFieldsAreSaid(t *testing.T) {
 		"0 */5 * * * *": "six fields, so the first is seconds; it fires next at 2023-11-14T22:15:00Z, 2023-11-14T22:20:00Z, 2023-11-14T22:25:00Z; leave out",
 		"*/5 * * * *":   "",
 	} {
-		r, err := f.SetCron(f.ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) {
+		r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) {
 			c.Name, c.Schedule, c.Zone = fmt.Sprint("fields", len(strings.Fields(schedule))), schedule, ""
 		})})
 		if err != nil || !strings.Contains(r.GetWarning(), want) || (want == "") != (r.GetWarning() == "") {

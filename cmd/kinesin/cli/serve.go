@@ -141,9 +141,9 @@ func (a *app) tracesByEnv() bool {
 	return a.getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || a.getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != ""
 }
 
-// shareByEnv returns the share of OpenTelemetry's variables where they ask for what --trace-sample does, which
-// the server draws at less cost. It returns 0 where they ask for something else, or cannot be read, which their
-// library says.
+// shareByEnv returns the share of OpenTelemetry's variables where they ask for what --trace-sample does,
+// which the server draws at less cost. It returns 0 where they ask for something else, or cannot be read,
+// which their library says.
 func (a *app) shareByEnv() float64 {
 	share, err := strconv.ParseFloat(a.getenv("OTEL_TRACES_SAMPLER_ARG"), 64)
 	if a.getenv("OTEL_TRACES_SAMPLER") != "parentbased_traceidratio" || err != nil || !(share > 0 && share <= 1) {
