@@ -247,7 +247,7 @@ func TestASessionGoesOnByItsRefreshToken(t *testing.T) {
 	if got := status(b, "/ui/audit"); got != http.StatusOK {
 		t.Errorf("the provider says that she may see the audit log: %d", got)
 	}
-	time.Sleep(time.Until(began.Add(5500 * time.Millisecond))) //nolint:forbidigo // the tokens are of the world
+	time.Sleep(time.Until(began.Add(5500 * time.Millisecond)))
 	if got := status(b, "/ui/jobs"); got != http.StatusOK {
 		t.Errorf("after its first token: %d", got)
 	}

@@ -122,7 +122,7 @@ type ending struct {
 func (k *Keeper) applyWith(ctx context.Context, c *call, ops []store.Op) ([]error, error) {
 	keeps := k.completeLeftovers(ctx, ops)
 	c.ops = slices.Grow(c.ops, len(ops)+len(ops)/2) // an end is two ops, and one for what follows
-	var deletes map[task.ID]bool // whose wake-up row is deleted afterwards, or later
+	var deletes map[task.ID]bool                    // whose wake-up row is deleted afterwards, or later
 	for i := range ops {
 		op := &ops[i]
 		if keeps[op.Task.ID] && isLeftover(op) || op.Kind == store.DeleteWakeup && op.Follows && deletes[op.Task.ID] {

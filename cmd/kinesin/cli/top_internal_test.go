@@ -44,8 +44,10 @@ func TestTopFitsTheScreen(t *testing.T) {
 		if !strings.HasPrefix(lines[7], "evil") {
 			t.Errorf("the latest is not first: %q", lines[7])
 		}
-		for i, want := range []string{"kinesin  60 lambdas", "late p50/95/99  1m 999ms/59.9s/119m  1h 999ms/59.9s/119m  1d 999ms/59.9s/119m", "ended/s  success 123k  dead 2.5",
-			"due in  5m 12k  15m 12k±300  1h ≥45M  1d ≥999M", "NOT READY: draining  store FULL"} {
+		for i, want := range []string{
+			"kinesin  60 lambdas", "late p50/95/99  1m 999ms/59.9s/119m  1h 999ms/59.9s/119m  1d 999ms/59.9s/119m", "ended/s  success 123k  dead 2.5",
+			"due in  5m 12k  15m 12k±300  1h ≥45M  1d ≥999M", "NOT READY: draining  store FULL",
+		} {
 			if !strings.HasPrefix(lines[i], want) {
 				t.Errorf("%v: line %d is %q, want %q", size, i, lines[i], want)
 			}
@@ -56,8 +58,10 @@ func TestTopFitsTheScreen(t *testing.T) {
 // fullOverview has the longest texts of each line.
 func fullOverview(rows []sdk.LambdaStats) sdk.Overview {
 	o := sdk.Overview{Lambdas: rows, Due: []sdk.DueSoon{
-		{Within: 5 * time.Minute, Tasks: 12345}, {Within: 15 * time.Minute, Tasks: 12345, Error: 300},
-		{Within: time.Hour, Tasks: 45e6, AtLeast: true}, {Within: 24 * time.Hour, Tasks: 999e6, AtLeast: true},
+		{Within: 5 * time.Minute, Tasks: 12345},
+		{Within: 15 * time.Minute, Tasks: 12345, Error: 300},
+		{Within: time.Hour, Tasks: 45e6, AtLeast: true},
+		{Within: 24 * time.Hour, Tasks: 999e6, AtLeast: true},
 	}, Installation: &sdk.Installation{Workers: 12345, Servers: 123, Partitions: 123456, Unowned: 7, StoreFull: true, NotReady: "draining"}}
 	for _, asked := range []time.Duration{time.Minute, time.Hour, 24 * time.Hour} {
 		o.Windows = append(o.Windows, sdk.OverviewWindow{

@@ -24,12 +24,12 @@ func topHead(o *sdk.Overview) []string {
 	lines := []string{fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(o.Lambdas),
 		topRate(started), topRate(ended), topRate(failed), topCount(waits), topCount(runs))}
 	if len(o.Windows) > 0 {
-		late := "late p50/95/99"
+		late := []string{"late p50/95/99"}
 		for i := range o.Windows {
 			w := &o.Windows[i]
-			late += fmt.Sprintf("  %s %s/%s/%s", topSpan(w.Asked), topLate(w, w.Lateness50), topLate(w, w.Lateness95), topLate(w, w.Lateness99))
+			late = append(late, fmt.Sprintf("%s %s/%s/%s", topSpan(w.Asked), topLate(w, w.Lateness50), topLate(w, w.Lateness95), topLate(w, w.Lateness99)))
 		}
-		lines = append(lines, late, topEnded(o.Windows[0].Ended))
+		lines = append(lines, strings.Join(late, "  "), topEnded(o.Windows[0].Ended))
 	}
 	lines = append(lines, topDue(o.Due))
 	if o.Installation != nil {
@@ -59,18 +59,18 @@ func topSpan(d time.Duration) string {
 // topEnded shows how tasks ended in the last minute, most first.
 func topEnded(ended map[sdk.State]float64) string {
 	states := slices.SortedFunc(maps.Keys(ended), func(a, b sdk.State) int { return cmp.Or(cmp.Compare(ended[b], ended[a]), cmp.Compare(a, b)) })
-	line := "ended/s"
+	facts := []string{"ended/s"}
 	for _, state := range states {
-		line += "  " + string(state) + " " + topRate(ended[state])
+		facts = append(facts, string(state)+" "+topRate(ended[state]))
 	}
 	if len(states) == 0 {
-		line += "  none in the last minute"
+		facts = append(facts, "none in the last minute")
 	}
-	return line
+	return strings.Join(facts, "  ")
 }
 
 func topDue(due []sdk.DueSoon) string {
-	line := "due in"
+	facts := []string{"due in"}
 	for _, d := range due {
 		count := topCount(d.Tasks)
 		switch {
@@ -79,12 +79,12 @@ func topDue(due []sdk.DueSoon) string {
 		case d.Error > 0:
 			count += "±" + topCount(d.Error)
 		}
-		line += "  " + topSpan(d.Within) + " " + count
+		facts = append(facts, topSpan(d.Within)+" "+count)
 	}
 	if len(due) == 0 {
-		line += "  not known for now"
+		facts = append(facts, "not known for now")
 	}
-	return line
+	return strings.Join(facts, "  ")
 }
 
 // topInstallation says first what is wrong.

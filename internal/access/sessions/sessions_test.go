@@ -177,8 +177,7 @@ func TestASignedOutSessionWithARefreshTokenStaysEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Expires = now.Add(Life).Time().Unix()
-	newer, ok := r.Renew(s, true)
-	if !ok {
+	if _, ok := r.Renew(s, true); !ok {
 		t.Fatal("a session with a newer token is not renewed")
 	}
 	if err := r.End(t.Context(), text); err != nil {
@@ -187,7 +186,8 @@ func TestASignedOutSessionWithARefreshTokenStaysEnded(t *testing.T) {
 	for range 10 {
 		f.clock.Advance(time.Hour)
 		s.Used = f.clock.Process(0).Now()
-		if newer, ok = r.Renew(s, true); !ok {
+		newer, ok := r.Renew(s, true)
+		if !ok {
 			t.Fatal("not renewed")
 		}
 		if _, err := r.Find(t.Context(), newer); !errors.Is(err, ErrNone) {
