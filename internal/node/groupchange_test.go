@@ -219,6 +219,17 @@ func TestAKeyedFollowUpThatIsScheduledAgain(t *testing.T) {
 	})
 }
 
+// The first task that follows has the id of its group, which is an hour ahead after the clock was set back.
+func TestATaskFollowsAGroupOfLaterClocks(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "report"})
+		after := &task.GroupEnd{Group: task.NewID(task.InstantOf(time.Now().Add(time.Hour)), 1, 2)}
+		if _, err := r.nodes[0].node.inbound.FollowUp(r.ctx, &kinesinv1.ScheduleItem{Lambda: "report"}, after.Group, after, task.InstantOf(time.Now())); err != nil {
+			r.Error(err)
+		}
+	})
+}
+
 // A task that cannot follow is refused when the group is made.
 func TestWhatCannotFollowAGroup(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {

@@ -197,7 +197,7 @@ func (j draftJudge) change(d draft, o *draftOp) []draft {
 	case kindReschedule, kindUpdate:
 		return j.edit(d, o)
 	case kindRedrive:
-		return d.redrive(o)
+		return j.redrive(d, o)
 	case kindCancel:
 		return d.cancel(o)
 	default:
@@ -328,23 +328,29 @@ func (j draftJudge) edit(d draft, o *draftOp) []draft {
 	return nil
 }
 
-func (d draft) redrive(o *draftOp) []draft {
+// redrive runs a task again that has ended. It keeps a start_before while that lies ahead by the clock of the
+// server, and has none afterwards.
+func (j draftJudge) redrive(d draft, o *draftOp) (all []draft) {
 	possible := d.there && !d.lives() && (o.force || d.end != task.Success)
 	next := d.taken()
 	next.end, next.winner, next.failures, next.marked, next.began = task.Unknown, 0, 0, false, false
-	next.due, next.expires = o.from, 0
+	next.due = o.from
 	if o.payload != "" {
 		next.payload = o.payload
 	}
-	switch {
-	case o.unknown && possible:
-		return []draft{d, next}
-	case o.unknown, o.refused == tooLate && !possible:
-		return []draft{d}
-	case o.refused == "" && possible:
-		return []draft{next}
+	if (o.unknown || o.refused == "") && possible {
+		if d.expires > o.from-j.apart {
+			all = append(all, next)
+		}
+		if d.expires == 0 || o.until == unanswered || d.expires <= o.until+j.apart {
+			next.expires = 0
+			all = append(all, next)
+		}
 	}
-	return nil
+	if o.unknown || o.refused == tooLate && !possible {
+		all = append(all, d)
+	}
+	return all
 }
 
 func (d draft) cancel(o *draftOp) []draft {
