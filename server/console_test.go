@@ -91,7 +91,7 @@ func TestTheConsole(t *testing.T) {
 	if response, body := r.page(b, "GET", "/ui/tasks?q=state+%3D%3D+x", nil); response.StatusCode != http.StatusBadRequest || !strings.Contains(body, `role="alert"`) {
 		t.Error(response.StatusCode, body)
 	}
-	if response, _ := r.page(b, "POST", "/ui/tasks/"+id, url.Values{"action": {"cancel"}}); response.StatusCode != http.StatusSeeOther {
+	if response, _ := r.page(b, "POST", "/ui/tasks/"+id, url.Values{"action": {"cancel"}, "reason": {"a test"}}); response.StatusCode != http.StatusSeeOther {
 		t.Error(response.StatusCode)
 	}
 	if _, got := r.plain("", "GET", "/v1/tasks/"+id, ""); got["state"] != "cancelled" {
@@ -114,7 +114,7 @@ func TestTheConsoleOffAndReadOnly(t *testing.T) {
 	_, made := r.plain("", "POST", "/v1/lambdas/mail/tasks", `{"delay":"1h"}`)
 	id, _ := made["id"].(string)
 	b := r.browser()
-	if response, _ := r.page(b, "POST", "/ui/tasks/"+id, url.Values{"action": {"cancel"}}); response.StatusCode != http.StatusForbidden {
+	if response, _ := r.page(b, "POST", "/ui/tasks/"+id, url.Values{"action": {"cancel"}, "reason": {"a test"}}); response.StatusCode != http.StatusForbidden {
 		t.Error(response.StatusCode)
 	}
 	if _, got := r.plain("", "GET", "/v1/tasks/"+id, ""); got["state"] != "scheduled" {
@@ -165,7 +165,7 @@ func TestTheConsoleGoesByGrants(t *testing.T) {
 		}
 	}
 	for path, form := range map[string]url.Values{
-		"/ui/tasks/" + id: {"action": {"cancel"}}, "/ui/lambdas/mail": {"action": {"pause"}, "reason": {"x"}, "confirmed": {"yes"}},
+		"/ui/tasks/" + id: {"action": {"cancel"}, "reason": {"x"}}, "/ui/lambdas/mail": {"action": {"pause"}, "reason": {"x"}, "confirmed": {"yes"}},
 	} {
 		if response, _ := r.page(b, "POST", path, form); response.StatusCode != http.StatusForbidden {
 			t.Errorf("%s as a reader: %d", path, response.StatusCode)

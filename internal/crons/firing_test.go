@@ -183,6 +183,57 @@ func TestWhatIsToBeDoneForNothingIsForgotten(t *testing.T) {
 	}
 }
 
+// A save that dies before it stored its change keeps nothing from being done for the cron as it is.
+func TestASaveThatDiesKeepsNoPauseFromEnding(t *testing.T) {
+	f := newFixture(t)
+	c := f.cron(nil)
+	err := f.Save(t.Context(), c)
+	if err == nil {
+		err = c.PauseAt(Pause{Reason: "test", Until: f.Clock.Now().Add(time.Minute)}, f.Clock.Now())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Updated = f.Clock.Now()
+	err = f.Save(t.Context(), c)
+	for range 2 { // two that die
+		if err == nil {
+			_, err = f.note(t.Context(), c)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.time.Advance(2 * time.Minute)
+	if err := f.doAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Find(t.Context(), f.Store, c.Name); err != nil || c.Now().Pause != nil {
+		t.Fatal("paused still", err)
+	}
+}
+
+// A cron that is created again has nothing to do with what was noted for the one before.
+func TestWhatIsToBeDoneForACronOfTheSameName(t *testing.T) {
+	f := newFixture(t)
+	c := f.cron(nil)
+	c.Version = 7
+	if _, err := f.note(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	f.time.Advance(time.Second)
+	again := f.cron(nil)
+	again.Created, again.Updated = f.Clock.Now(), f.Clock.Now()
+	f.rows.fails = func(op *store.Op) bool { return op.Kind == store.PutWakeup }
+	if err := f.Save(t.Context(), again); err != nil || f.todo() != 1 {
+		t.Fatal(err, f.todo())
+	}
+	f.rows.fails = nil
+	if err := f.doAll(t.Context()); err != nil || f.todo() != 0 || len(f.waiting(again)) == 0 {
+		t.Errorf("%v, %d to do, %d waiting", err, f.todo(), len(f.waiting(again)))
+	}
+}
+
 // A change may come before the first occurrence of the one before it is put.
 func TestAChangeAfterASaveThatIsCutShort(t *testing.T) {
 	for name, change := range map[string]func(c *Cron, now task.Instant) error{

@@ -45,13 +45,19 @@ func (f *Firing) Save(ctx context.Context, c *Cron) error {
 	return nil
 }
 
-// todoValue is the value of a row in KindTodo. The change is stored after the row, and until then nothing is
-// done, so that the row is there when it is. A row of an earlier release has the zero value, and does not
-// wait.
+// todoValue is the value of a row in KindTodo. The change is stored after the row, which stays until the change
+// is there and everything is done for it. A row of an earlier release has the zero value, and does not wait.
 type todoValue struct {
 	Version uint64       `json:"version,omitempty"` // of the cron, with the change
+	Life    task.Instant `json:"life,omitempty"`    // when the cron was created: one of the same name may follow it
 	At      task.Instant `json:"at,omitempty"`
+	// Earlier says that something was still to be done for the cron as it was before the change, which may
+	// never be stored.
+	Earlier bool `json:"earlier,omitempty"`
 }
+
+// waits reports whether the change has not been stored yet.
+func (v *todoValue) waits(c *Cron) bool { return c.Created == v.Life && c.Version < v.Version }
 
 // note stores that something is to be done for a change of a cron that is stored next, and returns the row.
 // Each change has a version of its own, so that who has done it for an earlier change does not delete it.
@@ -64,7 +70,11 @@ func (f *Firing) note(ctx context.Context, c *Cron) (row store.Control, err erro
 		if err != nil {
 			break
 		}
-		v := todoValue{Version: max(c.Version+1, todoOf(row).Version), At: f.Clock.Now()}
+		v := todoValue{Version: c.Version + 1, Life: c.Created, At: f.Clock.Now()}
+		if before := todoOf(row); row.Version > 0 && before.Life == c.Created {
+			v.Version = max(v.Version, before.Version)
+			v.Earlier = before.Earlier || !before.waits(c)
+		}
 		if row.Value, err = json.Marshal(v); err != nil {
 			break
 		}
@@ -105,49 +115,81 @@ func (f *Firing) doAll(ctx context.Context) error {
 	}
 	var errs []error
 	for _, row := range rows {
-		c, err := Find(ctx, f.Store, row.Name)
-		v, isThere := todoOf(row), err == nil
-		switch {
-		case err != nil && !errors.Is(err, store.ErrNotFound):
-		case isThere && c.Version >= v.Version:
-			err = f.do(ctx, c, row)
-		case f.Clock.Now().Sub(v.At) > todoKeptMax:
-			err = f.done(ctx, row)
-		default:
-			err = nil // the change may be stored yet
-		}
-		errs = append(errs, err)
+		errs = append(errs, f.doOne(ctx, row))
 	}
 	return errors.Join(errs...)
 }
 
-// do puts the first occurrence of the newest revision. A pause that is over is ended before.
+// doOne does what a row says for the cron as it is now. If the change that the row is for is not stored, the
+// row stays until that cannot be any more.
+func (f *Firing) doOne(ctx context.Context, row store.Control) error {
+	v := todoOf(row)
+	isOld := f.Clock.Now().Sub(v.At) > todoKeptMax
+	c, err := Find(ctx, f.Store, row.Name)
+	switch {
+	case errors.Is(err, store.ErrNotFound) && isOld:
+		return f.done(ctx, row)
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	case !v.waits(c):
+		return f.do(ctx, c, row)
+	case !v.Earlier && isOld:
+		return f.done(ctx, row)
+	case !v.Earlier:
+		return nil
+	}
+	over, err := f.catchUp(ctx, c, row.Version)
+	if err != nil || !over {
+		return err
+	}
+	v.Earlier = false
+	if row.Value, err = json.Marshal(v); err != nil {
+		return err
+	}
+	row.Version++
+	if err := f.Store.PutControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) {
+		return fmt.Errorf("store what is to be done for cron %s: %w", c.Name, err)
+	}
+	return nil
+}
+
+// do does what is to be done for a cron, and deletes the row that said so.
 func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) error {
+	over, err := f.catchUp(ctx, c, todo.Version)
+	if err != nil || !over {
+		return err
+	}
+	return f.done(ctx, todo)
+}
+
+// catchUp puts the first occurrence of the newest revision. A pause that is over is ended before. It reports
+// whether nothing more is to be done: a pause may end later. noted counts the changes since the last time that
+// nothing was to be done.
+func (f *Firing) catchUp(ctx context.Context, c *Cron, noted uint64) (over bool, err error) {
 	now := f.Clock.Now()
-	if todo.Version > 1 {
+	if noted > 1 {
 		if err := f.putEarlier(ctx, c, now); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if p := c.Now().Pause; p != nil {
 		switch {
 		case p.Until.IsZero():
-			return f.done(ctx, todo)
+			return true, nil
 		case now < p.Until:
-			return nil // the row stays until then
+			return false, nil
 		}
 		if err := c.Resume(now); err != nil {
-			return err
+			return false, err
 		}
 		c.Updated, c.UpdatedBy = now, ""
 		if err := Put(ctx, f.Store, c); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if err := f.putFirst(ctx, c, len(c.Revisions)-1); err != nil {
-		return err
-	}
-	return f.done(ctx, todo)
+	return true, f.putFirst(ctx, c, len(c.Revisions)-1)
 }
 
 // putEarlier puts the first occurrences of earlier revisions, one of which may not be put: the next change
