@@ -81,7 +81,7 @@ const lambdasDueShown = 4
 func (c *call) halfHours(f *overview.Forecast) (all []halfHour, until time.Time) {
 	sum := f.Sum(c.sees)
 	at, variance := halfHour{From: f.At}, 0.0
-	first := 1 // of the buckets of at; the one before the first is of what is overdue
+	first := 1 // of the buckets of at; the one before the first would be of what is overdue, which is not counted
 	for i := 1; i < len(f.Edges); i++ {
 		at.Due += sum.Due[i]
 		variance += sum.Variance[i]

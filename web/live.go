@@ -30,6 +30,10 @@ const (
 	// liveShare bounds what reading takes of the time, as 1 in so many.
 	liveShare = 10
 
+	// objectivesEvery is longer, since a read of objectives first stores what this server has counted.
+	objectivesEvery        = 15 * time.Second
+	objectivesEveryMetered = 5 * time.Minute
+
 	forecastEvery        = 15 * time.Second
 	forecastEveryMetered = 10 * time.Minute
 	forecastWithin       = 30 * time.Second
@@ -62,8 +66,9 @@ type live struct {
 	config  *Config
 	metered atomic.Bool // reads of the store cost money, as far as is known
 
-	now      shared[*snapshot]
-	forecast shared[*overview.Forecast]
+	now        shared[*snapshot]
+	objectives shared[[]*kinesinv1.ObjectiveStatus]
+	forecast   shared[*overview.Forecast]
 }
 
 // shared is something that is read at most once in a while, by whoever asks first.
@@ -135,19 +140,29 @@ func (l *live) read() *snapshot {
 		s.stats = stats.GetLambdas()
 		s.fleet, err = l.config.Source.Fleet(ctx)
 	}
-	if err == nil && l.config.Objectives != nil {
-		var objectives *kinesinv1.GetObjectivesResponse
-		objectives, err = l.config.Objectives.GetObjectives(ctx, &kinesinv1.GetObjectivesRequest{})
-		s.objectives = objectives.GetObjectives()
-	}
 	if err == nil {
 		l.metered.Store(s.fleet.Store.Metered)
+	}
+	if err == nil && l.config.Objectives != nil {
+		s.objectives = l.objectives.get(l.config.Clock, l.every(objectivesEvery, objectivesEveryMetered), liveShare, l.readObjectives)
 	}
 	if s.err = err; err != nil {
 		l.config.Log.WarnContext(ctx, "console cannot read the state of the installation", slog.Any("error", err))
 	}
 	s.now, s.hour, s.day = l.config.Source.Window(time.Minute), l.config.Source.Window(time.Hour), l.config.Source.Window(forecastAhead)
 	return s
+}
+
+// readObjectives returns the objectives of all lambdas; none while they cannot be read, without which the rest
+// is shown all the same.
+func (l *live) readObjectives() []*kinesinv1.ObjectiveStatus {
+	ctx, cancel := l.asServer(liveWithin)
+	defer cancel()
+	response, err := l.config.Objectives.GetObjectives(ctx, &kinesinv1.GetObjectivesRequest{})
+	if err != nil {
+		l.config.Log.WarnContext(ctx, "console cannot read the objectives", slog.Any("error", err))
+	}
+	return response.GetObjectives()
 }
 
 // due returns the forecast; nil while it cannot be read. For the first page, which is not to wait, it is one

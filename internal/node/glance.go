@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"sync"
 	"time"
@@ -97,13 +98,16 @@ func (g *glance) due(ctx context.Context, metered bool) *overview.Forecast {
 	g.forecast = nil
 	if f, err := g.source.Forecast(ctx, edges, rows); err == nil {
 		g.forecast = &f
+	} else {
+		g.source.log.WarnContext(ctx, "cannot count what will be due", slog.Any("error", err))
+		every = glanceEvery
 	}
 	ended := clock.Mono(g.clock)
 	g.again = ended + max(every, glanceShare*(ended-began))
 	return g.forecast
 }
 
-// dueSoon adds up a forecast for the lambdas that may be seen. Its first bucket has what is overdue.
+// dueSoon adds up a forecast for the lambdas that may be seen. What is overdue is not in it.
 func dueSoon(f *overview.Forecast, may func(lambda string) bool) (all []*kinesinv1.DueSoon) {
 	const deviations = 1.96 // 19 times of 20
 	sum := f.Sum(may)

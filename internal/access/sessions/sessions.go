@@ -121,24 +121,26 @@ func (r *Registry) Begin(p Proof) (string, error) {
 	id := make([]byte, idBytes)
 	_, _ = rand.Read(id) // never fails
 	now := r.clock.Now()
-	text, err := r.seal(&Session{Proof: p, ID: id, Began: now, Used: now})
-	if errors.Is(err, ErrLong) && p.Refresh != "" {
-		p.Refresh = "" // the session ends with the token
-		return r.seal(&Session{Proof: p, ID: id, Began: now, Used: now})
-	}
-	return text, err
+	return r.seal(&Session{Proof: p, ID: id, Began: now, Used: now})
 }
 
+// seal returns the text of a session. One that is too long with its refresh token goes without, and ends with
+// its token.
 func (r *Registry) seal(s *Session) (string, error) {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return "", err
 	}
 	sealed := base64.RawURLEncoding.EncodeToString(r.sealer.Seal(use, text))
-	if len(sealed) > TextBytesMax {
+	switch {
+	case len(sealed) <= TextBytesMax:
+		return sealed, nil
+	case s.Refresh == "":
 		return "", ErrLong
 	}
-	return sealed, nil
+	short := *s
+	short.Refresh = ""
+	return r.seal(&short)
 }
 
 // Find returns the session of a text. ErrNone: it is none, is over, or was signed out of. Other errors are of

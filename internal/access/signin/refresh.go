@@ -3,6 +3,7 @@ package signin
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ const (
 type refreshes struct {
 	mu    sync.Mutex
 	known map[string]*refreshed
+	swept task.Instant // when those that are over were forgotten
 }
 
 type refreshed struct {
@@ -42,15 +44,12 @@ func (r *refreshes) begin(id string, now task.Instant) (known *refreshed, ask bo
 	if known = r.known[id]; known != nil && now < known.at.Add(refreshPause) {
 		return known, false
 	}
+	if now >= r.swept.Add(refreshPause) {
+		maps.DeleteFunc(r.known, func(_ string, of *refreshed) bool { return now >= of.at.Add(refreshPause) })
+		r.swept = now
+	}
 	if len(r.known) >= refreshedMax {
-		for id, of := range r.known {
-			if now >= of.at.Add(refreshPause) {
-				delete(r.known, id)
-			}
-		}
-		if len(r.known) >= refreshedMax {
-			return nil, false
-		}
+		return nil, false
 	}
 	if r.known == nil {
 		r.known = map[string]*refreshed{}
