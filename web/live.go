@@ -153,8 +153,8 @@ func (l *live) read() *snapshot {
 	return s
 }
 
-// readObjectives returns the objectives of all lambdas; none while they cannot be read, without which the rest
-// is shown all the same.
+// readObjectives returns the objectives of all lambdas; none while they cannot be read: the rest is shown all
+// the same.
 func (l *live) readObjectives() []*kinesinv1.ObjectiveStatus {
 	ctx, cancel := l.asServer(liveWithin)
 	defer cancel()

@@ -45,8 +45,9 @@ func (f *Firing) Save(ctx context.Context, c *Cron) error {
 	return nil
 }
 
-// todoValue is the value of a row in KindTodo. The change is stored after the row, which stays until the change
-// is there and everything is done for it. A row of an earlier release has the zero value, and does not wait.
+// todoValue is the value of a row in KindTodo. The change is stored after the row, which stays until the
+// change is there and everything is done for it. A row of an earlier release has the zero value, and does not
+// wait.
 type todoValue struct {
 	Version uint64       `json:"version,omitempty"` // of the cron, with the change
 	Life    task.Instant `json:"life,omitempty"`    // when the cron was created: one of the same name may follow it
@@ -165,8 +166,8 @@ func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) error {
 }
 
 // catchUp puts the first occurrence of the newest revision. A pause that is over is ended before. It reports
-// whether nothing more is to be done: a pause may end later. noted counts the changes since the last time that
-// nothing was to be done.
+// whether nothing more is to be done: a pause may end later. noted counts the changes since the last time
+// that nothing was to be done.
 func (f *Firing) catchUp(ctx context.Context, c *Cron, noted uint64) (over bool, err error) {
 	now := f.Clock.Now()
 	if noted > 1 {

@@ -107,7 +107,7 @@ func (g *glance) due(ctx context.Context, metered bool) *overview.Forecast {
 	return g.forecast
 }
 
-// dueSoon adds up a forecast for the lambdas that may be seen. What is overdue is not in it.
+// dueSoon adds up a forecast for the lambdas that may be seen. Overdue tasks are not in it.
 func dueSoon(f *overview.Forecast, may func(lambda string) bool) (all []*kinesinv1.DueSoon) {
 	const deviations = 1.96 // 19 times of 20
 	sum := f.Sum(may)
