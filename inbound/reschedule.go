@@ -33,6 +33,9 @@ func (in *Inbound) Reschedule(ctx context.Context, r *kinesinv1.RescheduleReques
 // rescheduled returns a task with another due time. An expiry that follows from its lambda moves along; one
 // that was asked for does not, since it says until when the task is of use.
 func (in *Inbound) rescheduled(t *task.Task, l *catalog.Entry, due task.Instant) (task.Task, error) {
+	if t.Chain != nil && t.Chain.Paused && !t.State.IsEnd() && !t.State.IsRunning() {
+		return *t, refusal.Invalid("the chain of the task is paused, and no task of it starts until then: resume the chain first")
+	}
 	next, _, err := t.Apply(task.Event{Kind: task.Reschedule, Due: due}, in.Clock.Now(), l.PolicyFor(t))
 	if err != nil || t.StartBefore.IsZero() {
 		return next, err

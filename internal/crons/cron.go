@@ -33,8 +33,8 @@ const (
 	// ChangeAfter is how long after a change the new revision is in charge: more than occurrences are decided
 	// ahead, and than clocks of servers may differ.
 	ChangeAfter = 5 * time.Second
-	// revisionsMax is how many revisions a cron remembers, and revisionKeptFor for how long one that is in
-	// charge no more: until its last occurrence is decided.
+	// revisionsMax is how many revisions a cron remembers, twice as many with those of pauses, and
+	// revisionKeptFor for how long one that is in charge no more: until its last occurrence is decided.
 	revisionsMax    = 64
 	revisionKeptFor = 24 * time.Hour
 )
@@ -178,8 +178,12 @@ func (c *Cron) addNumbered(r Revision, now task.Instant) error {
 	for len(c.Revisions) > 1 && c.Revisions[1].From < now.Add(-revisionKeptFor) {
 		c.Revisions = c.Revisions[1:]
 	}
-	if len(c.Revisions) > revisionsMax {
-		return fmt.Errorf("%w change: cron %s was changed %d times within %s; want at most that", task.ErrInvalid, c.Name, revisionsMax, revisionKeptFor)
+	most := revisionsMax
+	if r.Pause != nil || !r.Resumed.IsZero() { // what stops a cron, or undoes that, is not refused for its changes
+		most *= 2
+	}
+	if len(c.Revisions) > most {
+		return fmt.Errorf("%w change: cron %s was changed %d times within %s; want at most that", task.ErrInvalid, c.Name, most, revisionKeptFor)
 	}
 	return nil
 }

@@ -213,6 +213,34 @@ func TestASaveThatDiesKeepsNoPauseFromEnding(t *testing.T) {
 	}
 }
 
+// However often a cron was changed, it can be paused, and go on.
+func TestAPauseAfterManyChanges(t *testing.T) {
+	f := newFixture(t)
+	c, now := f.cron(nil), f.Clock.Now()
+	var err error
+	for err == nil {
+		err = c.Change(Spec{Schedule: "5 * * * *", Class: 1}, now)
+	}
+	c.Revisions = c.Revisions[:revisionsMax]
+	if !errors.Is(err, task.ErrInvalid) {
+		t.Error(err)
+	}
+	if err := errors.Join(c.PauseAt(Pause{Reason: "test"}, now), c.Resume(now)); err != nil {
+		t.Error(err)
+	}
+	for range 2 * revisionsMax {
+		if err = c.PauseAt(Pause{Reason: "test"}, now); err != nil {
+			break
+		}
+		if err = c.Resume(now); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, task.ErrInvalid) {
+		t.Error("paused without a bound")
+	}
+}
+
 // A cron that is created again has nothing to do with what was noted for the one before.
 func TestWhatIsToBeDoneForACronOfTheSameName(t *testing.T) {
 	f := newFixture(t)

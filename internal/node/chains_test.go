@@ -227,6 +227,9 @@ func TestAPauseThatEndsBeforeTheTaskIsDue(t *testing.T) {
 		if _, err := r.client.PauseChain(r.ctx, made.ID); err != nil {
 			t.Fatal(err)
 		}
+		if changed, err := r.client.RunNow(r.ctx, []sdk.ID{made.ID}); err != nil || !errors.Is(changed[0].Err, sdk.ErrInvalid) {
+			t.Errorf("run now in a paused chain: %+v, %v", changed, err)
+		}
 		if _, err := r.client.ResumeChain(r.ctx, made.ID); err != nil {
 			t.Fatal(err)
 		}

@@ -256,6 +256,7 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"a number":      {head + "    failures_max: many\n", 2, []string{"line 5", "many"}},
 		"a mapping":     {head + "    zone: {a: b}\n", 2, []string{"line 5", "zone"}},
 		"an alias":      {"name: &n a\ncrons: *n\n", 2, []string{"alias"}},
+		"two documents": {head + "---\nname: b\n", 2, []string{"line 5", "one document"}},
 		"no YAML":       {"crons: [", 2, []string{"line 1"}},
 		"nothing":       {"", 2, []string{"empty"}},
 		"no list":       {"crons: {x: {lambda: report}}\n", 2, []string{"line 1", "list"}},

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -74,8 +77,15 @@ func cronSettingsOf(c *sdk.Cron) *pflag.FlagSet {
 
 // parseDeclarations reads a file. Its errors say in which line something is wrong, and what is allowed.
 func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
-	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
+	var document, second yaml.Node
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	switch err := decoder.Decode(&second); {
+	case err == nil:
+		return nil, lineError(second.Line, "a second YAML document (---) is not allowed: want one document in a file")
+	case !errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if line := aliasIn(&document); line > 0 {
