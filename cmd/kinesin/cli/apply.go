@@ -35,7 +35,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Short: "Make lambdas, quotas, objectives and crons as a file declares them",
 		Long: `Compares the lambdas, quotas, objectives and crons that a YAML file declares with those of the server, and creates and updates what
 differs. It prints a line for each: + for what it creates, ~ for what it changes, with each setting, and - for what it deletes; "no
-changes" if there is nothing to do. All is checked before anything is changed. With -o json, an array, also of what is unchanged.
+changes" if there is nothing to do. All is compared before anything is changed. With -o json, an array, also of what is unchanged.
 
 Settings that apply made or changed are managed by the file's set: the name in the file, or else that of the file without its ending.
 With --prune, those of the set that are not in the file any more are deleted; those of other sets and of none are left alone, and so are
