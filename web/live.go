@@ -31,7 +31,7 @@ const (
 	liveShare = 10
 
 	// objectivesEvery is longer, since a read of objectives first stores what this server has counted.
-	objectivesEvery        = 15 * time.Second
+	objectivesEvery        = 5 * time.Second
 	objectivesEveryMetered = 5 * time.Minute
 
 	forecastEvery        = 15 * time.Second
