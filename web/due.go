@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -38,24 +37,17 @@ func (c *call) addSoon(b *nowBody) {
 		return
 	}
 	sum := f.Sum(c.sees)
-	due, until := sum.Due, sum.Until
-	b.SoonUntil = until
+	b.SoonUntil = sum.Until
+	last := 0
 	for _, s := range soonAhead {
-		row := soonRow{Name: s.name, Most: !until.IsZero() && until.Before(f.At.Add(s.ahead))}
-		variance := 0.0
-		for i := 1; i < len(due) && !f.Edges[i].After(f.At.Add(s.ahead)); i++ {
-			row.Due += due[i]
-			variance += sum.Variance[i]
+		edge := f.At.Add(s.ahead)
+		for last+1 < len(f.Edges) && !f.Edges[last+1].After(edge) {
+			last++
 		}
-		row.Error = errorOf(variance)
+		row := soonRow{Name: s.name, Most: sum.IsAtLeast(edge)}
+		row.Due, row.Error = sum.In(1, last)
 		b.Soon = append(b.Soon, row)
 	}
-}
-
-// errorOf returns by how much an estimate is off at most, 19 times of 20.
-func errorOf(variance float64) int64 {
-	const deviations = 1.96
-	return int64(math.Ceil(deviations * math.Sqrt(variance)))
 }
 
 // halfHour is what will be due from one half hour of clocks to the next, or the part of one that is left.
@@ -80,20 +72,19 @@ const lambdasDueShown = 4
 // halfHours adds up a forecast for what the viewer may read.
 func (c *call) halfHours(f *overview.Forecast) (all []halfHour, until time.Time) {
 	sum := f.Sum(c.sees)
-	at, variance := halfHour{From: f.At}, 0.0
+	at := halfHour{From: f.At}
 	first := 1 // of the buckets of at; the one before the first would be of what is overdue, which is not counted
 	for i := 1; i < len(f.Edges); i++ {
-		at.Due += sum.Due[i]
-		variance += sum.Variance[i]
 		if last := i == len(f.Edges)-1; !last && !f.Edges[i].Equal(f.Edges[i].Truncate(forecastStep)) {
 			continue
 		}
-		at.To, at.Error = f.Edges[i], errorOf(variance)
-		at.Most = !sum.Until.IsZero() && sum.Until.Before(at.To)
+		at.To = f.Edges[i]
+		at.Due, at.Error = sum.In(first, i)
+		at.Most = sum.IsAtLeast(at.To)
 		at.Where = fmt.Sprintf("due>=%s and due<%s and state in (scheduled, enqueued, retriable_failure)", at.From.UTC().Format(time.RFC3339), at.To.UTC().Format(time.RFC3339))
 		c.addLambdas(&at, f, first, i)
 		all = append(all, at)
-		at, variance, first = halfHour{From: at.To}, 0, i+1
+		at, first = halfHour{From: at.To}, i+1
 	}
 	return all, sum.Until
 }

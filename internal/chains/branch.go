@@ -28,8 +28,8 @@ func edgeOf(number, then protowire.Number) (e task.Edge, ok bool) {
 	return task.Then + task.Edge(n), n >= 0 && n <= protowire.Number(task.Finally-task.Then)
 }
 
-// split returns the follow-ups that encoded follow-ups name themselves. It copies
-// the follow-ups of these undecoded, since each step of a chain would else decode and encode all of the rest.
+// split decodes the first level of encoded follow-ups. It copies what follows each of them as it is encoded:
+// otherwise each step of a chain would decode and encode all of the rest.
 func split(b []byte) ([]branch, error) {
 	var all []branch
 	var counts [task.Finally + 1]uint32

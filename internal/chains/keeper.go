@@ -73,7 +73,7 @@ func (k *Keeper) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 			c = &call{}
 		}
 		results, err := k.applyWith(ctx, c, ops)
-		if err == nil && cap(c.ops) <= callOpsMax { // after an error the ops may still be in use
+		if err == nil && cap(c.ops) <= callOpsMax { // the contract of a store does not say that it is done with the ops of a call that failed
 			c.reset()
 			k.calls.Put(c)
 		}

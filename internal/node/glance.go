@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 
@@ -109,14 +108,11 @@ func (g *glance) due(ctx context.Context, metered bool) *overview.Forecast {
 
 // dueSoon adds up a forecast for the lambdas that may be seen. Overdue tasks are not in it.
 func dueSoon(f *overview.Forecast, may func(lambda string) bool) (all []*kinesinv1.DueSoon) {
-	const deviations = 1.96 // 19 times of 20
 	sum := f.Sum(may)
-	tasks, variance := int64(0), 0.0
 	for i, edge := range f.Edges[1:] {
-		tasks, variance = tasks+sum.Due[i+1], variance+sum.Variance[i+1]
+		tasks, off := sum.In(1, i+1)
 		all = append(all, &kinesinv1.DueSoon{
-			WithinMicros: edge.Sub(f.At).Round(time.Minute).Microseconds(), Tasks: tasks, AtLeast: !sum.Until.IsZero() && sum.Until.Before(edge),
-			Error: int64(math.Ceil(deviations * math.Sqrt(variance))),
+			WithinMicros: edge.Sub(f.At).Round(time.Minute).Microseconds(), Tasks: tasks, AtLeast: sum.IsAtLeast(edge), Error: off,
 		})
 	}
 	return all

@@ -3,7 +3,10 @@
 // them, and the console shows them.
 package overview
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Window is what happened in a time until now, as far as this process saw it.
 type Window struct {
@@ -84,7 +87,7 @@ type Moved struct {
 // Forecast is how many tasks will be due, by lambda.
 type Forecast struct {
 	At      time.Time
-	Edges   []time.Time // the ends of the buckets, which they do not include; the first is of what is overdue, as far as it was read
+	Edges   []time.Time // the ends of the buckets, which they do not include; the first bucket would be of what is overdue, which is not counted
 	Lambdas []DueOf
 	Rows    int // that were read
 }
@@ -126,3 +129,17 @@ func (f *Forecast) Sum(may func(lambda string) bool) Due {
 	}
 	return s
 }
+
+// In returns how many tasks are due in the buckets from first to last. off is by how many that is wrong at
+// most, 19 times of 20, if it is an estimate.
+func (d *Due) In(first, last int) (tasks, off int64) {
+	const deviations = 1.96
+	variance := 0.0
+	for i := first; i <= last; i++ {
+		tasks, variance = tasks+d.Due[i], variance+d.Variance[i]
+	}
+	return tasks, int64(math.Ceil(deviations * math.Sqrt(variance)))
+}
+
+// IsAtLeast reports whether there may be more tasks than were counted before a time.
+func (d *Due) IsAtLeast(before time.Time) bool { return !d.Until.IsZero() && d.Until.Before(before) }

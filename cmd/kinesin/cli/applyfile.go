@@ -79,13 +79,13 @@ func cronSettingsOf(c *sdk.Cron) *pflag.FlagSet {
 func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 	var document, second yaml.Node
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	if err := decoder.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+	err := decoder.Decode(&document)
+	if err == nil {
+		if err = decoder.Decode(&second); err == nil {
+			return nil, lineError(second.Line, "a second YAML document (---) is not allowed: want one document in a file")
+		}
 	}
-	switch err := decoder.Decode(&second); {
-	case err == nil:
-		return nil, lineError(second.Line, "a second YAML document (---) is not allowed: want one document in a file")
-	case !errors.Is(err, io.EOF):
+	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if line := aliasIn(&document); line > 0 {
@@ -96,7 +96,7 @@ func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 	}
 	d := &declarations{name: nameDefault}
 	names := map[string]bool{}
-	err := eachField(document.Content[0], map[string]func(*yaml.Node) error{
+	err = eachField(document.Content[0], map[string]func(*yaml.Node) error{
 		"name": func(n *yaml.Node) (err error) {
 			d.name, err = scalar(n)
 			return err
