@@ -34,7 +34,7 @@ last minute, hour and day, how tasks end, what will be due in 5 and 15 minutes, 
 an owner; and rates, backlog, workers and what holds tasks back, of all lambdas that you may read. Figures of the whole
 installation need the grant metrics. q ends it; arrows scroll; l, n, w and f order by lateness, name, what waits and failures.
 
-Without a terminal it prints that once.`,
+Without a terminal, or with -o json, it prints that once.`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().Var(durationValue{d: &every, min: topEveryMin}, "every", "how often to look")
@@ -45,11 +45,7 @@ Without a terminal it prints that once.`,
 				return err
 			}
 			if a.json() {
-				objects := make([]statsObject, len(seen.Lambdas))
-				for i := range seen.Lambdas {
-					objects[i] = statsObjectOf(&seen.Lambdas[i])
-				}
-				return printJSON(a.Stdout, objects)
+				return printJSON(a.Stdout, topObjectOf(&seen))
 			}
 			m := topModel{seen: seen, columns: topColumnsMin, at: time.Now()}
 			return a.printLine(m.text(len(seen.Lambdas)))

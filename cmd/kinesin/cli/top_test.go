@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -18,7 +19,22 @@ func TestTopWithoutATerminal(t *testing.T) {
 		!strings.Contains(text, "  1h 1  1d 1") || !strings.Contains(text, "store takes tasks  none without an owner") || !strings.Contains(text, "late p50/95/99  1m -/-/-") {
 		t.Error(text)
 	}
-	if all := s.objects("top"); len(all) != 1 || all[0]["lambda"] != "mail" || all[0]["workers"] != 0.0 {
+	var seen struct {
+		Windows []map[string]any `json:"windows"`
+		Due     []struct {
+			Within float64 `json:"within_seconds"`
+			Tasks  int64   `json:"tasks"`
+		} `json:"due"`
+		Installation map[string]any   `json:"installation"`
+		Lambdas      []map[string]any `json:"lambdas"`
+	}
+	if err := json.Unmarshal([]byte(s.must("top", "-o", "json")), &seen); err != nil {
+		t.Fatal(err)
+	}
+	if all := seen.Lambdas; len(all) != 1 || all[0]["lambda"] != "mail" || all[0]["workers"] != 0.0 {
 		t.Errorf("%v", all)
+	}
+	if len(seen.Windows) != 3 || seen.Windows[0]["asked_seconds"] != 60.0 || len(seen.Due) != 4 || seen.Due[2].Within != 3600 || seen.Due[2].Tasks != 1 || seen.Installation["store_full"] != false {
+		t.Errorf("%+v", seen)
 	}
 }
