@@ -212,7 +212,7 @@ func (c *call) because() error {
 	reason := c.field("reason")
 	switch {
 	case reason == "":
-		return invalid("say why: whoever looks next wants to know why these tasks did not run")
+		return invalid("say why: the audit log keeps it for those who look next")
 	case len(reason) > reasonBytesMax:
 		return invalid("the reason has %d bytes: want at most %d", len(reason), reasonBytesMax)
 	}

@@ -222,7 +222,6 @@ func (c *call) addQueues(b *deadBody) error {
 
 // actOnDead redrives dead-letter queues, and retries or deletes what was rejected.
 func actOnDead(c *call) error {
-	ctx := c.r.Context()
 	names := c.r.Form["name"]
 	var problem *kinesinv1.Problem
 	switch c.field("action") {
@@ -231,11 +230,11 @@ func actOnDead(c *call) error {
 		if err != nil {
 			return err
 		}
-		if _, err := c.DeadLetters.ChangeDeadLetters(ctx, &kinesinv1.ChangeDeadLettersRequest{Action: "redrive", Lambda: c.field("lambda"), Pace: pace}); err != nil {
+		if _, err := c.DeadLetters.ChangeDeadLetters(c.r.Context(), &kinesinv1.ChangeDeadLettersRequest{Action: "redrive", Lambda: c.field("lambda"), Pace: pace}); err != nil {
 			return err
 		}
 	case "retry":
-		response, err := c.Inbound.RetryRejected(ctx, &kinesinv1.RetryRejectedRequest{Names: names})
+		response, err := c.Inbound.RetryRejected(c.r.Context(), &kinesinv1.RetryRejectedRequest{Names: names})
 		if err != nil {
 			return err
 		}
@@ -243,7 +242,10 @@ func actOnDead(c *call) error {
 			problem = cmp.Or(problem, r.GetProblem())
 		}
 	case "delete":
-		response, err := c.Inbound.DeleteRejected(ctx, &kinesinv1.DeleteRejectedRequest{Names: names})
+		if err := c.because(); err != nil {
+			return err
+		}
+		response, err := c.Inbound.DeleteRejected(c.r.Context(), &kinesinv1.DeleteRejectedRequest{Names: names})
 		if err != nil {
 			return err
 		}

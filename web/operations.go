@@ -78,6 +78,11 @@ func showJob(c *call) error {
 // actOnJob pauses, resumes or stops a job.
 func actOnJob(c *call) error {
 	id := c.r.PathValue("id")
+	if c.field("action") == "stop" {
+		if err := c.because(); err != nil {
+			return err
+		}
+	}
 	if _, err := c.Jobs.ControlJob(c.r.Context(), &kinesinv1.ControlJobRequest{Id: id, Action: c.field("action")}); err != nil {
 		return err
 	}
