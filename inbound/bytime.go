@@ -34,7 +34,7 @@ type timePlace struct {
 // byTime lists a set without an order: live tasks by when they are due next, and then ended ones, the newest
 // end first. Ended tasks that are too many to find the newest of them cheaply come as the store has them, and
 // so does everything of very many partitions, or where each row that is read costs money.
-func (in *Inbound) byTime(ctx context.Context, of *Selection, list endedList, position []byte, limit int) (page Page, err error) {
+func (in *Inbound) byTime(ctx context.Context, of *Selection, list newestList, position []byte, limit int) (page Page, err error) {
 	var at timePlace
 	switch {
 	case len(position) > 0:
@@ -78,14 +78,14 @@ func (p *timePlace) hasLeftLive() bool { return p.Phase == endedNewest || p.Phas
 
 // endedByTime lists ended tasks, in the phase of a place. It begins with the newest if they are found
 // cheaply, and else, or when others read whole sets, as the store has them.
-func (in *Inbound) endedByTime(ctx context.Context, of *Selection, list endedList, at *timePlace, limit int) (Page, error) {
+func (in *Inbound) endedByTime(ctx context.Context, of *Selection, list newestList, at *timePlace, limit int) (Page, error) {
 	if at.Phase == endedNewest {
-		if list.most = endedExaminedMax; len(at.Place) == 0 {
+		if list.most = newestExaminedMax; len(at.Place) == 0 {
 			list.most = endedExaminedCheap
 		}
-		page, err := in.newestEnded(ctx, of, list, at.Place, limit)
+		page, err := in.newest(ctx, of, list, at.Place, limit)
 		isFirst := len(at.Place) == 0
-		if !isFirst || !errors.Is(err, errTooManyEnded) && !errors.Is(err, api.ErrFull) {
+		if !isFirst || !errors.Is(err, api.ErrUnsupported) && !errors.Is(err, api.ErrFull) {
 			return page, err
 		}
 		at.Phase = endedAsStored

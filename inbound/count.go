@@ -26,7 +26,7 @@ const (
 func (in *Inbound) enterWholeSet() (leave func(), err error) {
 	if in.wholeSets.Add(1) > wholeSetsMax {
 		in.wholeSets.Add(-1)
-		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls on this server count tasks, show statistics or look for the newest ended tasks, and no more may; try again later", wholeSetsMax).After(wholeSetAgainAfter)
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls on this server count tasks, show statistics or look for the newest tasks, and no more may; try again later", wholeSetsMax).After(wholeSetAgainAfter)
 	}
 	return func() { in.wholeSets.Add(-1) }, nil
 }

@@ -39,12 +39,12 @@ const (
 type Inbound struct {
 	Config
 
-	sender     *bufferSender // nil without a buffer
-	waits      waits
-	endedLists endedLists
-	wholeSets  atomic.Int32 // calls under way that read a whole set
-	draining   chan struct{}
-	drainOnce  sync.Once
+	sender      *bufferSender // nil without a buffer
+	waits       waits
+	newestLists newestLists
+	wholeSets   atomic.Int32 // calls under way that read a whole set
+	draining    chan struct{}
+	drainOnce   sync.Once
 }
 
 // New returns an Inbound.

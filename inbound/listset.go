@@ -19,8 +19,9 @@ import (
 
 // Orders of a list; empty: by time, as far as that is cheap.
 const (
-	orderDue   = "due"
-	orderEnded = "-ended"
+	orderDue     = "due"
+	orderCreated = "-created"
+	orderEnded   = "-ended"
 )
 
 const (
@@ -75,16 +76,20 @@ func (in *Inbound) listSet(ctx context.Context, r *kinesinv1.ListRequest, limit 
 	if err != nil {
 		return nil, err
 	}
+	if r.MaxExamined < 0 || r.MaxExamined > newestExaminedMax {
+		return nil, refusal.Invalid("max_examined %d: want 1 to %d, or 0 for the most", r.MaxExamined, newestExaminedMax)
+	}
 	var page Page
+	newest := newestList{name: name, began: at.Now, ends: r.Order != orderCreated, most: cmp.Or(int(r.MaxExamined), newestExaminedMax)}
 	switch r.Order {
 	case "":
-		page, err = in.byTime(ctx, of, endedList{name: name, began: at.Now}, at.Place, limit)
+		page, err = in.byTime(ctx, of, newest, at.Place, limit)
 	case orderDue:
 		page, err = in.byDue(ctx, of, at.Place, limit)
-	case orderEnded:
-		page, err = in.newestEnded(ctx, of, endedList{name: name, began: at.Now, most: endedExaminedMax}, at.Place, limit)
+	case orderCreated, orderEnded:
+		page, err = in.newest(ctx, of, newest, at.Place, limit)
 	default:
-		return nil, refusal.Invalid("order %q: want due, -ended, or none", r.Order)
+		return nil, refusal.Invalid("order %q: want due, -created, -ended, or none", r.Order)
 	}
 	if err != nil {
 		return nil, refusal.Wire(err)

@@ -221,6 +221,45 @@ func TestTheNewestEndComesFirst(t *testing.T) {
 	})
 }
 
+// The newest task comes first, whatever its lambda, its due time and its state. Pages hold still while tasks
+// come, end and are moved; a list that would read more than it may is refused.
+func TestTheNewestComesFirst(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		f.lambdas("pay")
+		var want, ids []string
+		for i := range 30 {
+			key := fmt.Sprintf("k%02d", i)
+			ids = append(ids, f.accept(named([]string{"mail", "pay"}[i%2], key, time.Duration(i*17%30+1)*time.Hour)))
+			want = append(want, key)
+			f.time.Advance(time.Second)
+		}
+		slices.Reverse(want)
+		n := 0
+		meanwhile := func() {
+			if n++; n > 5 {
+				return
+			}
+			f.schedule(in(time.Minute))
+			f.cancelled(ids[n*3])
+			if _, err := f.Reschedule(f.ctx, &kinesinv1.RescheduleRequest{Ids: ids[n*3+1 : n*3+2], DelayMicros: time.Hour.Microseconds()}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, limit := range []int32{100, 4, 1} {
+			got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "-created", Limit: limit, Where: `key~"k"`}, meanwhile))
+			if !slices.Equal(got, want) {
+				t.Errorf("%d at a time: %v", limit, got)
+			}
+		}
+		if got := keysOf(f.lists(&kinesinv1.ListRequest{Order: "-created", Limit: 4, Lambda: "pay", State: "scheduled"}, nil)); len(got) == 0 || got[0] != "k29" {
+			t.Errorf("of one lambda: %v", got)
+		}
+		_, err := f.List(f.ctx, &kinesinv1.ListRequest{Order: "-created", MaxExamined: 20})
+		wantError(t, "20 rows", err, kinesinv1.Reason_REASON_UNSUPPORTED, "more than 20 tasks")
+	})
+}
+
 // The next pages of a list of the newest ended tasks do not read all ended tasks again. They leave out what
 // has changed since the list began.
 func TestPagesOfTheNewestEndReadOnce(t *testing.T) {
@@ -315,14 +354,15 @@ func TestListsOfSetsThatAreRefused(t *testing.T) {
 			t.Fatal(first, err)
 		}
 		for says, r := range map[string]*kinesinv1.ListRequest{
-			"unknown field":                   {Where: "x=1"},
-			"want due, -ended, or none":       {Order: "ended"},
-			"want -ended":                     {Where: "state=dead", Order: "due"},
-			"want due":                        {Where: "state=scheduled", Order: "-ended"},
-			"limit -1":                        {Limit: -1},
-			"want one of":                     {State: "lost"},
-			"next_cursor of the page before":  {Where: "state=enqueued", Cursor: first.NextCursor},
-			"next_cursor of the page before,": {Cursor: []byte(`{"n":1,"p":{}}`)},
+			"unknown field":                       {Where: "x=1"},
+			"want due, -created, -ended, or none": {Order: "ended"},
+			"max_examined -1":                     {Order: "-created", MaxExamined: -1},
+			"want -ended":                         {Where: "state=dead", Order: "due"},
+			"want due":                            {Where: "state=scheduled", Order: "-ended"},
+			"limit -1":                            {Limit: -1},
+			"want one of":                         {State: "lost"},
+			"next_cursor of the page before":      {Where: "state=enqueued", Cursor: first.NextCursor},
+			"next_cursor of the page before,":     {Cursor: []byte(`{"n":1,"p":{}}`)},
 		} {
 			_, err := f.List(f.ctx, r)
 			wantError(t, says, err, isInvalid, says)

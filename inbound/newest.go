@@ -15,52 +15,65 @@ import (
 )
 
 const (
-	// endedExaminedMax bounds the rows that a list of the newest ended tasks reads.
-	endedExaminedMax = 2_000_000
-	// endedKeptMax is how many of the newest tasks are kept for the next pages of a list, of 24 bytes each,
-	// and endedListsMax for how many lists.
-	endedKeptMax  = 50_000
-	endedListsMax = 8
+	// newestExaminedMax bounds the rows that a list of the newest tasks reads.
+	newestExaminedMax = 2_000_000
+	// newestKeptMax is how many of the newest tasks are kept for the next pages of a list, of 64 bytes each,
+	// and newestListsMax for how many lists.
+	newestKeptMax  = 50_000
+	newestListsMax = 8
 )
 
-// endedKey is where a task is in a list of ended tasks, the newest end first.
-type endedKey struct {
-	ended task.Instant
-	id    task.ID
+// newestKey is where a task is in a list of the newest tasks: when it was created or has ended. Its token
+// finds its rows.
+type newestKey struct {
+	at    task.Instant
+	token task.Token
 }
 
-func compareEnded(a, b endedKey) int {
-	return cmp.Or(cmp.Compare(b.ended, a.ended), bytes.Compare(a.id[:], b.id[:]))
+func compareNewest(a, b newestKey) int {
+	return cmp.Or(cmp.Compare(b.at, a.at), bytes.Compare(a.token.ID[:], b.token.ID[:]))
 }
 
-// endedList is a part of a list of ended tasks: the newest ones after one of them.
-type endedList struct {
+// newestList is a part of a list of tasks, the newest first: those after one of them.
+type newestList struct {
 	name  string       // says what is listed
 	began task.Instant // when; durations in the filter count from then
-	after endedKey
-	keys  []endedKey
+	ends  bool         // it is one of ended tasks by their end, else of all tasks by when they were created
+	after newestKey
+	keys  []newestKey
 	isAll bool // there are none behind them
 	most  int  // rows to read for it
 }
 
-var errTooManyEnded = api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
-	"more than %d ended tasks would have to be read to find the newest: ask for state=dead of a lambda, or leave out the order", endedExaminedMax)
+// at returns the time of a task by which it is listed.
+func (l *newestList) at(t *task.Task) task.Instant {
+	if l.ends {
+		return t.Ended
+	}
+	return t.Created
+}
 
-// endedLists keeps the newest parts that were read. It is safe for concurrent use.
-type endedLists struct {
+// tooMany refuses a list that would have to read too much.
+func (l *newestList) tooMany() error {
+	return api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED,
+		"more than %d tasks would have to be read to find the newest: name lambdas, priorities or states in the filter, or leave out the order", l.most)
+}
+
+// newestLists keeps the newest parts that were read. It is safe for concurrent use.
+type newestLists struct {
 	mu  sync.Mutex
-	all []endedList // the newest one last
+	all []newestList // the newest one last
 }
 
 // rest returns the part of a list that is kept and that goes on after a key, from there on.
-func (l *endedLists) rest(of endedList, after endedKey) (endedList, bool) {
+func (l *newestLists) rest(of newestList, after newestKey) (newestList, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, kept := range l.all {
-		if kept.name != of.name || kept.began != of.began || compareEnded(after, kept.after) < 0 {
+		if kept.name != of.name || kept.began != of.began || compareNewest(after, kept.after) < 0 {
 			continue
 		}
-		at, is := slices.BinarySearchFunc(kept.keys, after, compareEnded)
+		at, is := slices.BinarySearchFunc(kept.keys, after, compareNewest)
 		if is {
 			at++
 		}
@@ -71,90 +84,93 @@ func (l *endedLists) rest(of endedList, after endedKey) (endedList, bool) {
 	return of, false
 }
 
-func (l *endedLists) keep(one endedList) {
+func (l *newestLists) keep(one newestList) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all = append(l.all, one); len(l.all) > endedListsMax {
+	if l.all = append(l.all, one); len(l.all) > newestListsMax {
 		l.all = slices.Delete(l.all, 0, 1)
 	}
 }
 
-// newestEnded lists ended tasks, the newest end first. No store has an index of all ends by time, so it reads
-// all ended tasks of the set, and keeps where the newest of them are for the pages to come. A page at another
-// server, or long after the last, reads them again.
-func (in *Inbound) newestEnded(ctx context.Context, of *Selection, list endedList, position []byte, limit int) (page Page, err error) {
+// newest lists the newest tasks of a set first, by their end or by when they were created. No store has an
+// index of either, so it reads all tasks of the set, and keeps where the newest of them are for the pages to
+// come. A page at another server, or long after the last, reads them again.
+func (in *Inbound) newest(ctx context.Context, of *Selection, list newestList, position []byte, limit int) (page Page, err error) {
 	var at place
 	if len(position) > 0 && json.Unmarshal(position, &at) != nil {
 		return page, errCursor
 	}
-	after := endedKey{task.Instant(at.After), at.ID}
+	after := newestKey{task.Instant(at.After), task.Token{ID: at.ID}}
 	if at.After == 0 {
-		after.ended = math.MaxInt64 // before all
+		after.at = math.MaxInt64 // before all
 	}
-	rest, isKept := in.endedLists.rest(list, after)
+	rest, isKept := in.newestLists.rest(list, after)
 	if !isKept {
 		rest.after = after
 		if page.Examined, err = in.readNewest(ctx, of, &rest); err != nil {
 			return page, err
 		}
 		if !rest.isAll || len(rest.keys) > limit {
-			in.endedLists.keep(rest)
+			in.newestLists.keep(rest)
 		}
 	}
 	for len(page.Rows) < limit && len(rest.keys) > 0 {
 		some := rest.keys[:min(len(rest.keys), limit-len(page.Rows))]
-		ids := make([]task.ID, len(some))
-		for i, key := range some {
-			ids[i] = key.id
+		tokens := make([]task.Token, len(some))
+		for i := range some {
+			tokens[i] = some[i].token
 		}
-		rows, err := in.Store.Tasks(ctx, ids)
+		rows, err := in.rows(ctx, tokens)
 		if err != nil {
 			return page, err
 		}
 		for i := range rows {
-			if rows[i].State.IsEnd() && rows[i].Ended == some[i].ended && of.has(in.Catalog, &rows[i]) { // else it has changed
-				page.Rows = append(page.Rows, found{Task: rows[i]})
+			if t := &rows[i].Task; !t.ID.IsZero() && (t.State.IsEnd() || !list.ends) && list.at(t) == some[i].at && of.has(in.Catalog, t) { // else it has changed
+				page.Rows = append(page.Rows, rows[i])
 			}
 		}
 		after, rest.keys = some[len(some)-1], rest.keys[len(some):]
 	}
 	if len(rest.keys) > 0 || !rest.isAll {
-		page.Next, err = json.Marshal(place{After: int64(after.ended), ID: after.id})
+		page.Next, err = json.Marshal(place{After: int64(after.at), ID: after.token.ID})
 	}
 	return page, err
 }
 
-// readNewest reads all ended tasks of a set into a list, of which it keeps the newest after one of them.
-func (in *Inbound) readNewest(ctx context.Context, of *Selection, list *endedList) (examined int, err error) {
+// readNewest reads all tasks of a set into a list, of which it keeps the newest after one of them.
+func (in *Inbound) readNewest(ctx context.Context, of *Selection, list *newestList) (examined int, err error) {
 	leave, err := in.enterWholeSet()
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
-	ended := *of
-	ended.Live = false
+	set := *of
+	set.Live = of.Live && !list.ends
 	list.isAll = true
 	keep := func() {
-		slices.SortFunc(list.keys, compareEnded)
-		if len(list.keys) > endedKeptMax {
-			list.keys, list.isAll = list.keys[:endedKeptMax], false
+		slices.SortFunc(list.keys, compareNewest)
+		// A task that ends meanwhile is met as live and as ended.
+		list.keys = slices.CompactFunc(list.keys, func(a, b newestKey) bool { return compareNewest(a, b) == 0 })
+		if len(list.keys) > newestKeptMax {
+			list.keys, list.isAll = list.keys[:newestKeptMax], false
 		}
 	}
 	var position []byte
 	for more := true; more; {
-		part, err := in.Page(ctx, &ended, position, setRowsRead)
+		part, err := in.Page(ctx, &set, position, setRowsRead)
 		if err != nil {
 			return examined, err
 		}
 		if examined += part.Examined; examined > list.most {
-			return examined, errTooManyEnded
+			return examined, list.tooMany()
 		}
 		for i := range part.Rows {
-			if key := (endedKey{part.Rows[i].Ended, part.Rows[i].ID}); compareEnded(key, list.after) > 0 {
+			t := &part.Rows[i].Task
+			if key := (newestKey{list.at(t), task.TokenOf(t)}); compareNewest(key, list.after) > 0 {
 				list.keys = append(list.keys, key)
 			}
 		}
-		if position, more = part.Next, len(part.Next) > 0; len(list.keys) > 2*endedKeptMax {
+		if position, more = part.Next, len(part.Next) > 0; len(list.keys) > 2*newestKeptMax {
 			keep()
 		}
 	}

@@ -221,6 +221,9 @@ type ListQuery struct {
 	// Where is a filter, such as `error~"timeout" and due<-1h`; docs/sets.md describes it.
 	Where string
 	Order ListOrder
+	// MaxExamined is how many rows the server may read at most to find the newest tasks, of OrderNewest and
+	// OrderNewestEnded; it refuses a list that needs more (ErrUnsupported). Zero: 2,000,000, the most.
+	MaxExamined int64
 }
 
 // ListOrder is an order of a list.
@@ -231,6 +234,9 @@ type ListOrder string
 const (
 	// OrderDue lists live tasks by when they are due next, whatever their partition.
 	OrderDue ListOrder = "due"
+	// OrderNewest lists all tasks by when they were created, the newest first, live or ended. The server
+	// reads all tasks of the set to begin.
+	OrderNewest ListOrder = "-created"
 	// OrderNewestEnded lists ended tasks, the newest end first. For each page the server reads all ended
 	// tasks of the set, but for dead letters only those of its lambdas.
 	OrderNewestEnded ListOrder = "-ended"
@@ -242,7 +248,7 @@ const listPageMax = 1000
 // error ends it.
 func (c *Client) List(ctx context.Context, q ListQuery) iter.Seq2[TaskInfo, error] {
 	return func(yield func(TaskInfo, error) bool) {
-		request := &kinesinv1.ListRequest{Lambda: q.Lambda, State: string(q.State), Where: q.Where, Order: string(q.Order)}
+		request := &kinesinv1.ListRequest{Lambda: q.Lambda, State: string(q.State), Where: q.Where, Order: string(q.Order), MaxExamined: q.MaxExamined}
 		for left := q.Limit; ; {
 			request.Limit = listPageMax
 			if q.Limit > 0 {

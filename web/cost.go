@@ -22,6 +22,9 @@ func (c *call) costOf(kind string) *scanCost {
 	if kind == "dead" {
 		return &scanCost{Text: fmt.Sprintf("This store bills reads. Up to %s dead tasks are read to group them, for about as many read units. They are found among all tasks that have ended and are still kept: where few of those are dead it reads more. A filter that names lambdas reads only theirs.", number(deadReadMax))}
 	}
+	if kind == orderNewest {
+		return &scanCost{Text: "This store bills reads, and has no index of when tasks were created. To find the newest, all tasks that match are read, live ones and those that have ended and are kept, 2,000,000 at most: about one read unit for each row. Name lambdas, and priorities or states, to read only those."}
+	}
 	live := int64(0)
 	for _, s := range snap.stats {
 		if c.sees(s.GetLambda()) {
@@ -39,5 +42,5 @@ func (c *call) scans(q, order string) bool {
 	if err != nil {
 		return false // the list says so
 	}
-	return (q != "" || order == "-ended") && f.CanBeOf(noLambda)
+	return order == orderNewest || (q != "" || order == "-ended") && f.CanBeOf(noLambda)
 }

@@ -34,6 +34,9 @@ func TestScansAreConfirmedWhereReadsCostMoney(t *testing.T) {
 			"/ui/tasks?q=" + url.QueryEscape("lambda=mail"):        false,
 			"/ui/tasks?q=" + url.QueryEscape("state=dead"):         true,
 			"/ui/tasks?order=-ended":                               true,
+			"/ui/tasks?order=-created":                             true,
+			"/ui/tasks?order=-created&q=lambda%3Dmail":             true,
+			"/ui/tasks?order=live":                                 false,
 			"/ui/tasks?order=-ended&scan=yes":                      false,
 			"/ui/tasks?scan=yes&q=" + url.QueryEscape("key=order"): false,
 		} {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -12,8 +13,19 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 )
 
-// tasksShown is how many tasks a page lists.
-const tasksShown = 50
+const (
+	// tasksShown is how many tasks a page lists.
+	tasksShown = 50
+	// newestRowsMax bounds the rows that the page reads to find the newest tasks, unless it is asked for
+	// them.
+	newestRowsMax = 20_000
+)
+
+// The orders of the page; empty: the newest first, or live ones first where that would read much.
+const (
+	orderNewest = "-created"
+	orderLive   = "live"
+)
 
 type tasksBody struct {
 	Q, Order string
@@ -26,6 +38,7 @@ type tasksBody struct {
 	Metered  bool
 	Now      time.Time
 	Cost     *scanCost // it was not read, as it costs so much
+	Newest   string    // the path of the list with the newest first, where that would read much
 }
 
 // quick is a filter that one click sets.
@@ -97,16 +110,20 @@ func showTasks(c *call) error {
 		return invalid("the cursor in this URL is damaged: go to the first page")
 	}
 	if c.scans(b.Q, b.Order) {
-		if b.Cost = c.costOf("tasks"); b.Cost != nil {
+		kind := "tasks"
+		if b.Order == orderNewest {
+			kind = orderNewest
+		}
+		if b.Cost = c.costOf(kind); b.Cost != nil {
 			b.Cost.Go = tasksPath(b.Q, b.Order, c.field("cursor")) + "&scan=yes"
 			return c.show("tasks", "Tasks", Prefix+"tasks", b)
 		}
 	}
-	response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: b.Q, Order: b.Order, Limit: tasksShown, Cursor: cursor})
+	response, err := c.listTasks(b, cursor)
 	if err != nil {
-		if p := problemOf(err); p.Status == http.StatusBadRequest {
+		if p := problemOf(err); p.Status == http.StatusBadRequest || b.Order == orderNewest && errors.Is(err, api.ErrUnsupported) {
 			b.Problem = p.Text
-			return c.showStatus(http.StatusBadRequest, "tasks", "Tasks", Prefix+"tasks", b)
+			return c.showStatus(p.Status, "tasks", "Tasks", Prefix+"tasks", b)
 		}
 		return err
 	}
@@ -118,6 +135,29 @@ func showTasks(c *call) error {
 		b.First = tasksPath(b.Q, b.Order, "")
 	}
 	return c.show("tasks", "Tasks", Prefix+"tasks", b)
+}
+
+// listTasks reads a page. Without an order it has the newest first, if few tasks have to be read to find
+// them, and else live ones first, which the page then says.
+func (c *call) listTasks(b *tasksBody, cursor []byte) (*kinesinv1.ListResponse, error) {
+	r := &kinesinv1.ListRequest{Where: b.Q, Order: b.Order, Limit: tasksShown, Cursor: cursor}
+	if b.Order == orderLive {
+		r.Order = ""
+	}
+	if b.Order != "" {
+		return c.Tasks.List(c.r.Context(), r)
+	}
+	if !b.Metered {
+		r.Order, r.MaxExamined = orderNewest, newestRowsMax
+		response, err := c.Tasks.List(c.r.Context(), r)
+		if !errors.Is(err, api.ErrUnsupported) && !errors.Is(err, api.ErrFull) {
+			b.Order = orderNewest
+			return response, err
+		}
+		r.Order, r.MaxExamined = "", 0
+	}
+	b.Order, b.Newest = orderLive, tasksPath(b.Q, orderNewest, "")
+	return c.Tasks.List(c.r.Context(), r)
 }
 
 // idForm is what ids look like, whoever made them: "k" or "q" and the number of a form are in front.

@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -39,7 +40,9 @@ type fakes struct {
 	text    string
 	counted atomic.Int64 // calls of Stats
 	acted   []string
-	reason  string // of the last cancel
+	reason  string   // of the last call that stops work
+	lists   []string // the orders of all lists
+	many    bool     // lists refuse a bound of what they may read
 	failing error
 }
 
@@ -55,7 +58,10 @@ func (f *fakes) Get(context.Context, *kinesinv1.GetRequest) (*kinesinv1.GetRespo
 	return &kinesinv1.GetResponse{Results: []*kinesinv1.GetResult{{Task: f.task()}}}, f.failing
 }
 
-func (f *fakes) List(context.Context, *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
+func (f *fakes) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.ListResponse, error) {
+	if f.lists = append(f.lists, r.Order); f.many && r.MaxExamined > 0 {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "too many")
+	}
 	return &kinesinv1.ListResponse{Tasks: []*kinesinv1.Task{f.task()}, NextCursor: nil}, nil
 }
 
@@ -97,7 +103,7 @@ func (s fakeSource) Forecast(_ context.Context, edges []time.Time, _ int) (overv
 func newFakes(text string) (*Console, *fakes) {
 	f := &fakes{text: text}
 	return New(Config{
-		Services: Services{Tasks: f, Lambdas: fakeLambdas{fakes: f}, Inbound: kinesinv1connect.UnimplementedInboundServiceHandler{}},
+		Services: Services{Tasks: f, Lambdas: fakeLambdas{fakes: f}, Inbound: fakeRejected{fakes: f}, Jobs: fakeJobs{fakes: f}},
 		Source:   fakeSource{text}, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler), Version: "1",
 	}), f
 }

@@ -2067,13 +2067,18 @@ func (x *GetResponse) GetResults() []*GetResult {
 }
 
 type ListRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lambda        string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
-	State         string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`   // empty: all states
-	Limit         int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // 0: 100; at most 1000
-	Cursor        []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // of the page before
-	Where         string                 `protobuf:"bytes,5,opt,name=where,proto3" json:"where,omitempty"`   // a filter expression; empty: all. With it, or with order, lambda may be empty
-	Order         string                 `protobuf:"bytes,6,opt,name=order,proto3" json:"order,omitempty"`   // "due", "-ended" (newest end first), or empty: by due time, then the newest end first, where that is cheap
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Lambda string                 `protobuf:"bytes,1,opt,name=lambda,proto3" json:"lambda,omitempty"`
+	State  string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`   // empty: all states
+	Limit  int32                  `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`  // 0: 100; at most 1000
+	Cursor []byte                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"` // of the page before
+	Where  string                 `protobuf:"bytes,5,opt,name=where,proto3" json:"where,omitempty"`   // a filter expression; empty: all. With it, or with order, lambda may be empty
+	// "due", "-created" (newest first), "-ended" (newest end first), or empty: by due time, then the newest end
+	// first, where that is cheap.
+	Order string `protobuf:"bytes,6,opt,name=order,proto3" json:"order,omitempty"`
+	// With the orders "-created" and "-ended": most rows to read for the first page. A list that needs more is
+	// refused as unsupported. 0: 2,000,000, which is also the most.
+	MaxExamined   int64 `protobuf:"varint,7,opt,name=max_examined,json=maxExamined,proto3" json:"max_examined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2148,6 +2153,13 @@ func (x *ListRequest) GetOrder() string {
 		return x.Order
 	}
 	return ""
+}
+
+func (x *ListRequest) GetMaxExamined() int64 {
+	if x != nil {
+		return x.MaxExamined
+	}
+	return 0
 }
 
 type ListResponse struct {
@@ -13956,14 +13968,15 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x10.kinesin.v1.TaskR\x04task\x12-\n" +
 	"\aproblem\x18\x02 \x01(\v2\x13.kinesin.v1.ProblemR\aproblem\">\n" +
 	"\vGetResponse\x12/\n" +
-	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"\x95\x01\n" +
+	"\aresults\x18\x01 \x03(\v2\x15.kinesin.v1.GetResultR\aresults\"\xb8\x01\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\x05R\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x04 \x01(\fR\x06cursor\x12\x14\n" +
 	"\x05where\x18\x05 \x01(\tR\x05where\x12\x14\n" +
-	"\x05order\x18\x06 \x01(\tR\x05order\"W\n" +
+	"\x05order\x18\x06 \x01(\tR\x05order\x12!\n" +
+	"\fmax_examined\x18\a \x01(\x03R\vmaxExamined\"W\n" +
 	"\fListResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.kinesin.v1.TaskR\x05tasks\x12\x1f\n" +
 	"\vnext_cursor\x18\x02 \x01(\fR\n" +

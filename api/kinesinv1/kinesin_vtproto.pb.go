@@ -1889,6 +1889,11 @@ func (m *ListRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.MaxExamined != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.MaxExamined))
+		i--
+		dAtA[i] = 0x38
+	}
 	if len(m.Order) > 0 {
 		i -= len(m.Order)
 		copy(dAtA[i:], m.Order)
@@ -13591,6 +13596,9 @@ func (m *ListRequest) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	if m.MaxExamined != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.MaxExamined))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -23247,6 +23255,25 @@ func (m *ListRequest) UnmarshalVT(dAtA []byte) error {
 			}
 			m.Order = string(dAtA[iNdEx:postIndex])
 			iNdEx = postIndex
+		case 7:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field MaxExamined", wireType)
+			}
+			m.MaxExamined = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.MaxExamined |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

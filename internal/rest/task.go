@@ -175,6 +175,13 @@ func listTasks(c *call, _ *none) (int, *taskList, error) {
 		}
 		request.Limit = int32(limit)
 	}
+	if text := c.query.Get("max_examined"); text != "" {
+		most, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || most < 1 {
+			return 0, nil, invalid("parameter max_examined: %q is not a whole number from 1 to 2000000", text)
+		}
+		request.MaxExamined = most
+	}
 	var err error
 	if request.Cursor, err = base64.RawURLEncoding.DecodeString(c.query.Get("cursor")); err != nil {
 		return 0, nil, invalid("parameter cursor: want next of the page before")

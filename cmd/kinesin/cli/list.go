@@ -21,14 +21,15 @@ func (a *app) listCommand() *cobra.Command {
 	var q sdk.ListQuery
 	var state string
 	c := &cobra.Command{
-		Use:   "list [--lambda L] [--state S] [--where FILTER] [--order due|-ended] [--limit N] | --dead-letters --lambda L [--priority P] [--payload] [--limit N]",
+		Use:   "list [--lambda L] [--state S] [--where FILTER] [--order due|-created|-ended] [--max-examined N] [--limit N] | --dead-letters --lambda L [--priority P] [--payload] [--limit N]",
 		Short: "List tasks",
 		Long: fmt.Sprintf(`Lists the tasks of a lambda, or of all that you may read, in one state or in all. Ended tasks are listed until their retention is
 over. docs/sets.md describes filters.
 
 It lists live tasks by when they are due next, and then ended ones, the newest end first; with DynamoDB, or where tasks are very
-many, as the store has them. --order due (live tasks alone) and -ended (ended ones alone) have their order everywhere, at a price:
-for -ended the server reads all ended tasks, of dead letters only those of the lambdas.
+many, as the store has them. --order due (live tasks alone), -created (the newest first) and -ended (ended ones alone) have their
+order everywhere, at a price: for -created the server reads all tasks of the set, for -ended all ended ones, of dead letters only
+those of the lambdas. It refuses to read more than --max-examined rows for that.
 
 With --dead-letters it shows messages of a deliver lambda instead, which its consumers received too often and never deleted. They
 stay in their SQS dead-letter queues; SQS hides them from others meanwhile, and counts a receive.
@@ -44,13 +45,14 @@ With -o json, an array of the objects that get prints.`, task.States()),
 	f := c.Flags()
 	f.StringVar(&q.Lambda, "lambda", "", "only tasks of the lambda with this `NAME`")
 	f.StringVar(&q.Where, "where", "", whereUsage)
-	f.StringVar((*string)(&q.Order), "order", "", "`ORDER`: due or -ended; live tasks by due time and then ended ones, newest first, when not set")
+	f.StringVar((*string)(&q.Order), "order", "", "`ORDER`: due, -created or -ended; live tasks by due time and then ended ones, newest first, when not set")
+	f.Int64Var(&q.MaxExamined, "max-examined", 0, "with --order -created or -ended, how many rows the server may read at most; 0 for 2000000")
 	f.StringVar(&state, "state", "", "only tasks in this `STATE`")
 	q.Limit = listLimitDefault
 	f.Var(intValue{n: &q.Limit}, "limit", "how many tasks to list at most; 0 for all")
 	return a.withDeadLetters(a.calling(c, func(ctx context.Context, k *sdk.Client, _ []string) error {
-		if q.Order != "" && q.Order != sdk.OrderDue && q.Order != sdk.OrderNewestEnded {
-			return usagef("--order: %q is unknown: want due or -ended", q.Order)
+		if q.Order != "" && q.Order != sdk.OrderDue && q.Order != sdk.OrderNewest && q.Order != sdk.OrderNewestEnded {
+			return usagef("--order: %q is unknown: want due, -created or -ended", q.Order)
 		}
 		if err := checkFilter(q.Where); err != nil {
 			return err
