@@ -88,6 +88,7 @@ install: ## install kinesin to where go install puts programs
 .PHONY: test
 test: ## all that must hold for a change
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
+	@go vet ./... # compiles: tests with deadlines fail beside minutes of compiling, as on a new machine
 	$(WITH_AWS_LOCAL) go test -shuffle=on $$($(UNIT))
 	$(MAKE) arch test/e2e
 	go test -count=1 -timeout 10m $(FAULTS)
