@@ -101,8 +101,8 @@ test/quick: ## the same without real processes and long runs, under a minute
 
 .PHONY: test/race
 test/race: ## the core packages under the race detector
-	go test -race -short -shuffle=on $$($(TEST_IMPORTS) | grep -v testing/synctest | cut -d' ' -f1)
-	go test -race -short -shuffle=on -cpu=1 $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
+	go test -race -short -timeout 20m -shuffle=on $$($(TEST_IMPORTS) | grep -v testing/synctest | cut -d' ' -f1)
+	go test -race -short -timeout 20m -shuffle=on -cpu=1 $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
 
 .PHONY: test/cover
 test/cover: ## coverage by package, profile in bin/cover.out
