@@ -218,7 +218,7 @@ func TestASaveThatDiesKeepsNoPauseFromEnding(t *testing.T) {
 	}
 }
 
-// Who looks after crons knows when the next pause ends, and does not wait longer.
+// A process that looks after crons knows when the next pause ends, and does not wait longer.
 func TestWhenTheNextPauseEnds(t *testing.T) {
 	f := newFixture(t)
 	now := f.Clock.Now()
