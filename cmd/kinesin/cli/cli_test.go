@@ -161,7 +161,7 @@ func TestBadUsage(t *testing.T) {
 		{"get", "ID is missing"},
 		{"cancel", "ID is missing"},
 		{"wait", "ID is missing"},
-		{"list --order ended", "want due or -ended"},
+		{"list --order ended", "want due, -created or -ended"},
 		{"count extra", "extra"},
 		{"count --lambda a/b", "--lambda"},
 		{"stats extra", "extra"},
