@@ -108,7 +108,7 @@ var table = []row{
 	{name: "internal/objective", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/catalog", "internal/clock", "internal/refusal"}), tests: []string{"store/mem"}},
 	{name: "internal/tracing", may: slices.Concat(wire, []string{"task"}), tests: []string{"internal/otlp"}},
 	{name: "internal/guard", may: slices.Concat(wire, []string{"task", "store", "internal/access", "internal/access/tokens", "internal/audit", "internal/backoff", "internal/clock", "internal/refusal"})},
-	{name: "internal/overview", stdOnly: true},
+	{name: "internal/overview", may: []string{"internal/clock"}},
 	{
 		name: "web", may: slices.Concat(wire, []string{"internal/access", "internal/access/sessions", "internal/clock", "internal/cron", "internal/overview", "internal/where"}),
 		tests: []string{"task"}, never: []string{"inbound", "scheduler", "hsc", "internal/node", "server", "github.com/cockroachdb", "github.com/aws"},

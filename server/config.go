@@ -21,9 +21,6 @@ import (
 	"github.com/kinesin-io/kinesin/web"
 )
 
-// Roles lists the roles that a process can have, in the order in which work flows through them.
-func Roles() []string { return node.Roles() }
-
 // ErrConfig is returned for an invalid configuration; the text says what is allowed.
 var ErrConfig = errors.New("configuration refused")
 
@@ -133,6 +130,9 @@ const (
 	QueueMemory   = "memory"
 	QueueSQS      = "sqs"
 )
+
+// Roles lists the roles that a process can have, in the order in which work flows through them.
+func Roles() []string { return node.Roles() }
 
 // Stores lists the drivers of the store, Queues those of the queue.
 func Stores() []string { return []string{StorePebble, StoreDynamoDB} }

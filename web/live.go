@@ -66,49 +66,9 @@ type live struct {
 	config  *Config
 	metered atomic.Bool // reads of the store cost money, as far as is known
 
-	now        shared[*snapshot]
-	objectives shared[[]*kinesinv1.ObjectiveStatus]
-	forecast   shared[*overview.Forecast]
-}
-
-// shared is something that is read at most once in a while, by whoever asks first.
-type shared[T any] struct {
-	mu      sync.Mutex
-	value   T
-	again   time.Duration // monotonic time from which it is read again
-	known   bool
-	reading bool // somebody reads it again
-}
-
-// get returns the value, reading it if it is old. Others who ask meanwhile get the old one, or wait for the
-// first.
-func (s *shared[T]) get(c clock.Clock, every time.Duration, share int, read func() T) T {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	began := clock.Mono(c)
-	if s.known && (began < s.again || s.reading) {
-		return s.value
-	}
-	var value T
-	if s.known {
-		value = s.unlocked(read)
-	} else {
-		value = read()
-	}
-	now := clock.Mono(c)
-	s.value, s.known, s.again = value, true, now+max(every, time.Duration(share)*(now-began))
-	return s.value
-}
-
-// unlocked reads without the lock, which is held before and after, whatever becomes of it.
-func (s *shared[T]) unlocked(read func() T) T {
-	s.reading = true
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		s.reading = false
-	}()
-	return read()
+	now        overview.Shared[*snapshot]
+	objectives overview.Shared[[]*kinesinv1.ObjectiveStatus]
+	forecast   overview.Shared[*overview.Forecast]
 }
 
 func newLive(c *Config) *live { return &live{config: c} }
@@ -122,7 +82,7 @@ func (l *live) every(usual, metered time.Duration) time.Duration {
 
 // snapshot returns what is live. The server decides for whom it is when it is shown.
 func (l *live) snapshot() *snapshot {
-	return l.now.get(l.config.Clock, l.every(liveEvery, liveEveryMetered), liveShare, l.read)
+	return l.now.Get(l.config.Clock, liveShare, func() (*snapshot, time.Duration) { return l.read(), l.every(liveEvery, liveEveryMetered) })
 }
 
 // asServer is the context of reads for all viewers together.
@@ -144,7 +104,9 @@ func (l *live) read() *snapshot {
 		l.metered.Store(s.fleet.Store.Metered)
 	}
 	if err == nil && l.config.Objectives != nil {
-		s.objectives = l.objectives.get(l.config.Clock, l.every(objectivesEvery, objectivesEveryMetered), liveShare, l.readObjectives)
+		s.objectives = l.objectives.Get(l.config.Clock, liveShare, func() ([]*kinesinv1.ObjectiveStatus, time.Duration) {
+			return l.readObjectives(), l.every(objectivesEvery, objectivesEveryMetered)
+		})
 	}
 	if s.err = err; err != nil {
 		l.config.Log.WarnContext(ctx, "console cannot read the state of the installation", slog.Any("error", err))
@@ -179,7 +141,7 @@ func (l *live) due(first bool) *overview.Forecast {
 	if first && rows > forecastRowsAtFirst {
 		rows, every, share = forecastRowsAtFirst, 0, 0
 	}
-	return l.forecast.get(l.config.Clock, every, share, func() *overview.Forecast { return l.readDue(rows) })
+	return l.forecast.Get(l.config.Clock, share, func() (*overview.Forecast, time.Duration) { return l.readDue(rows), every })
 }
 
 func (l *live) readDue(rows int) *overview.Forecast {

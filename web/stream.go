@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/overview"
 )
 
 // Bounds of streams, by which open pages learn what changes.
@@ -37,7 +38,7 @@ type streams struct {
 
 // part is a part of a page that streams show.
 type part struct {
-	shared[*rendering]
+	overview.Shared[*rendering]
 
 	viewers int // guarded by streams.mu
 }
@@ -114,7 +115,7 @@ func (c *call) stream(show func(*call) error) {
 	timer := c.Clock.NewTimer(streamEvery)
 	defer timer.Stop()
 	for clock.Mono(c.Clock) < until {
-		next := p.get(c.Clock, streamEvery, liveShare, func() *rendering { return c.renderPart(show) })
+		next := p.Get(c.Clock, liveShare, func() (*rendering, time.Duration) { return c.renderPart(show), streamEvery })
 		now := clock.Mono(c.Clock)
 		var text []byte
 		switch {

@@ -251,31 +251,6 @@ func TestViewersShareWhatIsLive(t *testing.T) {
 	}
 }
 
-// While what is live is read again, slowly, pages show what was read before.
-func TestNobodyWaitsForASlowStore(t *testing.T) {
-	var s shared[int]
-	c := clock.Real()
-	s.get(c, 0, 0, func() int { return 1 })
-	reading, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		s.get(c, time.Hour, 0, func() int {
-			close(reading)
-			<-goOn
-			return 2
-		})
-	}()
-	<-reading
-	if n := s.get(c, 0, 0, func() int { return 3 }); n != 1 {
-		t.Errorf("%d while it is read", n)
-	}
-	close(goOn)
-	<-done
-	if n := s.get(c, 0, 0, func() int { return 3 }); n != 2 {
-		t.Errorf("%d after it was read", n)
-	}
-}
-
 // withSessions lets browsers sign in with one token.
 func withSessions(t *testing.T, k *Console, good string) {
 	t.Helper()

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -29,9 +28,7 @@ type glance struct {
 	source *Node
 	clock  clock.Clock
 
-	mu       sync.Mutex
-	forecast *overview.Forecast // nil: it could not be counted
-	again    time.Duration      // monotonic time from which it is counted again; 0: at once
+	forecast overview.Shared[*overview.Forecast] // nil: it could not be counted
 }
 
 // glanceWindows and glanceAhead are the times of which an overview tells.
@@ -73,19 +70,23 @@ func installationOf(f *overview.Fleet) *kinesinv1.Installation {
 	}
 }
 
-// due returns the forecast, counting it if it is old. Others who ask meanwhile wait for it, which takes
-// glanceWithin at most.
+// due returns the forecast, and counts it if it is old.
 func (g *glance) due(ctx context.Context, metered bool) *overview.Forecast {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	began := clock.Mono(g.clock)
-	if g.again != 0 && began < g.again {
-		return g.forecast
-	}
-	every, rows := glanceEvery, glanceRows
-	if metered {
-		every, rows = glanceEveryMetered, glanceRowsMetered
-	}
+	return g.forecast.Get(g.clock, glanceShare, func() (*overview.Forecast, time.Duration) {
+		every, rows := glanceEvery, glanceRows
+		if metered {
+			every, rows = glanceEveryMetered, glanceRowsMetered
+		}
+		f, err := g.count(ctx, rows)
+		if err != nil {
+			g.source.log.WarnContext(ctx, "cannot count what will be due", slog.Any("error", err))
+			return nil, glanceEvery
+		}
+		return &f, every
+	})
+}
+
+func (g *glance) count(ctx context.Context, rows int) (overview.Forecast, error) {
 	// The caller may leave; the others that wait want the answer all the same.
 	ctx, cancel := clock.Within(context.WithoutCancel(ctx), g.clock, glanceWithin)
 	defer cancel()
@@ -94,16 +95,7 @@ func (g *glance) due(ctx context.Context, metered bool) *overview.Forecast {
 	for _, ahead := range glanceAhead {
 		edges = append(edges, now.Add(ahead))
 	}
-	g.forecast = nil
-	if f, err := g.source.Forecast(ctx, edges, rows); err == nil {
-		g.forecast = &f
-	} else {
-		g.source.log.WarnContext(ctx, "cannot count what will be due", slog.Any("error", err))
-		every = glanceEvery
-	}
-	ended := clock.Mono(g.clock)
-	g.again = ended + max(every, glanceShare*(ended-began))
-	return g.forecast
+	return g.source.Forecast(ctx, edges, rows)
 }
 
 // dueSoon adds up a forecast for the lambdas that may be seen. Overdue tasks are not in it.

@@ -1,9 +1,22 @@
 package protocol
 
+import "slices"
+
 // Scenarios are small, each about one thing: together they have every process, fault and race of
 // docs/protocol.md.
 func Scenarios(long bool) []Scenario {
-	all := []Scenario{
+	all := slices.Concat(taskScenarios(), keyScenarios(), processScenarios(), changeScenarios(), followScenarios())
+	if long {
+		for i := range all {
+			all[i].Left.crashes++
+		}
+	}
+	return all
+}
+
+// taskScenarios are about the path of one task.
+func taskScenarios() []Scenario {
+	return []Scenario{
 		{
 			Name:  "dispatch: two owners, two workers, a lease to lose, a crash, a message lost or doubled",
 			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 2, Places: 1,
@@ -54,6 +67,12 @@ func Scenarios(long bool) []Scenario {
 			Calls: []Call{{Kind: Near}, {Kind: Matched}}, Parts: 1, Owners: 2, Workers: 2, Places: 1,
 			Left: budget{crashes: 1, leases: 1, refusals: 1, resends: 1},
 		},
+	}
+}
+
+// keyScenarios are about calls with one key.
+func keyScenarios() []Scenario {
+	return []Scenario{
 		{
 			Name:  "key: three calls, one of them for another task",
 			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, At: 1, Life: 1}, {Kind: Keyed, AfterCall: 1}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
@@ -74,6 +93,12 @@ func Scenarios(long bool) []Scenario {
 			Calls: []Call{{Kind: Keyed}, {Kind: Keyed, Life: 1, At: 1}, {Kind: Keyed, Life: 1, AfterCall: 2}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1,
 			Expires: true, Left: budget{crashes: 1},
 		},
+	}
+}
+
+// processScenarios are about the processes that work on tasks: their gaps, take-overs, gates and shards.
+func processScenarios() []Scenario {
+	return []Scenario{
 		{
 			Name:  "gap: all processes are gone until ended rows have expired, a cancel",
 			Calls: []Call{{Kind: Far}}, Parts: 1, Owners: 2, Workers: 1, Places: 1, Expires: true,
@@ -130,14 +155,6 @@ func Scenarios(long bool) []Scenario {
 			Left: budget{crashes: 1},
 		},
 	}
-	all = append(all, changeScenarios()...)
-	all = append(all, followScenarios()...)
-	if long {
-		for i := range all {
-			all[i].Left.crashes++
-		}
-	}
-	return all
 }
 
 // changeScenarios are those of what users change: keys that are used again, and tasks that are moved or

@@ -18,9 +18,12 @@ func testLine(t *testing.T, f func(t *testing.T, l *waitLine, want func(text str
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		f(t, &waitLine{w: &out, clock: clock.Real()}, func(text string) {
+		l := &waitLine{w: &out, clock: clock.Real()}
+		f(t, l, func(text string) {
 			t.Helper()
 			synctest.Wait()
+			l.mu.Lock() // it writes under its lock
+			defer l.mu.Unlock()
 			if out.String() != text {
 				t.Errorf("%q, want %q", out.String(), text)
 			}
