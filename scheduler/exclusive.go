@@ -124,7 +124,7 @@ func (s *Scheduler) followGroup(a *assignment, g *slotGroup, o *opening, parts [
 	}
 	if o.phase == waiting {
 		known := set.IsZero() || s.Clock.Now() >= set.Add(quotaKnown) // by another server's clock, which may be ahead
-		if s.Foreign && a.isNews(o.since) && now-o.since < lambdasKnown {
+		if s.Foreign && !a.areAllKnown(now) {
 			known = false // another process, which does not know the newest lambda, may take the group for its own
 		}
 		if (!known || !s.Handover.Agree(a.Members)) && now-o.since < ReleaseMax {
