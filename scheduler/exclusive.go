@@ -12,8 +12,8 @@ import (
 // Tasks with a concurrency quota are started by one process at a time. A process that owns a group opens it,
 // and then starts its tasks, when no other process does, and when it has read all that is in flight: first it
 // waits until all others follow the same list of members and know the same lambdas, then its loops count the
-// slots in use. It shuts the group as soon as it sees that another process owns it, and starts nothing while the
-// others may take it for gone.
+// slots in use. It shuts the group as soon as it sees that another process owns it, and starts nothing while
+// the others may take it for gone.
 
 const (
 	// quotaKnown is how long after it was set a quota is known to all processes, by all clocks.
@@ -147,8 +147,8 @@ func (s *Scheduler) followGroup(a *assignment, g *exclusiveGroup, o *opening, pa
 	}
 }
 
-// areRead reports whether all partitions of a group have counted their slots. An idle partition has nothing in
-// flight.
+// areRead reports whether all partitions of a group have counted their slots. An idle partition has nothing
+// in flight.
 func (s *Scheduler) areRead(g *exclusiveGroup, parts []task.Partition) bool {
 	number := g.slotCount.Load()
 	for _, p := range parts {

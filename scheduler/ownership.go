@@ -30,8 +30,8 @@ type handOver struct {
 	to    string
 	since time.Duration
 	// unannounced says that the row of the next owner does not tell when it has taken over: the view that it
-	// shows is of the members alone, and it may show it without knowing the lambda whose coming or going moved
-	// the partition.
+	// shows is of the members alone, and it may show it without knowing the lambda whose coming or going
+	// moved the partition.
 	unannounced bool
 }
 

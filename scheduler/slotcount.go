@@ -7,10 +7,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A count of slots reads all task rows of a partition whose tasks may hold slots: those of all wake-up rows from the
-// head to a moment after now, since none is dispatched before its time. It takes nothing into the buffer but
-// what is in flight, so that it comes to its end however long the backlog is. A loop makes one when its
-// process is to start the tasks of a group that another one may have started before.
+// A count of slots reads all task rows of a partition whose tasks may hold slots: those of all wake-up rows
+// from the head to a moment after now, since none is dispatched before its time. It takes nothing into the
+// buffer but what is in flight, so that it comes to its end however long the backlog is. A loop makes one
+// when its process is to start the tasks of a group that another one may have started before.
 
 // slotCountPagesMax bounds the pages of a count that are read at once: checks of what is in flight have their
 // turn in between.

@@ -17,18 +17,6 @@ import (
 // slotsAgain is when a partition asks again for slots whose group may start nothing yet.
 const slotsAgain = 250 * time.Millisecond
 
-// Concurrency says which partitions have concurrency quotas. All methods answer from memory, and are safe for
-// concurrent use.
-type Concurrency interface {
-	// Group returns the group of a partition: what names all partitions whose slots are counted together, and
-	// which therefore have one owner. limited is false if any number of its tasks may run at once.
-	Group(p task.Partition) (group task.Partition, limited bool)
-	// Limits returns the quota of a group, and the weights of its priorities; nil: there is none any more.
-	Limits(group task.Partition) (c *quota.Concurrency, weights []uint16)
-	// Changed returns a channel that is closed when the others may answer otherwise.
-	Changed() <-chan struct{}
-}
-
 // exclusiveGroup counts the slots of a group, as far as this process knows.
 type exclusiveGroup struct {
 	*quota.Slots

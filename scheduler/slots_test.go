@@ -267,8 +267,8 @@ func TestAnOwnerWaitsUntilAllKnowALambda(t *testing.T) {
 	})
 }
 
-// TestAProcessThatStartsWaitsUntilAllKnowALambda starts a process in the moment in which a lambda may have come:
-// another one, which has not heard of that lambda, may take this one for its own.
+// TestAProcessThatStartsWaitsUntilAllKnowALambda starts a process in the moment in which a lambda may have
+// come: another one, which has not heard of that lambda, may take the group for its own.
 func TestAProcessThatStartsWaitsUntilAllKnowALambda(t *testing.T) {
 	inSlotsFleet(t, "me", func(w *world, a *assigned, _ *scheduler.Scheduler, tasks []task.Task) {
 		a.follow()
