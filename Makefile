@@ -88,6 +88,7 @@ install: ## install kinesin to where go install puts programs
 .PHONY: test
 test: ## all that must hold for a change
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
+	@go vet ./... # compiles: tests with deadlines fail beside minutes of compiling, as on a new machine
 	$(WITH_AWS_LOCAL) go test -shuffle=on $$($(UNIT))
 	$(MAKE) arch test/e2e
 	go test -count=1 -timeout 10m $(FAULTS)
@@ -100,8 +101,8 @@ test/quick: ## the same without real processes and long runs, under a minute
 
 .PHONY: test/race
 test/race: ## the core packages under the race detector
-	go test -race -short -shuffle=on $$($(TEST_IMPORTS) | grep -v testing/synctest | cut -d' ' -f1)
-	go test -race -short -shuffle=on -cpu=1 $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
+	go test -race -short -timeout 20m -shuffle=on $$($(TEST_IMPORTS) | grep -v testing/synctest | cut -d' ' -f1)
+	go test -race -short -timeout 20m -shuffle=on -cpu=1 $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
 
 .PHONY: test/cover
 test/cover: ## coverage by package, profile in bin/cover.out

@@ -114,7 +114,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 	}
 	late := now.Sub(since) > LateAfter || o.At.Nominal <= r.Resumed
 	if late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
-		if missed := times.missed(&r.Spec, o.At.Nominal, now); missed.Fate == Skip {
+		if missed := times.missed(&r.Spec, o.At.Nominal, times.missedThrough(o.At.Nominal, now)); missed.Fate == Skip {
 			missed.schedule = s
 			return missed, nil
 		}
@@ -216,7 +216,16 @@ func (n nominals) newest(nominal, now task.Instant) task.Instant {
 	return newest
 }
 
-// missed decides about an occurrence that is late: Skip, or Run.
+// missedThrough returns the instant up to which nominal times count as missed, for an occurrence that is late.
+// After a pause that has just ended these are the ones in the pause: those since then are not late yet.
+func (n nominals) missedThrough(nominal, now task.Instant) task.Instant {
+	if nominal <= n.resumed && now.Sub(n.resumed) <= LateAfter {
+		return min(n.resumed, now)
+	}
+	return now
+}
+
+// missed decides about an occurrence that is late, from what was missed until now: Skip, or Run.
 func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
 	switch s.CatchUp {
 	case CatchUpNone:

@@ -103,9 +103,12 @@ func TestDecisionsAfterAPause(t *testing.T) {
 		"none, ends earlier":  {spec: Spec{CatchUp: CatchUpNone}, nominal: "01:00:00", until: "01:00:15", fate: Skip, next: "01:00:20"},
 		"last":                {spec: Spec{}, nominal: "01:00:00", fate: Skip, next: "01:00:20"},
 		"the last":            {spec: Spec{}, nominal: "01:00:20", fate: Run, next: "01:00:30"},
+		"last, ends earlier":  {spec: Spec{}, nominal: "01:00:00", until: "01:00:15", fate: Skip, next: "01:00:10"},
+		"last, after its end": {spec: Spec{}, nominal: "01:00:20", until: "01:00:15", fate: Run, next: "01:00:30"},
 		"all":                 {spec: Spec{CatchUp: CatchUpAll}, nominal: "01:00:00", fate: Run, next: "01:00:10"},
 		"all, while one runs": {spec: Spec{CatchUp: CatchUpAll}, nominal: "01:00:10", before: Past{Live: true}, fate: Wait},
 		"all, at most 2":      {spec: Spec{CatchUp: CatchUpAll, CatchUpMax: 2}, nominal: "01:00:00", fate: Skip, next: "01:00:10"},
+		"all, two in it":      {spec: Spec{CatchUp: CatchUpAll, CatchUpMax: 2}, nominal: "01:00:00", until: "01:00:15", fate: Run, next: "01:00:10"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one.spec.Schedule = "*/10 * * * * *"

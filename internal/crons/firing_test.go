@@ -86,6 +86,11 @@ func (f *fixture) waiting(c *Cron) []task.Task {
 	return rows
 }
 
+func (f *fixture) doAll(ctx context.Context) error {
+	_, err := f.Firing.doAll(ctx)
+	return err
+}
+
 func (f *fixture) todo() int {
 	f.t.Helper()
 	rows, err := f.Store.Controls(f.t.Context(), KindTodo)
@@ -210,6 +215,37 @@ func TestASaveThatDiesKeepsNoPauseFromEnding(t *testing.T) {
 	}
 	if c, err := Find(t.Context(), f.Store, c.Name); err != nil || c.Now().Pause != nil {
 		t.Fatal("paused still", err)
+	}
+}
+
+// A process that looks after crons knows when the next pause ends, and does not wait longer.
+func TestWhenTheNextPauseEnds(t *testing.T) {
+	f := newFixture(t)
+	now := f.Clock.Now()
+	for name, until := range map[string]task.Instant{"a": now.Add(time.Hour), "b": now.Add(12 * time.Second), "c": 0} {
+		c := f.cron(nil)
+		c.Name = name
+		err := f.Save(t.Context(), c)
+		if err == nil {
+			err = c.PauseAt(Pause{Reason: "test", Until: until}, now)
+		}
+		if err == nil {
+			err = f.Save(t.Context(), c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if next, err := f.Firing.doAll(t.Context()); err != nil || next != now.Add(12*time.Second) {
+		t.Error(next, err)
+	}
+	f.time.Advance(12 * time.Second)
+	next, err := f.Firing.doAll(t.Context())
+	if err != nil || next != now.Add(time.Hour) {
+		t.Error(next, err)
+	}
+	if c, err := Find(t.Context(), f.Store, "b"); err != nil || c.Now().Pause != nil {
+		t.Error("paused after its end", err)
 	}
 }
 

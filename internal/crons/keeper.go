@@ -14,7 +14,11 @@ import (
 )
 
 // todoEvery is how often a process looks for crons whose first occurrence is not put, or whose pause is over.
-const todoEvery = 5 * time.Second
+// It looks sooner, but not sooner than todoSoonest, when it knows that a pause ends before.
+const (
+	todoEvery   = 5 * time.Second
+	todoSoonest = 10 * time.Millisecond
+)
 
 // putFirstMax is how long after a change its first occurrence is put that may be past. After that it may
 // have been put, have run and be forgotten, as ended rows are after 15 minutes at the soonest, and the first
@@ -39,7 +43,7 @@ func (f *Firing) Save(ctx context.Context, c *Cron) error {
 	if err := Put(ctx, f.Store, c); err != nil {
 		return err
 	}
-	if err := f.do(ctx, c, todo); err != nil {
+	if _, err := f.do(ctx, c, todo); err != nil {
 		f.Log.WarnContext(ctx, "the first occurrence of a cron is put later", slog.String("cron", c.Name), slog.Any("error", err))
 	}
 	return nil
@@ -101,96 +105,111 @@ func todoOf(row store.Control) todoValue {
 
 // Run does what is to be done for crons, until ctx ends.
 func (f *Firing) Run(ctx context.Context) error {
-	for again := true; again; again = clock.Sleep(ctx, f.Clock, todoEvery) == nil {
-		if err := f.doAll(ctx); err != nil && ctx.Err() == nil {
+	for {
+		next, err := f.doAll(ctx)
+		if err != nil && ctx.Err() == nil {
 			f.Log.WarnContext(ctx, "crons not looked after", slog.Any("error", err))
 		}
+		wait := todoEvery
+		if !next.IsZero() {
+			wait = min(wait, max(next.Sub(f.Clock.Now()), todoSoonest))
+		}
+		if clock.Sleep(ctx, f.Clock, wait) != nil {
+			return nil //nolint:nilerr // it was told to end
+		}
 	}
-	return nil
 }
 
-func (f *Firing) doAll(ctx context.Context) error {
+// doAll does what is to be done for all crons. It returns when the next pause ends by itself; zero: none
+// does.
+func (f *Firing) doAll(ctx context.Context) (next task.Instant, err error) {
 	rows, err := f.Store.Controls(ctx, KindTodo)
 	if err != nil {
-		return fmt.Errorf("read what is to be done for crons: %w", err)
+		return 0, fmt.Errorf("read what is to be done for crons: %w", err)
 	}
 	var errs []error
 	for _, row := range rows {
-		errs = append(errs, f.doOne(ctx, row))
+		again, err := f.doOne(ctx, row)
+		errs = append(errs, err)
+		if !again.IsZero() && (next.IsZero() || again < next) {
+			next = again
+		}
 	}
-	return errors.Join(errs...)
+	return next, errors.Join(errs...)
 }
 
 // doOne does what a row says for the cron as it is now. If the change that the row is for is not stored, the
-// row stays until that cannot be any more.
-func (f *Firing) doOne(ctx context.Context, row store.Control) error {
+// row stays until that cannot be any more. It returns when the pause of the cron ends by itself; zero: there
+// is none that does.
+func (f *Firing) doOne(ctx context.Context, row store.Control) (again task.Instant, err error) {
 	v := todoOf(row)
 	isOld := f.Clock.Now().Sub(v.At) > todoKeptMax
 	c, err := Find(ctx, f.Store, row.Name)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && isOld:
-		return f.done(ctx, row)
+		return 0, f.done(ctx, row)
 	case errors.Is(err, store.ErrNotFound):
-		return nil
+		return 0, nil
 	case err != nil:
-		return err
+		return 0, err
 	case !v.waits(c):
 		return f.do(ctx, c, row)
 	case !v.Earlier && isOld:
-		return f.done(ctx, row)
+		return 0, f.done(ctx, row)
 	case !v.Earlier:
-		return nil
+		return 0, nil
 	}
-	over, err := f.catchUp(ctx, c, row.Version)
-	if err != nil || !over {
-		return err
+	again, err = f.catchUp(ctx, c, row.Version)
+	if err != nil || !again.IsZero() {
+		return again, err
 	}
 	v.Earlier = false
 	if row.Value, err = json.Marshal(v); err != nil {
-		return err
+		return 0, err
 	}
 	row.Version++
 	if err := f.Store.PutControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) {
-		return fmt.Errorf("store what is to be done for cron %s: %w", c.Name, err)
+		return 0, fmt.Errorf("store what is to be done for cron %s: %w", c.Name, err)
 	}
-	return nil
+	return 0, nil
 }
 
-// do does what is to be done for a cron, and deletes the row that said so.
-func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) error {
-	over, err := f.catchUp(ctx, c, todo.Version)
-	if err != nil || !over {
-		return err
+// do does what is to be done for a cron, and deletes the row that said so. It returns when the pause of the
+// cron ends by itself, up to which the row stays.
+func (f *Firing) do(ctx context.Context, c *Cron, todo store.Control) (again task.Instant, err error) {
+	again, err = f.catchUp(ctx, c, todo.Version)
+	if err != nil || !again.IsZero() {
+		return again, err
 	}
-	return f.done(ctx, todo)
+	return 0, f.done(ctx, todo)
 }
 
-// catchUp puts the first occurrence of the newest revision. A pause that is over is ended before. It reports
-// whether nothing more is to be done: a pause may end later. noted counts the changes since the last time
-// that nothing was to be done.
-func (f *Firing) catchUp(ctx context.Context, c *Cron, noted uint64) (over bool, err error) {
+// catchUp puts the first occurrence of the newest revision. A pause that is over is ended before. It returns
+// when there is something to be done again: a pause ends then. Zero: nothing more is to be done. noted counts
+// the changes since the last time that nothing was to be done.
+func (f *Firing) catchUp(ctx context.Context, c *Cron, noted uint64) (again task.Instant, err error) {
 	now := f.Clock.Now()
 	if noted > 1 {
 		if err := f.putEarlier(ctx, c, now); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	if p := c.Now().Pause; p != nil {
-		switch {
-		case p.Until.IsZero():
-			return true, nil
-		case now < p.Until:
-			return false, nil
+		if p.Until.IsZero() || now < p.Until {
+			return p.Until, nil
 		}
 		if err := c.Resume(now); err != nil {
-			return false, err
+			return 0, err
 		}
 		c.Updated, c.UpdatedBy = now, ""
-		if err := Put(ctx, f.Store, c); err != nil {
-			return false, err
+		switch err := Put(ctx, f.Store, c); {
+		case errors.Is(err, store.ErrConflict): // another server looks as punctually
+			return now.Add(todoEvery), nil
+		case err != nil:
+			return 0, err
 		}
 	}
-	return true, f.putFirst(ctx, c, len(c.Revisions)-1)
+	return 0, f.putFirst(ctx, c, len(c.Revisions)-1)
 }
 
 // putEarlier puts the first occurrences of earlier revisions, one of which may not be put: the next change
