@@ -126,6 +126,9 @@ func (c *claimer) readPayloads(ctx context.Context) {
 			cl.payload = payload
 		case errors.Is(err, store.ErrNotFound): // of an ended task, most likely: the claim tells
 			cl.cannotRun = payloadMissing
+		case isDamaged(err): // it would go back at each claim, for ever
+			c.svc.Hooks.Failed("read a payload", err)
+			cl.cannotRun = payloadDamaged
 		default:
 			c.svc.Hooks.Failed("read a payload", err)
 			cl.state = claimPutBack

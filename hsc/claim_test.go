@@ -289,6 +289,35 @@ func (f *fixture) putPayload(t *task.Task, payload string) {
 	f.apply(store.Op{Kind: store.PutPayload, Task: task.Task{ID: t.PayloadID(), Partition: t.Partition, Due: t.Due}, Payload: []byte(payload)})
 }
 
+// A task whose payload is damaged has failed for good, and says why: it would go back at each claim. So it is
+// where the task came from its queue and where it was matched.
+func TestATaskWhosePayloadIsDamagedFailsForGood(t *testing.T) {
+	apart := func(t *task.Task) { t.Payload, t.PayloadSize = nil, 3 }
+	for name, run := range map[string]func(f *fixture) task.ID{
+		"from its queue": func(f *fixture) task.ID {
+			row := f.task("mail", apart)
+			f.enqueue(row)
+			return row.ID
+		},
+		"matched": func(f *fixture) task.ID { return f.wantMatch(f.waiting("mail", apart)).ID },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(f *fixture) {
+				w := f.idle(slots(1, "mail"))
+				f.store.rotten = true
+				id := run(f)
+				time.Sleep(time.Second)
+				row := f.wantState(id, task.FatalFailure)
+				if n := len(row.History); n != 1 || row.History[0].Error != payloadDamaged {
+					t.Errorf("history %+v", row.History)
+				}
+				f.enqueueMany("mail", 1)
+				w.wantClaimed(1) // its slot is free
+			})
+		})
+	}
+}
+
 func TestATaskWhosePayloadIsGoneFailsForGood(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		lost := f.task("mail", func(t *task.Task) { t.Payload, t.PayloadSize = nil, 3 })

@@ -504,6 +504,7 @@ type faultyStore struct {
 	part     func(n int) int // how many of their n writes are applied all the same
 	reads    int             // how many Tasks calls are to fail
 	payloads int             // how many Payload calls are to fail
+	rotten   bool            // payload rows are damaged
 	rows     int             // rows read
 	writes   int             // Apply calls
 }
@@ -592,6 +593,9 @@ func (s *faultyStore) Payload(ctx context.Context, id task.ID) ([]byte, error) {
 	if s.payloads > 0 {
 		s.payloads--
 		return nil, io.ErrUnexpectedEOF
+	}
+	if s.rotten {
+		return nil, fmt.Errorf("payload: %w", store.ErrCorrupt)
 	}
 	return s.Store.Payload(ctx, id)
 }

@@ -215,6 +215,10 @@ func (m *Slot) readPayload() {
 	case errors.Is(err, store.ErrNotFound):
 		m.free()
 		s.failUnrun(ctx, m.stream.sess, row, payloadMissing)
+	case isDamaged(err):
+		s.Hooks.Failed("read a payload", err)
+		m.free()
+		s.failUnrun(ctx, m.stream.sess, row, payloadDamaged)
 	default:
 		s.Hooks.Failed("read a payload", err)
 		m.free()

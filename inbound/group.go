@@ -58,7 +58,7 @@ func (in *Inbound) AddMembers(ctx context.Context, of Members, items []*kinesinv
 		c := &b.Tasks[i]
 		switch {
 		case refusal.Problem(c.Err).GetReason() == kinesinv1.Reason_REASON_KEY_CONFLICT:
-			return nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "member %d exists with another lambda, payload, priority, collection or limit key: a repeated add has to be the same as the first one", c.Member.Index)
+			return nil, api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "member %d exists with another lambda, payload, priority, collection, limit key or other follow-ups: a repeated add has to be the same as the first one", c.Member.Index)
 		case c.Err != nil:
 			return nil, ofMember(c.Member, c.Err)
 		}

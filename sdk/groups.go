@@ -136,8 +136,8 @@ func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, er
 // not matter. Its follow-up starts when all of them have ended, and at once if there are none.
 func (c *Client) SealGroup(ctx context.Context, group string, members int) (GroupInfo, error) {
 	request := &kinesinv1.SealGroupRequest{Group: group}
-	if members > 0 {
-		request.Members = countOf(members)
+	if members >= 0 {
+		request.Members = new(countOf(members))
 	}
 	r, err := call(ctx, c, "seal group", c.backend.groups.SealGroup, request)
 	return groupOf(r.GetGroup()), err

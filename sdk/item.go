@@ -66,7 +66,7 @@ func Priority(name string) Option { return func(i *Item) { i.Priority = name } }
 func Collection(name string) Option { return func(i *Item) { i.Collection = name } }
 
 // Key makes the call idempotent: scheduling a second task of the lambda with the same key returns the first
-// one, or ErrKeyConflict if it has another payload, priority, collection or limit key.
+// one, or ErrKeyConflict if it has another payload, priority, collection or limit key, or other follow-ups.
 func Key(key string) Option { return func(i *Item) { i.Key = key } }
 
 // LimitKey says whose task it is, such as a customer or a tenant: the lambda's limits by key apply to all

@@ -3,6 +3,7 @@ package task
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -91,6 +92,17 @@ type Link struct {
 	Partition Partition
 	Due       Instant
 	Life      uint64
+}
+
+// ShortPlace returns the place of a follow-up in a chain, such as then[0].else[1], with the middle of a
+// long one left out.
+func ShortPlace(where string) string {
+	const ends = 3
+	steps := strings.Split(where, ".")
+	if len(steps) <= 2*ends {
+		return where
+	}
+	return fmt.Sprintf("%s … %s (%d steps down)", strings.Join(steps[:ends], "."), strings.Join(steps[len(steps)-ends:], "."), len(steps))
 }
 
 // LinkTo returns the link to a task.

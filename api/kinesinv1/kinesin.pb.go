@@ -13285,7 +13285,7 @@ func (x *AddMembersResponse) GetExisted() bool {
 type SealGroupRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Members       uint32                 `protobuf:"varint,2,opt,name=members,proto3" json:"members,omitempty"` // how many the caller has added; refused if the group has others; 0: it does not say
+	Members       *uint32                `protobuf:"varint,2,opt,name=members,proto3,oneof" json:"members,omitempty"` // how many the caller has added; refused if the group has others; absent: it does not say. Before, 0 was as absent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -13328,8 +13328,8 @@ func (x *SealGroupRequest) GetGroup() string {
 }
 
 func (x *SealGroupRequest) GetMembers() uint32 {
-	if x != nil {
-		return x.Members
+	if x != nil && x.Members != nil {
+		return *x.Members
 	}
 	return 0
 }
@@ -14884,10 +14884,12 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x12AddMembersResponse\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x18\n" +
 	"\amembers\x18\x02 \x01(\rR\amembers\x12\x18\n" +
-	"\aexisted\x18\x03 \x01(\bR\aexisted\"B\n" +
+	"\aexisted\x18\x03 \x01(\bR\aexisted\"S\n" +
 	"\x10SealGroupRequest\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
-	"\amembers\x18\x02 \x01(\rR\amembers\"V\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1d\n" +
+	"\amembers\x18\x02 \x01(\rH\x00R\amembers\x88\x01\x01B\n" +
+	"\n" +
+	"\b_members\"V\n" +
 	"\x11SealGroupResponse\x12'\n" +
 	"\x05group\x18\x01 \x01(\v2\x11.kinesin.v1.GroupR\x05group\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\"]\n" +
@@ -15580,6 +15582,7 @@ func file_kinesin_v1_kinesin_proto_init() {
 	file_kinesin_v1_kinesin_proto_msgTypes[38].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[39].OneofWrappers = []any{}
 	file_kinesin_v1_kinesin_proto_msgTypes[67].OneofWrappers = []any{}
+	file_kinesin_v1_kinesin_proto_msgTypes[194].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

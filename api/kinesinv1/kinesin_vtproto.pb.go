@@ -12384,8 +12384,8 @@ func (m *SealGroupRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
-	if m.Members != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Members))
+	if m.Members != nil {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.Members))
 		i--
 		dAtA[i] = 0x10
 	}
@@ -17697,8 +17697,8 @@ func (m *SealGroupRequest) SizeVT() (n int) {
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
-	if m.Members != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.Members))
+	if m.Members != nil {
+		n += 1 + protohelpers.SizeOfVarint(uint64(*m.Members))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -49438,7 +49438,7 @@ func (m *SealGroupRequest) UnmarshalVT(dAtA []byte) error {
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Members", wireType)
 			}
-			m.Members = 0
+			var v uint32
 			for shift := uint(0); ; shift += 7 {
 				if shift >= 64 {
 					return protohelpers.ErrIntOverflow
@@ -49448,11 +49448,12 @@ func (m *SealGroupRequest) UnmarshalVT(dAtA []byte) error {
 				}
 				b := dAtA[iNdEx]
 				iNdEx++
-				m.Members |= uint32(b&0x7F) << shift
+				v |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
 			}
+			m.Members = &v
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -128,7 +128,7 @@ func (s *Service) hold(ctx context.Context, all []*node, r *kinesinv1.ControlCha
 func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
 	found := false
 	for _, n := range all {
-		if n.undoes || !n.row.State.IsEnd() || n.row.Succeeded() {
+		if n.undoes || n.row.Forgotten || !n.row.State.IsEnd() || n.row.Succeeded() {
 			continue
 		}
 		found = true

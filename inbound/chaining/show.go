@@ -12,7 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-var errForgotten = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "the first task of the chain is not kept any more: its retention is over, or its key was used again")
+var errForgotten = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND,
+	"the first task of the chain is not kept any more, so that the chain cannot be shown or changed as a whole: it was deleted, its retention is over, or its key was used again; what is left of the chain runs on, and each of its tasks can be shown and changed by its own id")
 
 // States of what is no task (yet).
 const (
@@ -21,6 +22,8 @@ const (
 	stateMissing = "missing"
 	stateHeld    = "held"
 )
+
+const missingText = "not kept any more, nor what followed it: it was deleted, its retention is over, or its lambda was deleted before it followed"
 
 // States of a chain.
 const (
@@ -72,6 +75,9 @@ func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, erro
 		return s.absent(n), nil
 	}
 	v := s.view(&n.row)
+	if n.row.Forgotten { // its row is still there, and says what followed it
+		v = &kinesinv1.ChainTask{Lambda: v.Lambda, Collection: v.Collection, State: stateMissing, Error: "it was deleted"}
+	}
 	v.Edge = n.edge.String()
 	f, err := s.Keeper.Read(ctx, &n.row)
 	if err != nil {
@@ -108,7 +114,7 @@ func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, erro
 // absent shows a follow-up that is not there: its lambda was deleted, it is not kept any more, or another
 // task held its key.
 func (s *showing) absent(n *node) *kinesinv1.ChainTask {
-	v := &kinesinv1.ChainTask{State: stateMissing, Edge: n.edge.String()}
+	v := &kinesinv1.ChainTask{State: stateMissing, Edge: n.edge.String(), Error: missingText}
 	if !n.held.ID.IsZero() {
 		v.State, v.Error = stateHeld, "not created: its key was held by task "+s.Sealer.Seal(n.held.Token())
 	}

@@ -88,8 +88,8 @@ func (s *Service) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) 
 	}
 	existed := false
 	g, err := groups.Change(ctx, s.Store, r.Group, func(g *groups.Group) (bool, error) {
-		if r.Members != 0 && r.Members != g.Members {
-			return false, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "group %s has %d members, not %d", g.ID, g.Members, r.Members)
+		if r.Members != nil && *r.Members != g.Members {
+			return false, api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "group %s has %d members, not %d", g.ID, g.Members, *r.Members)
 		}
 		if existed = !g.Sealed.IsZero(); existed {
 			return false, nil

@@ -75,7 +75,7 @@ func TestASealBesideAnAdd(t *testing.T) {
 		t.Fatal(err, f.cancelled)
 	}
 	f.between = func() {
-		if _, err := s.SealGroup(t.Context(), &kinesinv1.SealGroupRequest{Group: id, Members: 2}); err != nil {
+		if _, err := s.SealGroup(t.Context(), &kinesinv1.SealGroupRequest{Group: id, Members: new(uint32(2))}); err != nil {
 			t.Error(err)
 		}
 	}

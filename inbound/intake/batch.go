@@ -197,8 +197,7 @@ func checkSame(want, have *task.Task) error {
 	case have.Partition.Lambda != want.Partition.Lambda:
 		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
 	case want.Key != "" && have.Digest != want.Digest:
-		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT,
-			"key %q is taken by a task with another payload, priority, collection or limit key", want.Key)
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is taken by a task with %s", want.Key, Difference(want, have))
 	}
 	return nil
 }

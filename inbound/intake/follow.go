@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -28,6 +29,9 @@ func (b *Batch) Follow(ctx context.Context, c *Incoming, l *catalog.Entry, t *ta
 		return refusal.Invalid("on_conflict replace does not go with then, else and finally: a replacement keeps what follows the task that it replaces")
 	}
 	check := FollowCheck{Batch: b, Depth: 1, before: keysOf(t)}
+	if c.After == nil { // else the group was checked when it was made, and what is too late by now expires
+		check.from = max(b.Now, t.Due)
+	}
 	if err := check.all(ctx, f); err != nil {
 		return err
 	}
@@ -52,6 +56,9 @@ type FollowCheck struct {
 	// Depth is how many tasks come before the follow-ups that are checked.
 	Depth int
 	count int
+	// from is when the task before the follow-ups that are checked ends at the earliest; zero: what is too
+	// late by now is not refused.
+	from task.Instant
 	// before are the ids of the tasks with keys that come before the follow-ups that are checked. One of
 	// these with the same key could only be created if the row of the task before it were gone.
 	before []task.ID
@@ -67,7 +74,7 @@ func keysOf(t *task.Task) []task.ID {
 // AddFollowups checks what a handler adds to its task, which has so many follow-ups, and returns the error
 // for its worker.
 func (b *Batch) AddFollowups(ctx context.Context, t *task.Task, f *kinesinv1.Followups) error {
-	check := FollowCheck{Batch: b, Depth: 1, before: keysOf(t)}
+	check := FollowCheck{Batch: b, Depth: 1, before: keysOf(t), from: b.Now}
 	if t.Chain != nil {
 		check.Depth, check.count = int(t.Chain.Depth)+1, int(t.Chain.FollowCount)
 	}
@@ -86,24 +93,30 @@ func (f *FollowCheck) all(ctx context.Context, followups *kinesinv1.Followups) e
 // one checks a follow-up and those that follow it, and notes which lambda its name means now.
 func (f *FollowCheck) one(ctx context.Context, item *kinesinv1.ScheduleItem, depth int, where string) error {
 	if depth >= task.ChainDepthMax {
-		return refusal.Invalid("%.100s: at most %d tasks may follow each other", where, task.ChainDepthMax)
+		return refusal.Invalid("%s: it is task %d of a row: at most %d tasks may follow each other, the first one included", task.ShortPlace(where), depth+1, task.ChainDepthMax)
 	}
 	if f.count++; f.count > task.FollowupsMax {
-		return refusal.Invalid("more than %d follow-ups, with those of follow-ups", task.FollowupsMax)
+		return refusal.Invalid("%s: it is follow-up %d of the task: at most %d are allowed, with those of follow-ups", task.ShortPlace(where), f.count, task.FollowupsMax)
 	}
 	l, err := f.checkItem(ctx, item)
+	if err != nil {
+		return in(where, err)
+	}
+	due, err := f.earliest(item)
 	if err != nil {
 		return in(where, err)
 	}
 	item.LambdaRef = l.Ref
 	next := chains.Of(item)
 	if next != nil && l.Mode == task.Deliver {
-		return refusal.Invalid("%s: lambda %s is of mode deliver: Kinesin does not know how its tasks end, so nothing can follow them", where, l.Name)
+		return refusal.Invalid("%s: lambda %s is of mode deliver: Kinesin does not know how its tasks end, so nothing can follow them", task.ShortPlace(where), l.Name)
 	}
+	defer func(before task.Instant) { f.from = before }(f.from)
+	f.from = due
 	if item.Key != "" {
 		id := task.KeyedID(l.Ref, item.Key)
 		if slices.Contains(f.before, id) {
-			return refusal.Invalid("%s: a task before it has its lambda and its key %q: a cycle", where, item.Key)
+			return refusal.Invalid("%s: a task before it has its lambda and its key %q: a cycle", task.ShortPlace(where), item.Key)
 		}
 		f.before = append(f.before, id)
 		defer func() { f.before = f.before[:len(f.before)-1] }()
@@ -114,6 +127,21 @@ func (f *FollowCheck) one(ctx context.Context, item *kinesinv1.ScheduleItem, dep
 		}
 	}
 	return nil
+}
+
+// earliest returns when a follow-up is due at the earliest, which is when the tasks before it take no
+// time. It refuses one that has to start before.
+func (f *FollowCheck) earliest(item *kinesinv1.ScheduleItem) (task.Instant, error) {
+	if f.from.IsZero() {
+		return 0, nil
+	}
+	due := max(task.Instant(item.DueMicros), f.from.Add(task.Micros(item.DelayMicros)))
+	before := task.Instant(item.StartBeforeMicros)
+	if before == 0 || before > due {
+		return due, nil
+	}
+	return due, refusal.Invalid("start before %s: the task could never start, since it is due at %s at the earliest: want a time after that, or none",
+		before.Time().UTC().Format(time.RFC3339Nano), due.Time().UTC().Format(time.RFC3339Nano))
 }
 
 // checkItem checks a follow-up by itself.
@@ -144,6 +172,7 @@ func (f *FollowCheck) checkItem(ctx context.Context, item *kinesinv1.ScheduleIte
 
 // in says where in a chain a refusal is.
 func in(where string, err error) error {
+	where = task.ShortPlace(where)
 	if known, is := errors.AsType[*api.Error](err); is {
 		return api.Errorf(known.Reason, "%s: %s", where, known.Text)
 	}

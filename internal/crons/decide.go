@@ -216,8 +216,8 @@ func (n nominals) newest(nominal, now task.Instant) task.Instant {
 	return newest
 }
 
-// missedThrough returns the instant up to which nominal times count as missed, for an occurrence that is late.
-// After a pause that has just ended these are the ones in the pause: those since then are not late yet.
+// missedThrough returns the instant up to which nominal times count as missed, for an occurrence that is
+// late. After a pause that has just ended these are the ones in the pause: those since then are not late yet.
 func (n nominals) missedThrough(nominal, now task.Instant) task.Instant {
 	if nominal <= n.resumed && now.Sub(n.resumed) <= LateAfter {
 		return min(n.resumed, now)

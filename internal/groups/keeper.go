@@ -258,15 +258,19 @@ func (k *Keeper) scan(ctx context.Context) error {
 			k.Log.ErrorContext(ctx, "a group cannot be read", slog.Any("error", err))
 			continue
 		}
-		if g.Sealed.IsZero() && g.Completed.IsZero() && now < g.Expires {
+		waits := g.Sealed.IsZero() && g.Completed.IsZero() && now < g.Expires
+		if waits && now.Add(2*ScanEvery) < g.Expires { // it does not expire before the next scan
 			continue
 		}
 		id := g.Key()
 		k.mu.Lock()
 		if k.tracked[id] == nil {
 			next := now
+			if waits {
+				next = g.Expires
+			}
 			if !k.isMine(g) {
-				next = now.Add(othersLook)
+				next = next.Add(othersLook)
 			}
 			k.track(id, next)
 		}

@@ -25,6 +25,9 @@ func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.
 		return 0, k.finish(ctx, g)
 	case g.Sealed.IsZero() && now < g.Expires:
 		k.noteUnsealed(tr.id, now)
+		if k.isMine(g) && now.Add(2*ScanEvery) >= g.Expires {
+			return g.Expires, nil
+		}
 		return 0, nil
 	}
 	before := tr.count.cursor

@@ -72,7 +72,7 @@ func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*
 	}
 	response, err := s.next.SealGroup(ctx, r)
 	if !response.GetExisted() {
-		s.note(ctx, audit.Record{Action: actSealGroup, Target: lambda, After: s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.GetMembers()})}, err)
+		s.note(ctx, audit.Record{Action: actSealGroup, Target: lambda, After: s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.Members})}, err)
 	}
 	return response, err
 }

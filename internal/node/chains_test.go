@@ -287,9 +287,11 @@ func TestABadChainIsRefused(t *testing.T) {
 			`then[0].else[0]: unknown lambda "nobody"`: mail("a").Then(mail("b").Else(to("nobody"))),
 			"then[0]: invalid priority":                mail("a").Then(sdk.Item{Lambda: "mail", Priority: "x"}.Step()),
 			"finally[0]: on_conflict replace":          mail("a").Finally(sdk.Item{Lambda: "mail", Key: "k", OnConflict: sdk.ConflictReplace}.Step()),
-			"at most 100 tasks":                        deep,
-			"more than 10000 follow-ups":               mail("a").Then(wide...),
-			"what follows the task has 3":              mail("a").Then(mail(strings.Repeat("x", 300_000/2)), mail(strings.Repeat("x", 300_000/2))),
+			"then[0].then[0].then[0] (100 steps down): it is task 101 of a row: at most 100 tasks": deep,
+			"then[5000]: it is follow-up 10001 of the task: at most 10000 are allowed":             mail("").Then(wide...).Else(wide[0]),
+			"the task could never start, since it is due at 2000-01-01T02:00:05Z at the earliest": mail("a").
+				Finally(mail("b").After(time.Hour).Then(sdk.Item{Lambda: "mail", StartBefore: time.Now()}.Step())),
+			"what follows the task has 3": mail("a").Then(mail(strings.Repeat("x", 300_000/2)), mail(strings.Repeat("x", 300_000/2))),
 		} {
 			item, err := sdk.Chain(step.After(time.Hour)).Item()
 			if err != nil {
@@ -301,6 +303,37 @@ func TestABadChainIsRefused(t *testing.T) {
 		}
 		if n, err := r.client.Count(r.ctx, "lambda = mail", true); err != nil || n.Count != 0 {
 			t.Errorf("%+v tasks, %v", n, err)
+		}
+	})
+}
+
+// A task of a chain that was deleted is shown as missing, with the reason and what followed it as far as
+// that is known, and holds up no change of the chain.
+func TestADeletedTaskOfAChain(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(sdk.LambdaInfo{Name: "gone"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		r.work(r.nodes[0], "gone", s.handler)
+		id, err := sdk.Chain(mail("a"), sdk.Item{Lambda: "gone", Payload: []byte("b")}.Step(), mail("c").After(90*time.Minute)).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobDelete, Where: "lambda = gone"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		c, err := r.client.GetChain(r.ctx, id)
+		if err != nil || len(c.Root.Followups) != 1 {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		if b := &c.Root.Followups[0]; b.State != "missing" || b.Lambda != "gone" || !strings.Contains(b.Error, "deleted") {
+			t.Errorf("the deleted task is shown as %+v", b)
+		}
+		if _, err := r.client.CancelChain(r.ctx, id); err != nil {
+			t.Error(err)
 		}
 	})
 }

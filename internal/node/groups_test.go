@@ -177,6 +177,41 @@ func TestAnAddThatIsMadeAgain(t *testing.T) {
 	})
 }
 
+// A group without members is done when it is sealed: then follows, as none of them failed, and is told of
+// none.
+func TestAGroupWithoutMembers(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(sdk.LambdaInfo{Name: "report"})
+		var f follows
+		r.work(r.nodes[0], "report", f.handle)
+		g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}, Else: &sdk.Item{Lambda: "mail"}})
+		if err != nil {
+			r.Fatal(err)
+		}
+		if _, err := r.client.SealGroup(r.ctx, g.ID, 1); !errors.Is(err, sdk.ErrStaleSeq) {
+			r.Errorf("sealed with one member: %v", err)
+		}
+		if g, err = r.client.SealGroup(r.ctx, g.ID, 0); err != nil || g.Members != 0 {
+			r.Errorf("%+v, %v", g, err)
+		}
+		time.Sleep(time.Second)
+		if g, err = r.client.GetGroup(r.ctx, g.ID); err != nil || g.State != "done" || f.count() != 1 {
+			r.Errorf("%+v, %v; %d followed", g, err, f.count())
+		}
+		other, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: sdk.Item{Lambda: "report"}})
+		if err != nil {
+			r.Fatal(err)
+		}
+		if _, err := r.client.AddMembers(r.ctx, other.ID, 0, items(1)); err != nil {
+			r.Fatal(err)
+		}
+		if _, err := r.client.SealGroup(r.ctx, other.ID, 0); !errors.Is(err, sdk.ErrStaleSeq) || !strings.Contains(err.Error(), "has 1 members, not 0") {
+			r.Errorf("sealed as empty: %v", err)
+		}
+	})
+}
+
 // A group that cannot be is refused with the reason, and nothing of it is stored.
 func TestWhatAGroupRefuses(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {

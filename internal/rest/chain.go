@@ -32,7 +32,7 @@ func (f *followups) fromJSON(raw []byte) error {
 		return fmt.Errorf("%s is no list of tasks", shown(raw))
 	}
 	if len(each) > task.FollowupsMax {
-		return fmt.Errorf("%d follow-ups: at most %d", len(each), task.FollowupsMax)
+		return fmt.Errorf("%d follow-ups: at most %d are allowed, with those of follow-ups", len(each), task.FollowupsMax)
 	}
 	*f = make(followups, len(each))
 	for i, one := range each {
@@ -49,7 +49,7 @@ type placed struct {
 	error
 }
 
-func (p *placed) Error() string { return fmt.Sprintf("%.100s: %v", p.where, p.error) }
+func (p *placed) Error() string { return fmt.Sprintf("%s: %v", task.ShortPlace(p.where), p.error) }
 
 // within says where an error is, of which the inner part may be known.
 func within(where string, err error) error {
@@ -61,8 +61,8 @@ func within(where string, err error) error {
 
 // items returns the items of follow-ups, as deep as a chain may be.
 func (f followups) items(edge string, depth int) ([]*kinesinv1.ScheduleItem, error) {
-	if len(f) > 0 && depth >= task.ChainDepthMax {
-		return nil, invalid("at most %d tasks may follow each other", task.ChainDepthMax)
+	if len(f) > 0 && depth+1 >= task.ChainDepthMax {
+		return nil, within(edge+"[0]", invalid("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+2, task.ChainDepthMax))
 	}
 	items := make([]*kinesinv1.ScheduleItem, len(f))
 	for i := range f {

@@ -99,7 +99,7 @@ type membersAdded struct {
 }
 
 type sealRequest struct {
-	Members uint32 `json:"members,omitempty" jsonschema:"how many were added: refused if the group has others"`
+	Members *uint32 `json:"members,omitempty" jsonschema:"how many were added: refused if the group has others; 0: none; absent: it does not matter"`
 }
 
 type memberList struct {

@@ -576,6 +576,11 @@ var exchanges = []exchange{
 	{request: `POST /v1/groups/g1/members {"at":2,"members":[{"payload":1}]}`, status: 400, body: `lambda`},
 	{request: `POST /v1/groups/g1:seal`, wire: `{"group":"g1"}`, answer: &kinesinv1.SealGroupResponse{Group: &kinesinv1.Group{State: "sealed"}}, status: 200, body: `"state":"sealed"`},
 	{request: `POST /v1/groups/g1:seal {"members":4}`, wire: `{"group":"g1","members":4}`, status: 200},
+	{request: `POST /v1/groups/g1:seal {"members":0}`, wire: `{"group":"g1","members":0}`, status: 200},
+	{
+		request: "POST /v1/lambdas/mail/tasks {\"then\":[" + strings.Repeat(`{"lambda":"m","then":[`, 99) + `{"lambda":"m"}` + strings.Repeat("]}", 100),
+		status:  400, body: `(100 steps down): it is task 101 of a row: at most 100 tasks`,
+	},
 	{request: `POST /v1/groups/g1:open`, status: 405},
 	{
 		request: `POST /v1/groups/g1:cancel {"pace":7}`, wire: `{"group":"g1","pace":7}`, status: 202,

@@ -249,8 +249,19 @@ func (a *app) changingChain(use, short, long, done string, change func(k *sdk.Cl
 func (a *app) chainCancelCommand() *cobra.Command {
 	return a.changingChain("cancel ID", "Cancel a chain; what undoes it still runs",
 		`Cancels the tasks of the chain that wait, and tells those that run to stop. No then follows them. Follow-ups by else and
-finally still run, those of earlier ends too: they undo what the chain has done.`,
-		"cancelled", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) { return k.CancelChain })
+finally still run, those of earlier ends too: they undo what the chain has done. In a chain that is paused they wait until it is resumed.`,
+		"cancelled", func(k *sdk.Client) func(context.Context, sdk.ID) (sdk.ChainChange, error) {
+			return func(ctx context.Context, id sdk.ID) (sdk.ChainChange, error) {
+				r, err := k.CancelChain(ctx, id)
+				if err != nil {
+					return r, err
+				}
+				if c, err := k.GetChain(ctx, id); err == nil && c.State == "paused" { // who may cancel need not be allowed to read
+					a.note("the chain is paused: what else and finally lead to starts when it is resumed (kinesin chain resume %s)", r.ID)
+				}
+				return r, nil
+			}
+		})
 }
 
 func (a *app) chainPauseCommand() *cobra.Command {

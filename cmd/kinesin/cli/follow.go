@@ -164,7 +164,7 @@ func (f *followLists) follow(item *sdk.Item, where string, depth int) error {
 			return at(where+list.name, errors.New("want a list of tasks"))
 		}
 		if len(tasks) > 0 && depth+1 >= task.ChainDepthMax {
-			return fmt.Errorf("at most %d tasks may follow each other", task.ChainDepthMax)
+			return at(where+list.name+"[0]", fmt.Errorf("it is task %d of a row: at most %d tasks may follow each other, the first one included", depth+2, task.ChainDepthMax))
 		}
 		for i, text := range tasks {
 			one, err := parseFollowTask(text, fmt.Sprintf("%s%s[%d]", where, list.name, i), depth+1)
@@ -182,7 +182,7 @@ func at(where string, err error) error {
 	if where == "" || err == nil {
 		return err
 	}
-	return fmt.Errorf("%s: %w", where, err)
+	return fmt.Errorf("%s: %w", task.ShortPlace(where), err)
 }
 
 // parseFollowTask reads the task at a place, with those that follow it.

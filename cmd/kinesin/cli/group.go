@@ -90,15 +90,10 @@ first time: members that are there are not added again. Without it they are adde
 		Args: one("ID"),
 	}
 	f := c.Flags()
-	s.add(f)
+	s.addTask(f)
 	f.StringVar(&lambda, "lambda", "", "`NAME` of the lambda; with --batch, for lines that name none")
 	f.Var(intValue{n: &at, min: 0, max: sdk.GroupMembersMax}, "offset", "the group has `N` members before; what it has when not set")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
-		for _, name := range []string{"key", "on-conflict"} {
-			if f.Changed(name) {
-				return usagef("--%s is not for members of a group: their place in it makes a repeated command harmless", name)
-			}
-		}
 		if at < 0 {
 			g, err := k.GetGroup(ctx, args[0])
 			if err != nil {
@@ -107,7 +102,7 @@ first time: members that are there are not added again. Without it they are adde
 			at = g.Members
 		}
 		if s.batch != "" {
-			for _, name := range []string{"in", "at", "start-before", "limit-key", "priority", "collection", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file"} {
+			for _, name := range []string{"in", "at", "start-before", "limit-key", "priority", "collection", "tag", "max-attempts", "timeout", "backoff", "traceparent", "payload", "payload-file", "then"} {
 				if f.Changed(name) {
 					return usagef("--%s does not go with --batch: set it in the lines", name)
 				}
@@ -121,10 +116,8 @@ first time: members that are there are not added again. Without it they are adde
 		if err != nil {
 			return err
 		}
-		if f.Changed("payload-file") {
-			if item.Payload, err = a.readPayload(s.payloadFile); err != nil {
-				return err
-			}
+		if err := a.readFiles(f, &s, &item); err != nil {
+			return err
 		}
 		return a.addMembers(ctx, k, args[0], at, []sdk.Item{item})
 	})
@@ -187,9 +180,11 @@ func (a *app) groupSealCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "seal ID [--members N]",
 		Short: "Say that a group gets no more members",
-		Args:  one("ID"),
+		Long: `Says that a group gets no more members: what follows it starts when all of them have ended. A group without members is done at once,
+and what follows is told that it had none.`,
+		Args: one("ID"),
 	}
-	c.Flags().Var(intValue{n: &members, min: 1, max: sdk.GroupMembersMax}, "members", "refuse unless the group has `N` members")
+	c.Flags().Var(intValue{n: &members, min: 0, max: sdk.GroupMembersMax}, "members", "refuse unless the group has `N` members; 0: unless it has none")
 	return a.calling(c, func(ctx context.Context, k *sdk.Client, args []string) error {
 		g, err := k.SealGroup(ctx, args[0], members)
 		if err != nil {

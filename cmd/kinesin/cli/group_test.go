@@ -42,6 +42,7 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 	s.doWith("{\"in\":\"1h\"}\n{\"key\":\"k\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-").check(t, "key", 1, `line 2: "key" is not for members`)
 	s.doWith("", "group", "add", id, "--lambda", "greet", "--offset", "9").check(t, "offset", 1, "has 3 members: the next are added at 3, not at 9")
 	s.doWith("", "group", "seal", id, "--members", "4").check(t, "other number", 1, "has 3 members, not 4")
+	s.doWith("", "group", "seal", id, "--members", "0").check(t, "none", 1, "has 3 members, not 0")
 	if got := s.must("group", "seal", id, "--members", "3"); got != "sealed with 3 members" {
 		t.Errorf("%q", got)
 	}

@@ -85,13 +85,18 @@ of their own. It prints a result for each line, in order: the id, or "error: lin
 }
 
 func (s *scheduleFlags) add(f *pflag.FlagSet) {
+	s.addTask(f)
+	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
+	f.Var(choiceValue{&s.onConflict, []string{"keep", "replace", "reject"}}, "on-conflict",
+		"what to do if a task holds the key: keep it, replace its payload and time, or reject")
+}
+
+// addTask adds the flags that a member of a group has, too.
+func (s *scheduleFlags) addTask(f *pflag.FlagSet) {
 	f.Var(durationValue{d: &s.in, min: math.MinInt64}, "in", "due after `D` from now: 90s, 3d, 1h30m")
 	f.StringVar(&s.at, "at", "", "due at this `TIME`, RFC 3339")
 	f.StringVar(&s.priority, "priority", "", "one of the lambda's priorities")
 	f.StringVar(&s.collection, "collection", "", "label for a subset of the lambda's tasks")
-	f.StringVar(&s.key, "key", "", "idempotency key: same lambda and key, same task")
-	f.Var(choiceValue{&s.onConflict, []string{"keep", "replace", "reject"}}, "on-conflict",
-		"what to do if a task holds the key: keep it, replace its payload and time, or reject")
 	f.StringVar(&s.limitKey, "limit-key", "", "whose task it is, such as a customer, for the lambda's limits by key; at most 256 bytes")
 	f.StringVar(&s.payload, "payload", "", "payload `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
@@ -113,18 +118,8 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 	if err != nil {
 		return err
 	}
-	if f.Changed("payload-file") {
-		if item.Payload, err = a.readPayload(s.payloadFile); err != nil {
-			return err
-		}
-	}
-	if f.Changed("then") {
-		if s.then == "-" && s.payloadFile == "-" {
-			return usagef("--then and --payload-file cannot both read stdin")
-		}
-		if err := a.readFollow("then", s.then, &item); err != nil {
-			return err
-		}
+	if err := a.readFiles(f, s, &item); err != nil {
+		return err
 	}
 	return a.withClient(func(k *sdk.Client) error {
 		r, err := k.Schedule(ctx, item)
@@ -133,6 +128,22 @@ func (a *app) scheduleOne(ctx context.Context, f *pflag.FlagSet, s *scheduleFlag
 		}
 		return a.printScheduled(&r)
 	}, sdk.WithTries(triesInteractive))
+}
+
+// readFiles reads what flags say is in files.
+func (a *app) readFiles(f *pflag.FlagSet, s *scheduleFlags, item *sdk.Item) (err error) {
+	if s.then == "-" && s.payloadFile == "-" {
+		return usagef("--then and --payload-file cannot both read stdin")
+	}
+	if f.Changed("payload-file") {
+		if item.Payload, err = a.readPayload(s.payloadFile); err != nil {
+			return err
+		}
+	}
+	if f.Changed("then") {
+		return a.readFollow("then", s.then, item)
+	}
+	return nil
 }
 
 func (s *scheduleFlags) item(f *pflag.FlagSet, lambda string) (sdk.Item, error) {
