@@ -15,6 +15,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -98,6 +99,36 @@ type Quotas interface {
 	Take(p task.Partition, want, wait int) (granted int, again task.Instant, more <-chan struct{})
 	// Return gives back starts that were not made.
 	Return(p task.Partition, count int)
+}
+
+// KeyLimits returns a lambda's limits for the tasks of each limit key: how many run at once, how many start
+// per second, 0 for any number; and whether its priorities have weights.
+type KeyLimits func(lambda uint32) (atOnce int32, rate float64, weighted bool)
+
+// Concurrency says which partitions have concurrency quotas. All methods answer from memory, and are safe for
+// concurrent use.
+type Concurrency interface {
+	// Group returns the group of a partition: what names all partitions whose slots are counted together, and
+	// which therefore have one owner. limited is false if any number of its tasks may run at once.
+	Group(p task.Partition) (group task.Partition, limited bool)
+	// Limits returns the quota of a group, and the weights of its priorities; nil: there is none any more.
+	Limits(group task.Partition) (c *quota.Concurrency, weights []uint16)
+	// Changed returns a channel that is closed when the others may answer otherwise.
+	Changed() <-chan struct{}
+}
+
+// RetryBudget bounds the retries of lambdas. All methods answer from memory, and are safe for concurrent use.
+type RetryBudget interface {
+	// IsBounded reports whether a lambda's retries are bounded; if not, nobody need ask.
+	IsBounded(lambda uint32) bool
+	// Earn notes starts that are no retries.
+	Earn(lambda uint32, starts int)
+	// Left returns how many retries may start now.
+	Left(lambda uint32) int
+	// Take takes one; false: the budget is spent.
+	Take(lambda uint32) bool
+	// Return gives one back that was not started.
+	Return(lambda uint32)
 }
 
 // Leases reads and ends the leases of workers.

@@ -11,9 +11,9 @@ import (
 
 // Tasks with a concurrency quota are started by one process at a time. A process that owns a group opens it,
 // and then starts its tasks, when no other process does, and when it has read all that is in flight: first it
-// waits until all others follow the same list of members and know the same lambdas, then its loops make a
-// census. It shuts the group as soon as it sees that another process owns it, and starts nothing while the
-// others may take it for gone.
+// waits until all others follow the same list of members and know the same lambdas, then its loops count the
+// slots in use. It shuts the group as soon as it sees that another process owns it, and starts nothing while
+// the others may take it for gone.
 
 const (
 	// quotaKnown is how long after it was set a quota is known to all processes, by all clocks.
@@ -39,7 +39,7 @@ const (
 	shut    openingPhase = iota // another process owns the group, or this one is not counted
 	waiting                     // for the others to follow
 	settles                     // they do, and what they wrote last has to be stored
-	reads                       // the loops make their census
+	reads                       // the loops count the slots in use
 	open
 )
 
@@ -72,7 +72,7 @@ func (s *Scheduler) followGroups(a *assignment) (pending bool) {
 	s.setGroups(parts)
 	for name, parts := range parts {
 		if c, weights := s.Concurrency.Limits(name); c != nil {
-			g, o := (*s.slotGroups.Load())[name], s.openings[name]
+			g, o := (*s.exclusiveGroups.Load())[name], s.openings[name]
 			g.Set(*c, weights)
 			s.followGroup(a, g, o, parts, c.Set)
 			pending = pending || o.phase != open && o.phase != shut
@@ -83,14 +83,14 @@ func (s *Scheduler) followGroups(a *assignment) (pending bool) {
 
 // setGroups has a group for each name.
 func (s *Scheduler) setGroups(of map[task.Partition][]task.Partition) {
-	old, next := *s.slotGroups.Load(), slotGroups{}
+	old, next := *s.exclusiveGroups.Load(), exclusiveGroups{}
 	for name := range of {
 		if next[name] = old[name]; next[name] == nil {
-			next[name] = &slotGroup{Slots: quota.NewSlots()}
+			next[name] = &exclusiveGroup{Slots: quota.NewSlots()}
 			s.openings[name] = &opening{}
 		}
 	}
-	s.slotGroups.Store(&next)
+	s.exclusiveGroups.Store(&next)
 	for name, g := range old {
 		if next[name] == nil {
 			g.opened.Store(nil)
@@ -103,7 +103,7 @@ func (s *Scheduler) setGroups(of map[task.Partition][]task.Partition) {
 }
 
 // followGroup takes the next step towards opening a group, or shuts it.
-func (s *Scheduler) followGroup(a *assignment, g *slotGroup, o *opening, parts []task.Partition, set task.Instant) {
+func (s *Scheduler) followGroup(a *assignment, g *exclusiveGroup, o *opening, parts []task.Partition, set task.Instant) {
 	now := clock.Mono(s.Clock)
 	counted, ok := s.Handover.Counted()
 	owned := !slices.ContainsFunc(parts, func(p task.Partition) bool { return !a.owns[p] })
@@ -124,7 +124,7 @@ func (s *Scheduler) followGroup(a *assignment, g *slotGroup, o *opening, parts [
 	}
 	if o.phase == waiting {
 		known := set.IsZero() || s.Clock.Now() >= set.Add(quotaKnown) // by another server's clock, which may be ahead
-		if s.Foreign && a.isNews(o.since) && now-o.since < lambdasKnown {
+		if s.Foreign && !a.areAllKnown(now) {
 			known = false // another process, which does not know the newest lambda, may take the group for its own
 		}
 		if (!known || !s.Handover.Agree(a.Members)) && now-o.since < ReleaseMax {
@@ -137,7 +137,7 @@ func (s *Scheduler) followGroup(a *assignment, g *slotGroup, o *opening, parts [
 			return
 		}
 		o.phase = reads
-		g.census.Add(1)
+		g.slotCount.Add(1)
 		s.wakeLoops(parts)
 	}
 	if o.phase == reads && s.areRead(g, parts) {
@@ -147,16 +147,16 @@ func (s *Scheduler) followGroup(a *assignment, g *slotGroup, o *opening, parts [
 	}
 }
 
-// areRead reports whether all partitions of a group have made their census. An idle partition has nothing in
-// flight.
-func (s *Scheduler) areRead(g *slotGroup, parts []task.Partition) bool {
-	number := g.census.Load()
+// areRead reports whether all partitions of a group have counted their slots. An idle partition has nothing
+// in flight.
+func (s *Scheduler) areRead(g *exclusiveGroup, parts []task.Partition) bool {
+	number := g.slotCount.Load()
 	for _, p := range parts {
 		one := s.firedOf(p)
 		if one == nil {
 			return false
 		}
-		if l := one.loop.Load(); l != nil && l.stats.census.Load() != number || l == nil && !one.isWarm(&s.idle) {
+		if l := one.loop.Load(); l != nil && l.stats.slotCount.Load() != number || l == nil && !one.isWarm(&s.idle) {
 			return false
 		}
 	}

@@ -141,14 +141,14 @@ func (s *Scheduler) startLoop(p *firedPartition, why ...hint) {
 	l.wall = i.wall
 	l.reader.full.since = p.since
 	l.stats.warm.Store(p.warm)
-	if g := s.groupOf(p.Partition); g != nil && p.warm { // it had nothing in flight
-		l.stats.census.Store(g.census.Load())
+	if g := s.exclusiveGroupOf(p.Partition); g != nil && p.warm { // it had nothing in flight
+		l.stats.slotCount.Store(g.slotCount.Load())
 	}
 	if !s.Foreign {
 		l.rest = func(ctx context.Context) bool { return s.rest(ctx, p, l) }
 	}
 	for _, h := range why {
-		l.widen(l.now()) // so that it acts on the hint also while it waits for a read slot
+		l.widen(l.now()) // so that it acts on the hint also while it waits for a read
 		l.hint(&h.task, h.kind)
 	}
 	i.loops++

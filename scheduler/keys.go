@@ -27,10 +27,6 @@ const (
 	keyCountEvery = 5 * time.Second
 )
 
-// KeyLimits returns a lambda's limits for the tasks of each limit key: how many run at once, how many start
-// per second, 0 for any number; and whether its priorities have weights.
-type KeyLimits func(lambda uint32) (atOnce int32, rate float64, weighted bool)
-
 // loopKeys is what a loop has of the limits by key of its lambda.
 type loopKeys struct {
 	slots   *keySlots

@@ -56,7 +56,7 @@ type loop struct {
 	reader    scheduleReader
 	held      heldRows
 	keys      *loopKeys // nil: the lambda does not limit its limit keys
-	census    census
+	slotCount slotCount
 	limited   bool // a concurrency quota bounds how many of its tasks run
 	wall      loopClock
 	failures  int // in a row
@@ -67,7 +67,7 @@ type loop struct {
 	wake  chan struct{} // has an element when there may be something to do
 	stats loopStats
 	inbox inbox
-	group atomic.Pointer[slotGroup] // that of inFlight.slots, for others
+	group atomic.Pointer[exclusiveGroup] // that of inFlight.slots, for others
 
 	limitsKeys atomic.Bool // keys is not nil
 }
@@ -77,7 +77,7 @@ func (l *loop) run(ctx context.Context) {
 	defer l.inFlight.clear()
 	defer l.closeKeys()
 	defer l.stats.progress.end()
-	defer l.readSlots.withdraw(&l.reader.slot)
+	defer l.readSemaphore.withdraw(&l.reader.request)
 	for ctx.Err() == nil {
 		l.stats.progress.mark(l.Clock)
 		switch busy, err := l.round(ctx); {
@@ -102,7 +102,7 @@ func (l *loop) run(ctx context.Context) {
 func (l *loop) rests(ctx context.Context) bool {
 	now, r := l.now(), &l.reader
 	early := now < l.restFrom && l.restFrom <= now.Add(ForecastSpan) // the clock may be set back
-	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || l.census.underWay || r.slot.isOpen() || r.ahead.breaker.failures > 0 ||
+	if l.rest == nil || early || !l.stats.warm.Load() || r.full.underWay || l.slotCount.underWay || r.request.isOpen() || r.ahead.breaker.failures > 0 ||
 		l.buffer.entries.Len() > 0 || len(l.inFlight.byID) > 0 || !l.mode.rests() || l.keys != nil && !l.keys.queue.isEmpty() {
 		return false
 	}
@@ -344,10 +344,10 @@ func (l *loop) idle(ctx context.Context) {
 	defer timer.Stop()
 	began, now := clock.StampOf(timer), l.now()
 	until := min(l.nextRead(now), now.Add(idleMax))
-	if slot := &l.reader.slot; slot.isOpen() {
+	if request := &l.reader.request; request.isOpen() {
 		until = now.Add(progressEvery)
-		l.readSlots.park(slot)
-		defer l.readSlots.unpark(slot)
+		l.readSemaphore.park(request)
+		defer l.readSemaphore.unpark(request)
 	}
 	at, room := l.mode.next(now)
 	until = min(until, at, l.nextExpiry(now))

@@ -16,7 +16,7 @@ type assignment struct {
 
 	all         []task.Partition // whoever owns them; nil before the first assignment
 	changed     bool             // some came or went since the first assignment
-	changedAt   time.Duration    // when that was, the last time
+	changedAt   time.Duration    // when that was, the last time; when the first assignment was, if none did
 	owned       []task.Partition
 	owns        map[task.Partition]bool           // has those
 	groups      map[task.Partition]task.Partition // of all partitions that have a concurrency quota
@@ -29,9 +29,10 @@ type assignment struct {
 type handOver struct {
 	to    string
 	since time.Duration
-	// blind says that the row of the next owner tells nothing: the view that it shows is of the members
-	// alone, and it may show it without knowing the lambda whose coming or going moved the partition.
-	blind bool
+	// unannounced says that the row of the next owner does not tell when it has taken over: the view that it
+	// shows is of the members alone, and it may show it without knowing the lambda whose coming or going
+	// moved the partition.
+	unannounced bool
 }
 
 // newAssignment computes who owns what now.
@@ -46,7 +47,7 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 		groups:      s.groupsOf(all),
 	}
 	next.noteAll(all, before)
-	begins := handOver{since: now, blind: next.isNews(now)}
+	begins := handOver{since: now, unannounced: next.isNews(now)}
 	had := before.owns
 	self := s.Ownership.Self()
 	for i, p := range all {
@@ -76,17 +77,28 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 	return next
 }
 
-// noteAll notes which partitions there are. The first assignment does not tell when they came.
+// noteAll notes which partitions there are. The first assignment does not tell when they came: it may have
+// been a moment ago.
 func (a *assignment) noteAll(all []task.Partition, before *assignment) {
 	a.all, a.changed, a.changedAt = all, before.changed, before.changedAt
-	if before.all != nil && !slices.Equal(all, before.all) {
+	switch {
+	case before.all == nil:
+		a.changedAt = a.Since
+	case !slices.Equal(all, before.all):
 		a.changed, a.changedAt = true, a.Since
 	}
 }
 
-// isNews reports whether other processes may not know yet which partitions there are.
+// isNews reports whether other processes may not know yet which partitions there are, because some came or
+// went while this process ran.
 func (a *assignment) isNews(now time.Duration) bool {
 	return a.changed && now-a.changedAt < lambdasKnown
+}
+
+// areAllKnown reports whether all members know for sure which partitions there are. Some may have come in the
+// moment in which this process started, so it waits after its first assignment as well.
+func (a *assignment) areAllKnown(now time.Duration) bool {
+	return len(a.Members) <= 1 || now-a.changedAt >= lambdasKnown
 }
 
 // release returns the partitions that have been taken over, or not for too long, and for how long what is
@@ -101,7 +113,7 @@ func (s *Scheduler) release(a *assignment) (released map[task.Partition]time.Dur
 			taken = s.Handover.Follows(h.to, a.Members)
 			follows[h.to] = taken
 		}
-		if taken && !h.blind || now-h.since >= ReleaseMax {
+		if taken && !h.unannounced || now-h.since >= ReleaseMax {
 			delete(a.handingOver, p)
 			released[p] = s.lingers(now - h.since)
 		}

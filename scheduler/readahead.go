@@ -38,9 +38,9 @@ func (r *readAhead) restartAt(at task.Instant) {
 	r.next = 0
 }
 
-// widen moves the high-water mark of a partition that waits for a read slot, so that it gets hints of what is
-// due soon. Rows that were stored earlier are found by the read-ahead. A full buffer keeps its mark, because
-// it has left rows out.
+// widen moves the high-water mark of a partition that waits for its turn to read, so that it gets hints of
+// what is due soon. Rows that were stored earlier are found by the read-ahead. A full buffer keeps its mark,
+// because it has left rows out.
 func (l *loop) widen(now task.Instant) {
 	if end := endOf(now.Add(l.Window)); !l.buffer.truncated && !l.buffer.has(end) {
 		l.buffer.extend(end)

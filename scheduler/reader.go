@@ -12,7 +12,7 @@ type scheduleReader struct {
 	ahead   readAhead
 	full    fullScan
 	limited limitedRead
-	slot    slotRequest
+	request readRequest
 	dueSoon dueSoonCount
 }
 
@@ -32,7 +32,7 @@ func (l *loop) nextRead(now task.Instant) task.Instant {
 	if pass := l.nextPass(); !pass.IsZero() {
 		at = min(at, max(pass, now))
 	}
-	if l.census.underWay {
+	if l.slotCount.underWay {
 		at = now
 	}
 	if l.readsSoon() {
@@ -50,15 +50,15 @@ func (l *loop) read(ctx context.Context) {
 	if r.ahead.partial { // it is completed before the next one begins
 		due, refill = false, true
 	}
-	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) && !l.isPassDue(now) && !l.census.underWay && !l.isSoonDue(now) {
-		l.readSlots.withdraw(&r.slot)
+	if l.foreign || r.ahead.breaker.isOpen(now) || !due && !refill && !l.isScanDue(now) && !l.isPassDue(now) && !l.slotCount.underWay && !l.isSoonDue(now) {
+		l.readSemaphore.withdraw(&r.request)
 		return
 	}
-	if !l.readSlots.take(&r.slot, !l.stats.warm.Load(), r.ahead.breaker.failures > 0) {
+	if !l.readSemaphore.acquire(&r.request, !l.stats.warm.Load(), r.ahead.breaker.failures > 0) {
 		l.widen(now)
 		return
 	}
-	defer l.readSlots.done(&r.slot)
+	defer l.readSemaphore.release(&r.request)
 	if r.full.since.IsZero() {
 		r.full.since = now
 	}
@@ -71,7 +71,7 @@ func (l *loop) read(ctx context.Context) {
 		r.ahead.next = now.Add(l.readEvery())
 		l.beginScan(now)
 	}
-	if l.census.underWay && !l.readDone(ctx, l.readCensus(ctx)) {
+	if l.slotCount.underWay && !l.readDone(ctx, l.readSlotCount(ctx)) {
 		return
 	}
 	if l.isSoonDue(now) && !l.readDone(ctx, l.readSoon(ctx, now)) {

@@ -20,20 +20,6 @@ const (
 	heldRetryPoll = 100 * time.Millisecond
 )
 
-// RetryBudget bounds the retries of lambdas. All methods answer from memory, and are safe for concurrent use.
-type RetryBudget interface {
-	// IsBounded reports whether a lambda's retries are bounded; if not, nobody need ask.
-	IsBounded(lambda uint32) bool
-	// Earn notes starts that are no retries.
-	Earn(lambda uint32, starts int)
-	// Left returns how many retries may start now.
-	Left(lambda uint32) int
-	// Take takes one; false: the budget is spent.
-	Take(lambda uint32) bool
-	// Return gives one back that was not started.
-	Return(lambda uint32)
-}
-
 // boundsRetries reports whether the retries of the partition's tasks are bounded.
 func (l *loop) boundsRetries() bool {
 	return l.RetryBudget != nil && l.RetryBudget.IsBounded(l.partition.Lambda)

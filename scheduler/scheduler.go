@@ -52,7 +52,7 @@ func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
 	l := &loop{
 		shared: s, partition: p, delivers: s.Delivery != nil && s.Delivery.Is(p), wake: wake,
 		buffer: newBuffer(rows), inFlight: newInFlightSet(s.inFlightLimit), wall: newLoopClock(s.Clock, start),
-		reader: scheduleReader{slot: slotRequest{wake: wake}, full: newFullScan(s.Clock.Uint64()), dueSoon: dueSoonCount{every: s.countsEvery()}},
+		reader: scheduleReader{request: readRequest{wake: wake}, full: newFullScan(s.Clock.Uint64()), dueSoon: dueSoonCount{every: s.countsEvery()}},
 	}
 	l.inFlight.slots.waiter = quota.SlotWaiter{Class: p.Priority, Wake: func() { notify(wake) }}
 	l.mode = &managedMode{loop: l}

@@ -13,16 +13,16 @@ type shared struct {
 	heldLeases    *heldLeases
 	inFlightLimit *inFlightLimit
 	keyRowsLimit  *inFlightLimit // of the rows that wait for their limit keys
-	readSlots     *readSlots
+	readSemaphore *readSemaphore
 	logLimiter    *logLimiter
 	// acquired holds the ids of the tasks of deliver lambdas that this process has acquired and not finished.
 	// A row that is acquired in its name and is not here was left by an earlier life of it.
-	acquired   sync.Map
-	keySlots   sync.Map                       // *keySlots by lambda
-	activity   atomic.Pointer[activityRecord] // replaced by Run and read by all
-	slotGroups atomic.Pointer[slotGroups]     // replaced by Run and read by all
-	slotsShut  chan struct{}                  // has an element when a group may have to be opened anew
-	warmed     chan struct{}                  // has an element when a partition was read ahead for the first time
+	acquired        sync.Map
+	keySlots        sync.Map                        // *keySlots by lambda
+	activity        atomic.Pointer[activityRecord]  // replaced by Run and read by all
+	exclusiveGroups atomic.Pointer[exclusiveGroups] // replaced by Run and read by all
+	slotsShut       chan struct{}                   // has an element when a group may have to be opened anew
+	warmed          chan struct{}                   // has an element when a partition was read ahead for the first time
 }
 
 func newShared(c Config) *shared {
@@ -33,11 +33,11 @@ func newShared(c Config) *shared {
 	c.Dispatcher = observedDispatcher{c.Dispatcher, o}
 	s := &shared{
 		Config: c, health: o.health, heldLeases: held, inFlightLimit: newInFlightLimit(c.FlightRows), keyRowsLimit: newInFlightLimit(c.FlightRows),
-		readSlots:  newReadSlots(),
-		logLimiter: newLogLimiter(),
-		warmed:     make(chan struct{}, 1), slotsShut: make(chan struct{}, 1),
+		readSemaphore: newReadSemaphore(),
+		logLimiter:    newLogLimiter(),
+		warmed:        make(chan struct{}, 1), slotsShut: make(chan struct{}, 1),
 	}
-	s.slotGroups.Store(&slotGroups{})
+	s.exclusiveGroups.Store(&exclusiveGroups{})
 	s.activity.Store(&activityRecord{})
 	return s
 }

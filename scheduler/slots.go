@@ -17,24 +17,12 @@ import (
 // slotsAgain is when a partition asks again for slots whose group may start nothing yet.
 const slotsAgain = 250 * time.Millisecond
 
-// Concurrency says which partitions have concurrency quotas. All methods answer from memory, and are safe for
-// concurrent use.
-type Concurrency interface {
-	// Group returns the group of a partition: what names all partitions whose slots are counted together, and
-	// which therefore have one owner. limited is false if any number of its tasks may run at once.
-	Group(p task.Partition) (group task.Partition, limited bool)
-	// Limits returns the quota of a group, and the weights of its priorities; nil: there is none any more.
-	Limits(group task.Partition) (c *quota.Concurrency, weights []uint16)
-	// Changed returns a channel that is closed when the others may answer otherwise.
-	Changed() <-chan struct{}
-}
-
-// slotGroup counts the slots of a group, as far as this process knows.
-type slotGroup struct {
+// exclusiveGroup counts the slots of a group, as far as this process knows.
+type exclusiveGroup struct {
 	*quota.Slots
 
-	// census numbers the last census of all that is in flight that the loops of the group are to make.
-	census atomic.Uint64
+	// slotCount numbers the last count of the slots in use that the loops of the group are to make.
+	slotCount atomic.Uint64
 	// opened is since when the others have counted this process as a member, if it may start tasks since then
 	// because it knows all that is in flight and no other process starts any; nil: it may not.
 	opened atomic.Pointer[task.Instant]
@@ -42,7 +30,7 @@ type slotGroup struct {
 
 // isOpen reports whether this process may start tasks of the group: it is open, and the others cannot have
 // taken this process for gone since.
-func (g *slotGroup) isOpen(h Handover) bool {
+func (g *exclusiveGroup) isOpen(h Handover) bool {
 	since := g.opened.Load()
 	if since == nil {
 		return false
@@ -53,7 +41,7 @@ func (g *slotGroup) isOpen(h Handover) bool {
 
 // slotUse is what one loop has of the slots of its group. Only the loop uses it.
 type slotUse struct {
-	group  *slotGroup // nil: none counts
+	group  *exclusiveGroup // nil: none counts
 	waiter quota.SlotWaiter
 	held   int  // by tasks in flight, also without a group
 	taken  int  // in this round, and no task has got them yet
@@ -82,7 +70,7 @@ func (u *slotUse) change(before, after bool) {
 }
 
 // join has another group count what is held; nil: none does.
-func (u *slotUse) join(g *slotGroup) {
+func (u *slotUse) join(g *exclusiveGroup) {
 	if u.waitNot(); u.group != nil {
 		u.group.Free(u.waiter.Class, u.held+u.taken)
 	}
@@ -113,8 +101,8 @@ func (u *slotUse) rest() {
 	}
 }
 
-// slotGroups are the groups of the partitions that are fired here. Run replaces them.
-type slotGroups map[task.Partition]*slotGroup
+// exclusiveGroups are the groups of the partitions that are fired here. Run replaces them.
+type exclusiveGroups map[task.Partition]*exclusiveGroup
 
 // isLimited reports whether a concurrency quota bounds how many tasks of a partition's lambda run.
 func (s *shared) isLimited(p task.Partition) bool {
@@ -125,9 +113,9 @@ func (s *shared) isLimited(p task.Partition) bool {
 	return limited
 }
 
-// groupOf returns the group of a partition that is fired here and has one; else nil.
-func (s *shared) groupOf(p task.Partition) *slotGroup {
-	groups := *s.slotGroups.Load()
+// exclusiveGroupOf returns the group of a partition that is fired here and has one; else nil.
+func (s *shared) exclusiveGroupOf(p task.Partition) *exclusiveGroup {
+	groups := *s.exclusiveGroups.Load()
 	if len(groups) == 0 {
 		return nil
 	}
@@ -137,7 +125,7 @@ func (s *shared) groupOf(p task.Partition) *slotGroup {
 
 // startsLimited reports whether this process starts the tasks of a partition with a concurrency quota.
 func (s *shared) startsLimited(p task.Partition) bool {
-	g := s.groupOf(p)
+	g := s.exclusiveGroupOf(p)
 	return g != nil && g.isOpen(s.Handover)
 }
 
@@ -152,15 +140,15 @@ func (s *shared) quotasChanged() <-chan struct{} {
 // followSlots notes at the begin of a round whether its tasks need slots, and from whom. Without any
 // concurrency quota it costs an atomic load.
 func (l *loop) followSlots() {
-	var g *slotGroup
+	var g *exclusiveGroup
 	if l.limited = !l.delivers && l.isLimited(l.partition); l.limited && !l.foreign {
-		g = l.groupOf(l.partition)
+		g = l.exclusiveGroupOf(l.partition)
 	}
 	if u := &l.inFlight.slots; u.group != g {
 		u.join(g)
 		l.group.Store(g)
 	}
-	l.followCensus(g)
+	l.followSlotCount(g)
 }
 
 // takeSlots takes up to want slots for what a round starts. Those that it does not use are given back when it

@@ -15,7 +15,7 @@ import (
 func TestSlotsFollowWhatIsInFlight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := newInFlightLimit(3)
-		groups := []*slotGroup{nil, {Slots: quota.NewSlots()}, {Slots: quota.NewSlots()}}
+		groups := []*exclusiveGroup{nil, {Slots: quota.NewSlots()}, {Slots: quota.NewSlots()}}
 		sets := []*inFlightSet{newInFlightSet(limit), newInFlightSet(limit)}
 		for i, s := range sets {
 			s.slots.waiter = quota.SlotWaiter{Class: uint8(i), Wake: func() {}}
@@ -86,7 +86,7 @@ func TestWhatHoldsASlotIsRememberedWithoutRoom(t *testing.T) {
 	limit := newInFlightLimit(1)
 	s := newInFlightSet(limit)
 	s.slots.waiter.Wake = func() {}
-	s.slots.join(&slotGroup{Slots: quota.NewSlots()})
+	s.slots.join(&exclusiveGroup{Slots: quota.NewSlots()})
 	for n := range uint64(3) {
 		if !s.put(inFlightTask{id: idOf(n), checkAt: 1, holdsSlot: true}) {
 			t.Errorf("task %d is forgotten", n)

@@ -267,6 +267,18 @@ func TestAnOwnerWaitsUntilAllKnowALambda(t *testing.T) {
 	})
 }
 
+// TestAProcessThatStartsWaitsUntilAllKnowALambda starts a process in the moment in which a lambda may have
+// come: another one, which has not heard of that lambda, may take the group for its own.
+func TestAProcessThatStartsWaitsUntilAllKnowALambda(t *testing.T) {
+	inSlotsFleet(t, "me", func(w *world, a *assigned, _ *scheduler.Scheduler, tasks []task.Task) {
+		a.follow()
+		w.advance(3400 * time.Millisecond)
+		w.wantRunning(tasks, 0)
+		w.advance(time.Second)
+		w.wantRunning(tasks, 2)
+	})
+}
+
 func TestAnOwnerDoesNotWaitForEver(t *testing.T) {
 	inSlotsFleet(t, "me", func(w *world, _ *assigned, _ *scheduler.Scheduler, tasks []task.Task) {
 		w.advance(scheduler.ReleaseMax + 3*time.Second)
@@ -277,7 +289,7 @@ func TestAnOwnerDoesNotWaitForEver(t *testing.T) {
 func TestAProcessThatTheOthersMayMissStartsNothing(t *testing.T) {
 	inSlotsFleet(t, "me", func(w *world, a *assigned, s *scheduler.Scheduler, tasks []task.Task) {
 		a.follow()
-		w.advance(3 * time.Second)
+		w.advance(4 * time.Second)
 		running := w.wantRunning(tasks, 2)
 		a.count(0, true)
 		w.report(s, w.claim(running[0]), task.OutcomeSuccess)
@@ -311,7 +323,7 @@ func TestAProcessThatTheOthersMayMissStartsNothing(t *testing.T) {
 func TestWhoGivesALambdaAwayStopsAtOnce(t *testing.T) {
 	inSlotsFleet(t, "me", func(w *world, a *assigned, s *scheduler.Scheduler, tasks []task.Task) {
 		a.follow()
-		w.advance(3 * time.Second)
+		w.advance(4 * time.Second)
 		running := w.wantRunning(tasks, 2)
 		a.unfollow() // it has not taken over yet
 		a.give(high, "other")
@@ -346,7 +358,7 @@ func TestOnlyTheOwnerStartsTasksWithAConcurrencyQuota(t *testing.T) {
 func TestAnOwnerFindsWhatOthersDid(t *testing.T) {
 	inSlotsFleet(t, "me", func(w *world, a *assigned, _ *scheduler.Scheduler, tasks []task.Task) {
 		a.follow()
-		w.advance(3 * time.Second)
+		w.advance(4 * time.Second)
 		for range 4 {
 			w.report(nil, w.claim(w.wantRunning(tasks, 2)[0]), task.OutcomeSuccess)
 			w.wantRunning(tasks, 1)

@@ -38,7 +38,7 @@ type loopStats struct {
 	heldByQueue atomic.Int64                   // tasks that are due and wait for room in their queue
 	heldRetries atomic.Int64                   // retries that wait for the retry budget
 	due         [len(DueHorizons)]atomic.Int64 // tasks that are overdue or due within each of DueHorizons
-	census      atomic.Uint64                  // the last census that came to its end; 0: none
+	slotCount   atomic.Uint64                  // the last count of slots that came to its end; 0: none
 	warm        atomic.Bool                    // the partition was read ahead
 	queueFull   atomic.Bool                    // tasks wait only because their queue has no room
 	progress    progress

@@ -32,15 +32,15 @@ func (m *OnDemand[V]) Look(ctx context.Context, age time.Duration, see func(know
 	if err := m.refresh(ctx, age); err != nil {
 		return err
 	}
-	m.Change(see)
+	m.UpdateCopy(see)
 	return nil
 }
 
-// Change calls change with the copy, however old it is.
-func (m *OnDemand[V]) Change(change func(known *V)) {
+// UpdateCopy calls update with the copy, however old it is. It changes no row.
+func (m *OnDemand[V]) UpdateCopy(update func(known *V)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	change(&m.value)
+	update(&m.value)
 }
 
 // refresh reads the rows unless the copy is not older than age. One call at a time reads.

@@ -239,7 +239,7 @@ func (r *Registry) End(ctx context.Context, text string) error {
 	if err != nil && !errors.Is(err, store.ErrConflict) { // a conflict: it was ended twice
 		return fmt.Errorf("end a session: %w", err)
 	}
-	r.known.Change(func(known *ended) { known.ids[s.name()] = struct{}{} })
+	r.known.UpdateCopy(func(known *ended) { known.ids[s.name()] = struct{}{} })
 	return nil
 }
 

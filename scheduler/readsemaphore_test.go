@@ -21,7 +21,7 @@ func (lasting) Durable() bool { return true }
 
 // A lambda comes with many partitions while the store answers nothing: few are read at once, and what is due
 // is fired in all others. Then all are read.
-func TestManyPartitionsShareReadSlots(t *testing.T) {
+func TestManyPartitionsTakeTurnsToRead(t *testing.T) {
 	inWorld(t, 1<<13, func(w *world) {
 		w.loops = 1000 // so that all partitions have one
 		var all []task.Partition
@@ -79,7 +79,7 @@ func TestManyPartitionsShareReadSlots(t *testing.T) {
 	})
 }
 
-// Reads that fail, however many, leave the others their slots.
+// Reads that fail, however many, leave the others their turns.
 func TestPartitionsThatFailHoldUpNoOthers(t *testing.T) {
 	inWorld(t, 1<<13, func(w *world) {
 		w.loops = 1000 // so that all partitions have one

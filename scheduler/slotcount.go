@@ -7,44 +7,44 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// A census reads all task rows of a partition whose tasks may hold slots: those of all wake-up rows from the
-// head to a moment after now, since none is dispatched before its time. It takes nothing into the buffer but
-// what is in flight, so that it comes to its end however long the backlog is. A loop makes one when its
-// process is to start the tasks of a group that another one may have started before.
+// A count of slots reads all task rows of a partition whose tasks may hold slots: those of all wake-up rows
+// from the head to a moment after now, since none is dispatched before its time. It takes nothing into the
+// buffer but what is in flight, so that it comes to its end however long the backlog is. A loop makes one
+// when its process is to start the tasks of a group that another one may have started before.
 
-// censusPagesMax bounds the pages of a census that are read at once: checks of what is in flight have their
+// slotCountPagesMax bounds the pages of a count that are read at once: checks of what is in flight have their
 // turn in between.
-const censusPagesMax = 4
+const slotCountPagesMax = 4
 
-// census is the state of one partition's census.
-type census struct {
+// slotCount is the state of one partition's count of slots.
+type slotCount struct {
 	number   uint64 // of the one that was made last, or is under way
 	underWay bool
 	after    store.WakeKey // where it goes on
 	through  task.Instant  // where it ends
 }
 
-// followCensus begins a census if the group asks for one.
-func (l *loop) followCensus(g *slotGroup) {
-	c := &l.census
+// followSlotCount begins a count if the group asks for one.
+func (l *loop) followSlotCount(g *exclusiveGroup) {
+	c := &l.slotCount
 	if g == nil {
-		*c = census{}
-		l.stats.census.Store(0)
+		*c = slotCount{}
+		l.stats.slotCount.Store(0)
 		return
 	}
-	number := g.census.Load()
-	if number == c.number || number == l.stats.census.Load() {
+	number := g.slotCount.Load()
+	if number == c.number || number == l.stats.slotCount.Load() {
 		return
 	}
 	now := l.now()
-	*c = census{number: number, underWay: true, through: now.Add(l.Window)}
+	*c = slotCount{number: number, underWay: true, through: now.Add(l.Window)}
 	l.inFlight.checkAll(now) // what it knows may have ended elsewhere
 }
 
-// readCensus reads the next pages of the census that is under way.
-func (l *loop) readCensus(ctx context.Context) error {
-	c := &l.census
-	for range censusPagesMax {
+// readSlotCount reads the next pages of the count that is under way.
+func (l *loop) readSlotCount(ctx context.Context) error {
+	c := &l.slotCount
+	for range slotCountPagesMax {
 		page, err := l.Store.ScanSchedule(ctx, l.partition, c.after, c.through, scanPageMax)
 		if err != nil {
 			return err
@@ -55,7 +55,7 @@ func (l *loop) readCensus(ctx context.Context) error {
 		}
 		if len(page) < scanPageMax {
 			c.underWay = false
-			l.stats.census.Store(c.number)
+			l.stats.slotCount.Store(c.number)
 			notify(l.warmed)
 			return nil
 		}
