@@ -59,8 +59,11 @@ type Cron struct {
 	// Registered says that the registration of the lambda made it (Terraform). Only that changes and deletes
 	// it: calls are refused with ErrRegistered.
 	Registered bool
-	Pause      *CronPause  // nil: it is not paused
-	Next       []time.Time // nominal times to come, at most 5, in lists 1; none while it is paused
+	// LambdaDeleted says that its lambda was deleted. It fires no more, also if another lambda of that name
+	// is created, and can only be deleted.
+	LambdaDeleted bool
+	Pause         *CronPause  // nil: it is not paused
+	Next          []time.Time // nominal times to come, at most 5, in lists 1; none while it is paused
 
 	// Warning says, of a cron that CreateCron or UpdateCron returns, what its author may not have meant: that
 	// the first of six fields is seconds, with the next three times at which it fires. Empty: nothing.
@@ -208,7 +211,7 @@ func cronOf(w *kinesinv1.Cron) Cron {
 		Name: w.Name, Lambda: w.Lambda, Schedule: w.Schedule, Zone: w.Zone, Start: timeOf(w.StartMicros), End: timeOf(w.EndMicros), Jitter: task.Micros(w.JitterMicros),
 		Gap: w.Gap, Fold: w.Fold, Overlap: w.Overlap, CatchUp: w.CatchUp, CatchUpMax: int(w.CatchUpMax), CatchUpWithin: task.Micros(w.CatchUpWithinMicros),
 		FailuresMax: int(w.FailuresMax), Priority: w.Priority, Collection: w.Collection, Tags: w.Tags, Payload: w.Payload,
-		ManagedBy: w.ManagedBy, Registered: w.Registered,
+		ManagedBy: w.ManagedBy, Registered: w.Registered, LambdaDeleted: w.LambdaDeleted,
 		Version: w.Version, Revision: w.Revision, Created: timeOf(w.CreatedMicros), CreatedBy: w.CreatedBy, Updated: timeOf(w.UpdatedMicros), UpdatedBy: w.UpdatedBy,
 	}
 	if p := w.Pause; p != nil {

@@ -11367,9 +11367,10 @@ type Cron struct {
 	CreatedBy     string     `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	UpdatedMicros int64      `protobuf:"varint,23,opt,name=updated_micros,json=updatedMicros,proto3" json:"updated_micros,omitempty"`
 	UpdatedBy     string     `protobuf:"bytes,24,opt,name=updated_by,json=updatedBy,proto3" json:"updated_by,omitempty"`
-	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                     // absent: it is not paused
-	NextMicros    []int64    `protobuf:"varint,26,rep,packed,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"` // nominal times to come, at most 5; none while it is paused
-	Registered    bool       `protobuf:"varint,240,opt,name=registered,proto3" json:"registered,omitempty"`                         // the lambda's registration made it, and it alone changes and deletes it
+	Pause         *CronPause `protobuf:"bytes,25,opt,name=pause,proto3" json:"pause,omitempty"`                                        // absent: it is not paused
+	NextMicros    []int64    `protobuf:"varint,26,rep,packed,name=next_micros,json=nextMicros,proto3" json:"next_micros,omitempty"`    // nominal times to come, at most 5; none while it is paused
+	Registered    bool       `protobuf:"varint,240,opt,name=registered,proto3" json:"registered,omitempty"`                            // the lambda's registration made it, and it alone changes and deletes it
+	LambdaDeleted bool       `protobuf:"varint,420,opt,name=lambda_deleted,json=lambdaDeleted,proto3" json:"lambda_deleted,omitempty"` // it fires no more, and can only be deleted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11596,6 +11597,13 @@ func (x *Cron) GetNextMicros() []int64 {
 func (x *Cron) GetRegistered() bool {
 	if x != nil {
 		return x.Registered
+	}
+	return false
+}
+
+func (x *Cron) GetLambdaDeleted() bool {
+	if x != nil {
+		return x.LambdaDeleted
 	}
 	return false
 }
@@ -14725,7 +14733,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13RevokeSenderRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"I\n" +
 	"\x14RevokeSenderResponse\x121\n" +
-	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\"\xad\a\n" +
+	"\x06sender\x18\x01 \x01(\v2\x19.kinesin.v1.InboundSenderR\x06sender\"\xd5\a\n" +
 	"\x04Cron\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x1a\n" +
@@ -14765,7 +14773,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"nextMicros\x12\x1f\n" +
 	"\n" +
 	"registered\x18\xf0\x01 \x01(\bR\n" +
-	"registered\x1a7\n" +
+	"registered\x12&\n" +
+	"\x0elambda_deleted\x18\xa4\x03 \x01(\bR\rlambdaDeleted\x1a7\n" +
 	"\tTagsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"s\n" +

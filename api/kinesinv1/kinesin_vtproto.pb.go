@@ -10523,6 +10523,18 @@ func (m *Cron) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.LambdaDeleted {
+		i--
+		if m.LambdaDeleted {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x1a
+		i--
+		dAtA[i] = 0xa0
+	}
 	if m.Registered {
 		i--
 		if m.Registered {
@@ -17076,6 +17088,9 @@ func (m *Cron) SizeVT() (n int) {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	if m.Registered {
+		n += 3
+	}
+	if m.LambdaDeleted {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -45407,6 +45422,26 @@ func (m *Cron) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Registered = bool(v != 0)
+		case 420:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field LambdaDeleted", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.LambdaDeleted = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -93,7 +93,7 @@ func utc(i task.Instant) string { return i.Time().UTC().Format(time.RFC3339) }
 func (s *Service) lambdaOf(ctx context.Context, c *crons.Cron) (*catalog.Entry, error) {
 	l, err := s.Lambdas.FindRef(ctx, c.Ref)
 	if err == nil && l == nil {
-		err = refusal.Invalid("lambda %s of cron %s was deleted: delete the cron, or create it for another lambda", c.Lambda, c.Name)
+		err = refusal.Invalid("lambda %s of cron %s was deleted, and the cron fires no more: delete it, and create it again for a lambda that is there", c.Lambda, c.Name)
 	}
 	if err == nil && l.Deleting {
 		err = api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "lambda %s of cron %s is being deleted", c.Lambda, c.Name)

@@ -274,6 +274,13 @@ func TestACronWhoseLambdaWasDeleted(t *testing.T) {
 	f.Create(task.Lambda{Name: "mail"})
 	_, err = f.RunCron(f.Ctx, &kinesinv1.RunCronRequest{Name: "nightly"})
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "was deleted")
+	_, err = f.PauseCron(f.Ctx, &kinesinv1.PauseCronRequest{Name: "nightly", Reason: "moving"})
+	refused(t, err, kinesinv1.Reason_REASON_INVALID, "was deleted")
+	_, err = f.ResumeCron(f.Ctx, &kinesinv1.ResumeCronRequest{Name: "nightly"})
+	refused(t, err, kinesinv1.Reason_REASON_INVALID, "was deleted")
+	if got, err := f.GetCron(f.Ctx, &kinesinv1.GetCronRequest{Name: "nightly"}); err != nil || !got.Cron.LambdaDeleted || len(got.Cron.NextMicros) != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
 	wantLines(t, f.history(&kinesinv1.CronHistoryRequest{}), "14T23:00:00 1 forgotten")
 	_, err = f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly()})
 	refused(t, err, kinesinv1.Reason_REASON_EXISTS, "another lambda")

@@ -366,6 +366,9 @@ func (s *Service) changeNamed(ctx context.Context, name string, change func(c *c
 		if err != nil {
 			return nil, err
 		}
+		if _, err := s.lambdaOf(ctx, c); err != nil {
+			return nil, err
+		}
 		now := s.Clock.Now()
 		changed, err := change(c, now)
 		if err != nil || !changed {
@@ -441,6 +444,9 @@ func (s *Service) GetCron(ctx context.Context, r *kinesinv1.GetCronRequest) (_ *
 	if err != nil {
 		return nil, err
 	}
+	if _, err := s.Lambdas.FindRef(ctx, c.Ref); err != nil { // it may have been created a moment ago
+		return nil, err
+	}
 	return &kinesinv1.GetCronResponse{Cron: s.view(c, nextMax)}, nil
 }
 
@@ -500,6 +506,9 @@ func (s *Service) view(c *crons.Cron, next int) *kinesinv1.Cron {
 	if spec.CatchUp == crons.CatchUpAll {
 		v.CatchUpMax = uint32(cmp.Or(spec.CatchUpMax, crons.CatchUpMaxDefault))
 		v.CatchUpWithinMicros = cmp.Or(spec.CatchUpWithinMS, crons.CatchUpWithinDefault.Milliseconds()) * 1000
+	}
+	if v.LambdaDeleted = s.Lambdas.ByRef(c.Ref) == nil; v.LambdaDeleted {
+		return v
 	}
 	if p := c.Now().Pause; p != nil {
 		v.Pause = &kinesinv1.CronPause{Reason: p.Reason, By: p.By, AtMicros: int64(p.At), UntilMicros: int64(p.Until)}

@@ -56,6 +56,8 @@ type cronView struct {
 
 	Registered bool `json:"registered,omitempty" jsonschema:"the registration of the lambda made it (Terraform), and it alone changes it"`
 
+	LambdaDeleted bool `json:"lambda_deleted,omitempty" jsonschema:"its lambda was deleted: it fires no more, and can only be deleted"`
+
 	Pause *cronPause `json:"pause,omitempty" jsonschema:"while it is paused"`
 	Next  []moment   `json:"next,omitempty" jsonschema:"nominal times to come, at most 5, in a list 1; none while it is paused"`
 	// Warning is in the answer to a change alone.
@@ -142,7 +144,7 @@ func (s *cronSettings) wire(name string, version uint64) (*kinesinv1.SetCronRequ
 func cronViewOf(c *kinesinv1.Cron) cronView {
 	v := cronView{
 		Name: c.GetName(), Version: c.GetVersion(), Revision: c.GetRevision(), Created: moment(c.GetCreatedMicros()), CreatedBy: c.GetCreatedBy(),
-		Updated: moment(c.GetUpdatedMicros()), UpdatedBy: c.GetUpdatedBy(), Registered: c.GetRegistered(),
+		Updated: moment(c.GetUpdatedMicros()), UpdatedBy: c.GetUpdatedBy(), Registered: c.GetRegistered(), LambdaDeleted: c.GetLambdaDeleted(),
 		cronSettings: cronSettings{
 			Lambda: c.GetLambda(), Schedule: c.GetSchedule(), Zone: c.GetZone(), Start: moment(c.GetStartMicros()), End: moment(c.GetEndMicros()),
 			Jitter: durationOf(c.GetJitterMicros()), Gap: c.GetGap(), Fold: c.GetFold(), Overlap: c.GetOverlap(), CatchUp: c.GetCatchUp(),

@@ -60,7 +60,7 @@ func addCronFlags(f *pflag.FlagSet, c *sdk.Cron) {
 	f.Var(intValue{n: &c.FailuresMax, max: 1000}, "failures-max", "pause it after `N` failed occurrences in a row; 0: never")
 	f.StringVar(&c.Priority, "priority", "", "`PRIORITY` of its tasks; the lambda's default when not set")
 	f.StringVar(&c.Collection, "collection", "", "`COLLECTION` of its tasks")
-	f.Var(tagsValue{&c.Tags}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated")
+	f.Var(tagsOrNone{tagsValue{&c.Tags}}, "tag", "tag of its tasks, `NAME=VALUE`; may be repeated; none for no tags")
 }
 
 // boundValue is a flag with a time, or the word none, which is the zero time.
@@ -72,6 +72,17 @@ func (v boundValue) Set(text string) error {
 		return nil
 	}
 	return v.instantValue.Set(text)
+}
+
+// tagsOrNone is a flag with tags, or the word none, which takes away those before it.
+type tagsOrNone struct{ tagsValue }
+
+func (v tagsOrNone) Set(text string) error {
+	if text == noneWord {
+		*v.tags = nil
+		return nil
+	}
+	return v.tagsValue.Set(text)
 }
 
 func (a *app) cronCreateCommand() *cobra.Command {
@@ -121,9 +132,11 @@ func (a *app) cronUpdateCommand() *cobra.Command {
 		Use:   "update NAME [flags]",
 		Short: "Change settings of a cron",
 		Long: `Changes the given settings and prints the cron. Occurrences with nominal times within five seconds still are as before. --tag replaces
-all tags. The lambda is fixed at creation.`,
+all tags, and --tag none takes them away, as --start none and --end none do with a bound, --jitter 0s with the jitter, --failures-max 0
+with the limit, and an empty text ('') with the collection, the priority and the payload. The lambda is fixed at creation.`,
 		Example: `  kinesin cron update nightly --schedule '0 3 * * *'
-  kinesin cron update nightly --catch-up all --catch-up-within 6h`,
+  kinesin cron update nightly --catch-up all --catch-up-within 6h
+  kinesin cron update nightly --tag none --collection ''`,
 		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
 	}
 	f := c.Flags()
@@ -293,6 +306,8 @@ func (a *app) cronDeleteCommand() *cobra.Command {
 // stateOfCron says in a few words whether a cron fires.
 func stateOfCron(c *sdk.Cron) string {
 	switch p := c.Pause; {
+	case c.LambdaDeleted:
+		return "lambda deleted"
 	case p == nil && len(c.Next) == 0:
 		return "fires no more"
 	case p == nil:

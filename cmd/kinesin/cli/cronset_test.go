@@ -92,6 +92,12 @@ func TestSixFieldsShowWhenTheyFire(t *testing.T) {
 	o.check(t, "create", 0, "the expression has six fields, so the first is seconds; it fires next at 20", "+09:00, 20", "leave out the first field")
 	s.do("cron", "update", "often", "--schedule", "*/10 * * * *").check(t, "five fields", 0)
 	s.do("cron", "update", "often", "--schedule", "0 */5 * * * *").check(t, "six again", 0, "six fields")
+	if set := s.object("cron", "update", "often", "--tag", "kind=night", "--collection", "tokyo"); set["tags"] == nil || set["collection"] != "tokyo" {
+		t.Errorf("%v", set)
+	}
+	if unset := s.object("cron", "update", "often", "--tag", "none", "--collection", ""); unset["tags"] != nil || unset["collection"] != nil {
+		t.Errorf("%v", unset)
+	}
 }
 
 func TestRefusedCrons(t *testing.T) {

@@ -56,6 +56,9 @@ func (a *app) printCron(c *sdk.Cron) error {
 	facts := [][2]string{
 		{"name", o.Name}, {"lambda", o.Lambda}, {"schedule", o.Schedule}, {"zone", o.Zone}, {"state", stateOfCron(c)},
 	}
+	if c.LambdaDeleted {
+		facts = append(facts, [2]string{"reason", "lambda " + o.Lambda + " was deleted, so that it fires no more: delete it (kinesin cron delete " + o.Name + ")"})
+	}
 	if p := o.Pause; p != nil {
 		facts = append(facts, [2]string{"reason", p.Reason}, [2]string{"paused by", cmp.Or(p.By, "its failures")}, [2]string{"paused", p.At})
 	}
@@ -152,6 +155,7 @@ type cronObject struct {
 	Tags          map[string]string `json:"tags,omitempty"`
 	ManagedBy     string            `json:"managed_by,omitempty"`
 	Registered    bool              `json:"registered,omitempty"`
+	LambdaDeleted bool              `json:"lambda_deleted,omitempty"`
 	Payload       string            `json:"payload,omitempty"`
 	PayloadBase64 string            `json:"payload_base64,omitempty"`
 	Version       uint64            `json:"version"`
@@ -159,7 +163,7 @@ type cronObject struct {
 	Created       string            `json:"created"`
 	CreatedBy     string            `json:"created_by"`
 	Updated       string            `json:"updated"`
-	UpdatedBy     string            `json:"updated_by"`
+	UpdatedBy     string            `json:"updated_by,omitempty"`
 	Pause         *pauseObject      `json:"pause,omitempty"`
 	Next          []string          `json:"next,omitempty"`
 }
@@ -196,7 +200,7 @@ func cronObjectOf(c *sdk.Cron) cronObject {
 	o := cronObject{
 		Name: c.Name, Lambda: c.Lambda, Schedule: c.Schedule, Zone: c.Zone, Start: timeText(c.Start), End: timeText(c.End),
 		Gap: c.Gap, Fold: c.Fold, Overlap: c.Overlap, CatchUp: c.CatchUp, CatchUpMax: c.CatchUpMax, FailuresMax: c.FailuresMax,
-		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, ManagedBy: c.ManagedBy, Registered: c.Registered, Version: c.Version, Revision: c.Revision,
+		Priority: c.Priority, Collection: c.Collection, Tags: c.Tags, ManagedBy: c.ManagedBy, Registered: c.Registered, LambdaDeleted: c.LambdaDeleted, Version: c.Version, Revision: c.Revision,
 		Created: timeText(c.Created), CreatedBy: c.CreatedBy, Updated: timeText(c.Updated), UpdatedBy: c.UpdatedBy,
 	}
 	if c.Jitter > 0 {
