@@ -51,12 +51,12 @@ func appendHeld(dst []byte, h *task.Held) []byte {
 
 func setHeld(c *task.Chain, b []byte) error {
 	var h task.Held
-	err := eachField(b, func(f field) error {
+	err := eachField(b, func(f *field) error {
 		switch f.id {
 		case heldEdge:
 			h.Edge = task.Edge(f.number)
 		case heldIndex:
-			return setUint32(&h.Index, &f)
+			return setUint32(&h.Index, f)
 		case heldHolder:
 			return setLink(&h.Holder, f.bytes)
 		}
@@ -95,7 +95,7 @@ func appendBytes(dst []byte, f protowire.Number, b []byte) []byte {
 func setChain(t *task.Task, b []byte) error {
 	c := &task.Chain{}
 	t.Chain = c
-	return eachField(b, func(f field) error {
+	return eachField(b, func(f *field) error {
 		switch f.id {
 		case chainRoot:
 			return setLink(&c.Root, f.bytes)
@@ -104,11 +104,11 @@ func setChain(t *task.Task, b []byte) error {
 		case chainOnEdge:
 			c.Edge = task.Edge(f.number)
 		case chainIndex:
-			return setUint32(&c.Index, &f)
+			return setUint32(&c.Index, f)
 		case chainDepth:
-			return setUint32(&c.Depth, &f)
+			return setUint32(&c.Depth, f)
 		case chainRound:
-			return setUint32(&c.Round, &f)
+			return setUint32(&c.Round, f)
 		case chainPaused:
 			c.Paused = f.number != 0
 		case chainPausedDue:
@@ -116,37 +116,37 @@ func setChain(t *task.Task, b []byte) error {
 		case chainFollow:
 			c.Follow = slices.Clone(f.bytes)
 		case chainFollowID:
-			return setArray(&c.FollowID, &f)
+			return setArray(&c.FollowID, f)
 		case chainFollowBytes:
-			return setUint32(&c.FollowBytes, &f)
+			return setUint32(&c.FollowBytes, f)
 		case chainFollowCount:
-			return setUint32(&c.FollowCount, &f)
+			return setUint32(&c.FollowCount, f)
 		case chainOutcome:
 			c.Outcome = slices.Clone(f.bytes)
 		case chainFromParent:
 			c.FromParent = f.number != 0
 		case chainAddedThen:
-			return setUint32(&c.Added[0], &f)
+			return setUint32(&c.Added[0], f)
 		case chainAddedElse:
-			return setUint32(&c.Added[1], &f)
+			return setUint32(&c.Added[1], f)
 		case chainAddedFinally:
-			return setUint32(&c.Added[2], &f)
+			return setUint32(&c.Added[2], f)
 		case chainHeld:
 			return setHeld(c, f.bytes)
 		case chainStartBefore:
 			c.StartBefore = f.instant()
 		case chainFollowSum:
-			return setArray(&c.FollowSum, &f)
+			return setArray(&c.FollowSum, f)
 		}
 		return nil
 	})
 }
 
 func setLink(l *task.Link, b []byte) error {
-	return eachField(b, func(f field) error {
+	return eachField(b, func(f *field) error {
 		switch f.id {
 		case linkID:
-			return setArray(&l.ID, &f)
+			return setArray(&l.ID, f)
 		case linkPartition:
 			if len(f.bytes) != PartitionLen {
 				return fmt.Errorf("%w: the partition of a link has %d bytes", ErrCorrupt, len(f.bytes))

@@ -41,7 +41,7 @@ func decodeTask(t *task.Task, row []byte) error {
 	if !t.State.IsStored() && !t.IsBare() {
 		return fmt.Errorf("%w: row in state %d", ErrCorrupt, h.State)
 	}
-	if err := eachField(rest, func(f field) error { return setField(t, &f) }); err != nil {
+	if err := decodeFields(t, rest); err != nil {
 		return err
 	}
 	if t.ID.IsZero() {
@@ -57,15 +57,15 @@ type field struct {
 	bytes  []byte
 }
 
-// eachField calls set with each field of a message. It passes a copy, which costs no allocation.
-func eachField(b []byte, set func(f field) error) error {
+// decodeFields sets the varint and bytes fields of t, and skips fields of other types.
+func decodeFields(t *task.Task, b []byte) error {
 	for len(b) > 0 {
 		f, n, err := nextField(b)
 		if err != nil {
 			return err
 		}
 		b = b[n:]
-		if err := set(f); err != nil {
+		if err := setField(t, &f); err != nil {
 			return err
 		}
 	}
@@ -95,8 +95,7 @@ func nextField(b []byte) (f field, length int, err error) {
 	return f, n + m, nil
 }
 
-// setField sets one field. Its switch and that of setProgress compile to jump tables, because every read of a
-// row comes here.
+// setField sets one field. The switch compiles to a jump table, because every read of a row comes here.
 func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 	switch f.id {
 	case fieldID:
@@ -133,38 +132,6 @@ func setField(t *task.Task, f *field) error { //nolint:cyclop // a table
 		t.Overrides.BackoffMin = f.duration()
 	case fieldBackoffMax:
 		t.Overrides.BackoffMax = f.duration()
-	case fieldTraceparent:
-		t.Traceparent = string(f.bytes)
-	case fieldTag:
-		return addTag(t, f.bytes)
-	case fieldFirstDue:
-		t.FirstDue = f.instant()
-	case fieldFirstPartition:
-		if len(f.bytes) != PartitionLen {
-			return fmt.Errorf("%w: field %d has %d bytes, want %d", ErrCorrupt, f.id, len(f.bytes), PartitionLen)
-		}
-		t.FirstPartition = DecodePartition(f.bytes)
-	case fieldPayloadRev:
-		t.PayloadRev = f.number
-	case fieldLife:
-		t.Life = f.number
-	case fieldRequest:
-		return setArray(&t.Request, f)
-	case fieldRedriveRequest:
-		return setArray(&t.RedriveRequest, f)
-	case fieldStartBefore:
-		t.StartBefore = f.instant()
-	case fieldBlob:
-		return setBlob(t, f.bytes)
-	default:
-		return setProgress(t, f)
-	}
-	return nil
-}
-
-// setProgress sets a field that tells how far a task has come.
-func setProgress(t *task.Task, f *field) error {
-	switch f.id {
 	case fieldAttempt:
 		return setUint32(&t.Attempt, f)
 	case fieldFailures:
@@ -194,6 +161,29 @@ func setProgress(t *task.Task, f *field) error {
 		t.ExpireAt = f.instant()
 	case fieldHistory:
 		return addAttempt(t, f.bytes)
+	case fieldTraceparent:
+		t.Traceparent = string(f.bytes)
+	case fieldTag:
+		return addTag(t, f.bytes)
+	case fieldFirstDue:
+		t.FirstDue = f.instant()
+	case fieldFirstPartition:
+		if len(f.bytes) != PartitionLen {
+			return fmt.Errorf("%w: field %d has %d bytes, want %d", ErrCorrupt, f.id, len(f.bytes), PartitionLen)
+		}
+		t.FirstPartition = DecodePartition(f.bytes)
+	case fieldPayloadRev:
+		t.PayloadRev = f.number
+	case fieldLife:
+		t.Life = f.number
+	case fieldRequest:
+		return setArray(&t.Request, f)
+	case fieldRedriveRequest:
+		return setArray(&t.RedriveRequest, f)
+	case fieldStartBefore:
+		t.StartBefore = f.instant()
+	case fieldBlob:
+		return setBlob(t, f.bytes)
 	case fieldResult:
 		t.Result = slices.Clone(f.bytes)
 	}
@@ -202,26 +192,39 @@ func setProgress(t *task.Task, f *field) error {
 
 func setBlob(t *task.Task, b []byte) error {
 	t.Blob = &task.Blob{}
-	return eachField(b, func(f field) error {
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
 		switch f.id {
 		case blobID:
-			return setArray(&t.Blob.ID, &f)
+			err = setArray(&t.Blob.ID, &f)
 		case blobBytes:
 			t.Blob.Bytes = int64(f.number)
 		case blobSHA256:
 			if len(f.bytes) != len(t.Blob.SHA256) {
-				return fmt.Errorf("%w: the digest of a blob has %d bytes", ErrCorrupt, len(f.bytes))
+				err = fmt.Errorf("%w: the digest of a blob has %d bytes", ErrCorrupt, len(f.bytes))
 			}
 			copy(t.Blob.SHA256[:], f.bytes)
 		}
-		return nil
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func setOccurrence(t *task.Task, b []byte) error {
 	o := &task.Occurrence{}
 	t.Occurrence = o
-	return eachField(b, func(f field) error {
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
 		switch f.id {
 		case occurrenceCron:
 			o.Cron = string(f.bytes)
@@ -240,14 +243,17 @@ func setOccurrence(t *task.Task, b []byte) error {
 		case occurrenceRan:
 			o.Ran.Nominal = f.instant()
 		case occurrenceFailed:
-			return setUint32(&o.Failed, &f)
+			err = setUint32(&o.Failed, &f)
 		case occurrenceSucceeded:
 			o.Succeeded = f.instant()
 		case occurrenceBackfill:
 			o.Backfill = f.number != 0
 		}
-		return nil
-	})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func addTag(t *task.Task, b []byte) error {
@@ -256,15 +262,20 @@ func addTag(t *task.Task, b []byte) error {
 	}
 	t.Tags = append(t.Tags, task.Tag{})
 	tag := &t.Tags[len(t.Tags)-1]
-	return eachField(b, func(f field) error {
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
 		switch f.id {
 		case tagName:
 			tag.Name = string(f.bytes)
 		case tagValue:
 			tag.Value = string(f.bytes)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func addAttempt(t *task.Task, b []byte) error {
@@ -273,7 +284,17 @@ func addAttempt(t *task.Task, b []byte) error {
 	}
 	t.History = append(t.History, task.Attempt{})
 	a := &t.History[len(t.History)-1]
-	return eachField(b, func(f field) error { return setAttempt(a, &f) })
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		if err := setAttempt(a, &f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func setAttempt(a *task.Attempt, f *field) error {

@@ -23,16 +23,16 @@ func appendMember(dst []byte, m *task.Member) []byte {
 func setMember(t *task.Task, b []byte) error {
 	m := &task.Member{}
 	t.Member = m
-	return eachField(b, func(f field) error {
+	return eachField(b, func(f *field) error {
 		switch f.id {
 		case memberGroup:
-			return setArray(&m.Group, &f)
+			return setArray(&m.Group, f)
 		case memberIndex:
-			return setUint32(&m.Index, &f)
+			return setUint32(&m.Index, f)
 		case memberUntil:
 			m.Until = f.instant()
 		case memberTry:
-			return setUint32(&m.Try, &f)
+			return setUint32(&m.Try, f)
 		}
 		return nil
 	})
@@ -63,12 +63,12 @@ func appendGroupEnd(dst []byte, g *task.GroupEnd) []byte {
 func setGroupEnd(t *task.Task, b []byte) error {
 	g := &task.GroupEnd{}
 	t.GroupEnd = g
-	return eachField(b, func(f field) error {
+	return eachField(b, func(f *field) error {
 		switch f.id {
 		case groupEndGroup:
-			return setArray(&g.Group, &f)
+			return setArray(&g.Group, f)
 		case groupEndMembers:
-			return setUint32(&g.Members, &f)
+			return setUint32(&g.Members, f)
 		case groupEndCount:
 			state := f.number & (1<<countBits - 1)
 			if state >= uint64(len(g.Ended)) {
@@ -82,4 +82,19 @@ func setGroupEnd(t *task.Task, b []byte) error {
 		}
 		return nil
 	})
+}
+
+// eachField calls set with each field of a message.
+func eachField(b []byte, set func(f *field) error) error {
+	for len(b) > 0 {
+		f, n, err := nextField(b)
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+		if err := set(&f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
