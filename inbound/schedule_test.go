@@ -228,17 +228,20 @@ func TestAKeyIsOneTask(t *testing.T) {
 			return with(in(time.Minute), func(i *item) { i.Key, i.Collection, i.Payload = "k", "c", []byte("hello") })
 		}
 		id := f.accept(base())
-		for what, change := range map[string]func(*item){
-			"payload":           func(i *item) { i.Payload = []byte("hallo") },
-			"no payload":        func(i *item) { i.Payload = nil },
-			"large payload":     func(i *item) { i.Payload = make([]byte, 100) },
-			"priority":          func(i *item) { i.Priority = "high" },
-			"collection":        func(i *item) { i.Collection = "d" },
-			"limit key":         func(i *item) { i.LimitKey = "acme" },
-			"shifted by a byte": func(i *item) { i.Collection, i.Payload = "ch", []byte("ello") },
+		for what, one := range map[string]struct {
+			change func(*item)
+			says   string
+		}{
+			"payload":           {func(i *item) { i.Payload = []byte("hallo") }, "another payload"},
+			"no payload":        {func(i *item) { i.Payload = nil }, "another payload"},
+			"large payload":     {func(i *item) { i.Payload = make([]byte, 100) }, "another payload"},
+			"priority":          {func(i *item) { i.Priority = "high" }, "another priority"},
+			"collection":        {func(i *item) { i.Collection = "d" }, "another collection"},
+			"limit key":         {func(i *item) { i.LimitKey = "acme" }, "another limit key"},
+			"shifted by a byte": {func(i *item) { i.Collection, i.Payload = "ch", []byte("ello") }, "another payload and another collection"},
 		} {
-			r := f.schedule(with(base(), change))[0]
-			wantRefusal(t, what, r.Problem, isConflict, `"k"`, "another payload, priority, collection or limit key")
+			r := f.schedule(with(base(), one.change))[0]
+			wantRefusal(t, what, r.Problem, isConflict, `"k"`, one.says)
 			if r.Id != "" {
 				t.Errorf("%s: refused with id %q", what, r.Id)
 			}
