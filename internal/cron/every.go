@@ -29,7 +29,7 @@ func (s *Schedule) parseEvery() error {
 	case interval > 0 && interval < EveryMin:
 		return fmt.Errorf("%q fires more than once a second: %s", s.config.Expression, want)
 	case interval < EveryMin || interval > EveryMax:
-		return fmt.Errorf("%q is out of range: want %s to %s", s.config.Expression, EveryMin, EveryMax)
+		return fmt.Errorf("%q is out of range: want %s to %d days", s.config.Expression, EveryMin, EveryMax/(24*time.Hour))
 	case interval%time.Second != 0:
 		return fmt.Errorf("%q is not in whole seconds: %s", s.config.Expression, want)
 	}

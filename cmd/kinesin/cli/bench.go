@@ -63,22 +63,22 @@ func (a *app) benchKind(kind bench.Kind, short string, tasks int) *cobra.Command
 
 func (b *benchFlags) add(f *pflag.FlagSet) {
 	if b.Kind == bench.Steady {
-		f.Float64Var(&b.Rate, "rate", b.Rate, "tasks per second")
+		f.Var(number(&b.Rate, b.Rate), "rate", "tasks per second")
 		f.Var(durationValue{d: &b.Duration, min: time.Millisecond}, "duration", "time from the first due time to the last")
-		f.IntVar(&b.Pages, "pages", 0, "how many first pages of the console are open meanwhile")
+		f.Var(whole(&b.Pages, 0), "pages", "how many first pages of the console are open meanwhile")
 	} else {
-		f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, "how many tasks")
+		f.VarP(whole(&b.Tasks, b.Tasks), "tasks", "n", "how many tasks")
 	}
 	if b.Kind != bench.Insert && b.Kind != bench.Sets {
-		f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
+		f.Var(whole(&b.Slots, b.Slots), "workers", "how many tasks run at a time")
 	}
 	if b.Kind == bench.Sets {
-		f.Float64Var(&b.OthersRate, "others-rate", b.OthersRate, "tasks per second of another lambda, whose lateness is measured without a job and beside each; 0: none")
+		f.Var(number(&b.OthersRate, b.OthersRate), "others-rate", "tasks per second of another lambda, whose lateness is measured without a job and beside each; 0: none")
 	}
 	if b.Kind == bench.Immediate {
 		f.Var(durationValue{d: &b.IdleMax, min: time.Millisecond}, "idle-max", "wait a random time up to this before each task; none when not set")
 	} else if b.Kind != bench.Crons {
-		f.IntVar(&b.Batch, "batch", b.Batch, "tasks in one call while scheduling")
+		f.Var(whole(&b.Batch, b.Batch), "batch", "tasks in one call while scheduling")
 	}
 	if b.Kind == bench.Crons {
 		f.BoolVar(&b.Spread, "spread", false, "have them fire within a minute instead, each in a second that H draws")
@@ -87,8 +87,8 @@ func (b *benchFlags) add(f *pflag.FlagSet) {
 	if b.Kind == bench.Wall || b.Kind == bench.Steady {
 		f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "time from the first call to the first due time; 4s and 25µs for each task when not set")
 	}
-	f.IntVar(&b.PayloadBytes, "payload-bytes", b.PayloadBytes, "size of a payload, at least 8")
-	f.IntVar(&b.Shards, "shards", 0, "shards of the lambda that is created for the run; the server's default when not set")
+	f.Var(whole(&b.PayloadBytes, b.PayloadBytes), "payload-bytes", "size of a payload, at least 8")
+	f.Var(whole(&b.Shards, 0), "shards", "shards of the lambda that is created for the run; the server's default when not set")
 	f.StringVar(&b.data, "data", "", "data `DIR` of the server that it starts; it is kept")
 }
 

@@ -30,9 +30,9 @@ among others, and how many messages tasks without a worker lead to. Each case ha
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.IntVarP(&b.Tasks, "tasks", "n", b.Tasks, "tasks that are held back at most; some cases have fewer")
-	f.IntVar(&b.Slots, "workers", b.Slots, "how many tasks run at a time")
-	f.IntVar(&b.PayloadBytes, "payload-bytes", b.PayloadBytes, "size of a payload, at least 8")
+	f.VarP(whole(&b.Tasks, b.Tasks), "tasks", "n", "tasks that are held back at most; some cases have fewer")
+	f.Var(whole(&b.Slots, b.Slots), "workers", "how many tasks run at a time")
+	f.Var(whole(&b.PayloadBytes, b.PayloadBytes), "payload-bytes", "size of a payload, at least 8")
 	f.Var(durationValue{d: &b.Duration, min: 4 * time.Second}, "duration", "time over which rates are counted where tasks do not run out")
 	f.Var(intValue{&b.Pace, 1, 1_000_000}, "pace", "tasks per second that the resumed gate lets go")
 	f.Var(durationValue{d: &b.Ahead, min: time.Millisecond}, "ahead", "time from the first call to the due time; 4s and 50µs for each task when not set")

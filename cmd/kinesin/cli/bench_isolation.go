@@ -69,11 +69,11 @@ of its own in a process of its own, or those that --server names, and the neighb
 		Args: cobra.NoArgs,
 	}
 	f := c.Flags()
-	f.IntVarP(&b.neighbourTasks, "tasks", "n", 1_000_000, "tasks of the neighbour at most; some cases have fewer")
-	f.IntVar(&b.neighbourSlots, "neighbour-workers", 100, "how many of the neighbour's tasks run at a time")
-	f.Float64Var(&b.Rate, "rate", b.Rate, "tasks per second of the lambda that is measured")
+	f.VarP(whole(&b.neighbourTasks, 1_000_000), "tasks", "n", "tasks of the neighbour at most; some cases have fewer")
+	f.Var(whole(&b.neighbourSlots, 100), "neighbour-workers", "how many of the neighbour's tasks run at a time")
+	f.Var(number(&b.Rate, b.Rate), "rate", "tasks per second of the lambda that is measured")
 	f.Var(durationValue{d: &b.Duration, min: time.Second}, "duration", "time from its first due time to the last")
-	f.IntVar(&b.Slots, "workers", b.Slots, "how many of its tasks run at a time")
+	f.Var(whole(&b.Slots, b.Slots), "workers", "how many of its tasks run at a time")
 	f.StringSliceVar(&b.cases, "cases", nil, "`CASES` beside "+bench.Solo+", of "+strings.Join(names[1:], ",")+"; all when not set")
 	f.StringVar(&b.data, "data", "", "`DIR` that gets a directory of data for each case; they are kept")
 	a.serverFlag(f)
@@ -263,9 +263,9 @@ func (a *app) benchNeighbourCommand() *cobra.Command {
 	c := &cobra.Command{Use: "neighbour", Short: "Misbehave", Args: cobra.NoArgs, Hidden: true}
 	f := c.Flags()
 	f.StringVar(&n.Lambda, "lambda", "neighbour", "lambda of the tasks")
-	f.IntVar(&n.Tasks, "tasks", 0, "tasks")
-	f.IntVar(&n.PayloadBytes, "payload-bytes", 0, "size of a payload")
-	f.IntVar(&n.Slots, "workers", 1, "how many tasks run at a time")
+	f.Var(whole(&n.Tasks, 0), "tasks", "tasks")
+	f.Var(whole(&n.PayloadBytes, 0), "payload-bytes", "size of a payload")
+	f.Var(whole(&n.Slots, 1), "workers", "how many tasks run at a time")
 	f.StringVar(&behaviour, "behaviour", string(bench.Idle), "what workers do")
 	f.StringVar(&due, "due", "", "when the tasks are due; no tasks when not set")
 	a.serverFlag(f)

@@ -89,7 +89,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&s.DataDir, "data", server.DataDirDefault, "`DIR` of the store; created if it does not exist")
 	f.StringVar(&s.Listen, "listen", server.ListenDefault, "`HOST:PORT` to listen on, on loopback unless --auth-token-file is set; port 0 means a free one")
 	f.StringSliceVar(&s.Roles, "roles", nil, "`ROLES` of this process, of "+strings.Join(server.Roles(), ",")+"; all when not set")
-	f.IntVar(&s.PayloadBytesMax, "payload-max", 0, "largest payload in `BYTES`; 262144 when not set")
+	f.Var(whole(&s.PayloadBytesMax, 0), "payload-max", "largest payload in `BYTES`; 262144 when not set")
 	f.StringVar(&s.Blobs, "blobs", "", "directory or s3://BUCKET/PREFIX, `PLACE` of larger payloads, which this server deletes there when no task needs them")
 	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
 	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "look-ahead: how far before they are due tasks are read; 10s when not set, 16s with DynamoDB")
@@ -129,7 +129,7 @@ func (s *serveFlags) addBounds(f *pflag.FlagSet) {
 	f.Var(intValue{n: &s.LambdasMax, min: 1}, "lambdas-max", "how many `LAMBDAS` there may be; those that exist are kept")
 	f.Var(intValue{n: &s.LambdaPartitionsMax, min: 1}, "lambda-partitions-max", "how many `PARTITIONS` a lambda may have: its shards times its priorities")
 	f.Var(intValue{n: &s.PartitionsMax, min: 1}, "partitions-max", "how many `PARTITIONS` all lambdas together may have")
-	f.IntVar(&s.ConnectionsPerAddress, "connections-per-address", 0, "how many `CONNECTIONS` one address may have; half of all when not set")
+	f.Var(whole(&s.ConnectionsPerAddress, 0), "connections-per-address", "how many `CONNECTIONS` one address may have; half of all when not set")
 	settings(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
 }
 
@@ -169,7 +169,7 @@ func (s *serveFlags) addAuth(f *pflag.FlagSet) {
 	f.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM `FILE` with the server's certificate chain, to use TLS")
 	f.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM `FILE` with the key of the certificate")
 	f.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "base `URL` of an OpenTelemetry collector (OTLP over HTTP) that also gets each audit record, and traces and metrics if they are on; OTEL_EXPORTER_OTLP_ENDPOINT when not set")
-	f.Float64Var(&s.TraceSample, "trace-sample", 0, "`SHARE` of calls that begin a trace, 0 to 1, for the collector; OTEL_TRACES_SAMPLER when not set, or else none")
+	f.Var(number(&s.TraceSample, 0), "trace-sample", "`SHARE` of calls that begin a trace, 0 to 1, for the collector; OTEL_TRACES_SAMPLER when not set, or else none")
 	f.BoolVar(&s.OTLPMetrics, "otlp-metrics", false, "also send the metrics to the collector, every minute or OTEL_METRIC_EXPORT_INTERVAL")
 	settings(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "otlp-endpoint", "trace-sample", "otlp-metrics", "tls-cert-file", "tls-key-file")
 }
@@ -209,10 +209,10 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	queuePoliciesFlag(f, &s.policies)
 	f.Var(durationValue{d: &s.DeliverDirect}, "deliver-direct",
 		"how long before its due time a task of a deliver lambda may go straight to its queue; 0s to 15m, 15m when not set")
-	f.IntVar(&s.MessageBytesMax, "message-max", 0, "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 if the queues allow it")
+	f.Var(whole(&s.MessageBytesMax, 0), "message-max", "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 if the queues allow it")
 	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer accepted tasks in the SQS queue PREFIX-inbound, and consume it; true with dynamodb and sqs when not set")
-	f.Float64Var(&s.InboundRate, "inbound-rate", 0, "how many `TASKS` a second go from the inbound queue to the store; negative: no limit")
-	f.IntVar(&s.InboundConcurrency, "inbound-concurrency", 0, "how many `RECEIVES` of the inbound queue run at a time")
+	f.Var(number(&s.InboundRate, 0), "inbound-rate", "how many `TASKS` a second go from the inbound queue to the store; negative: no limit")
+	f.Var(whole(&s.InboundConcurrency, 0), "inbound-concurrency", "how many `RECEIVES` of the inbound queue run at a time")
 	f.BoolVar(&s.growShards, "grow-shards", true, "give a lambda more shards, up to 64, when one nears the write limit of a DynamoDB key")
 	settings(f, "grow-shards", "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
 }

@@ -60,7 +60,7 @@ are, by the time that held then.`,
 // objectiveFlags are the settings of an objective.
 func objectiveFlags(f *pflag.FlagSet, o *slo.Objective) {
 	f.Var(durationValue{d: &o.Within, min: time.Millisecond, max: 24 * time.Hour}, "within", "how late a task may start")
-	f.Float64Var(&o.Percent, "objective", o.Percent, "`PERCENT` of tasks that start in time, above 0 and below 100")
+	f.Var(number(&o.Percent, o.Percent), "objective", "`PERCENT` of tasks that start in time, above 0 and below 100")
 	f.Var(durationValue{d: &o.Window, min: time.Hour, max: 90 * 24 * time.Hour}, "window", "over which time that holds, in whole hours")
 }
 

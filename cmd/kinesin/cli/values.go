@@ -125,6 +125,38 @@ func (v intValue) Set(text string) error {
 	return nil
 }
 
+// whole returns a flag with a whole number of any size, which the command checks.
+func whole(n *int, value int) intValue {
+	*n = value
+	return intValue{n: n, min: math.MinInt}
+}
+
+// numberValue is a flag with a number of any size, which the command checks.
+type numberValue struct{ n *float64 }
+
+func number(n *float64, value float64) numberValue {
+	*n = value
+	return numberValue{n}
+}
+
+func (v numberValue) String() string {
+	if v.n == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v.n, 'g', -1, 64)
+}
+
+func (numberValue) Type() string { return "float" }
+
+func (v numberValue) Set(text string) error {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return fmt.Errorf("%q is not a number", text)
+	}
+	*v.n = n
+	return nil
+}
+
 // durationValue is a flag with a duration, as parseDuration reads it, between bounds. A zero max means none.
 type durationValue struct {
 	d        *time.Duration
