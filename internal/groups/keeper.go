@@ -244,6 +244,10 @@ func (k *Keeper) due() (*tracker, time.Duration) {
 	return tr, 0
 }
 
+// expiresSoon reports whether a group may expire before the next scan: it is tracked, so that it does so on
+// time.
+func expiresSoon(g *Group, now task.Instant) bool { return now.Add(2*ScanEvery) >= g.Expires }
+
 // scan finds the groups that are to be counted here.
 func (k *Keeper) scan(ctx context.Context) error {
 	rows, err := k.Store.Controls(ctx, KindOpen)
@@ -259,7 +263,7 @@ func (k *Keeper) scan(ctx context.Context) error {
 			continue
 		}
 		waits := g.Sealed.IsZero() && g.Completed.IsZero() && now < g.Expires
-		if waits && now.Add(2*ScanEvery) < g.Expires { // it does not expire before the next scan
+		if waits && !expiresSoon(g, now) {
 			continue
 		}
 		id := g.Key()

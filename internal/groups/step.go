@@ -25,7 +25,7 @@ func (k *Keeper) step(ctx context.Context, tr *tracker, heard []end) (next task.
 		return 0, k.finish(ctx, g)
 	case g.Sealed.IsZero() && now < g.Expires:
 		k.noteUnsealed(tr.id, now)
-		if k.isMine(g) && now.Add(2*ScanEvery) >= g.Expires {
+		if k.isMine(g) && expiresSoon(g, now) {
 			return g.Expires, nil
 		}
 		return 0, nil

@@ -175,14 +175,11 @@ func listTasks(c *call, _ *none) (int, *taskList, error) {
 		}
 		request.Limit = int32(limit)
 	}
-	if text := c.query.Get("max_examined"); text != "" {
-		most, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || most < 1 {
-			return 0, nil, invalid("parameter max_examined: %q is not a whole number from 1 to 2000000", text)
-		}
-		request.MaxExamined = most
+	most, err := c.number("max_examined", 2_000_000)
+	if err != nil {
+		return 0, nil, err
 	}
-	var err error
+	request.MaxExamined = int64(most)
 	if request.Cursor, err = base64.RawURLEncoding.DecodeString(c.query.Get("cursor")); err != nil {
 		return 0, nil, invalid("parameter cursor: want next of the page before")
 	}

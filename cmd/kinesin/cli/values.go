@@ -131,9 +131,10 @@ func whole(n *int, value int) intValue {
 	return intValue{n: n, min: math.MinInt}
 }
 
-// numberValue is a flag with a number of any size, which the command checks.
+// numberValue is a flag with a finite number.
 type numberValue struct{ n *float64 }
 
+// number returns a flag with a number of any size, which the command checks.
 func number(n *float64, value float64) numberValue {
 	*n = value
 	return numberValue{n}
