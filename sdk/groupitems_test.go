@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,11 +41,14 @@ func TestPayloadsOfGroupsAreEncodedAndMayBeBlobs(t *testing.T) {
 	k := sdktest.New(t, sdktest.PayloadCodec(rotating{}), sdktest.Blobs(place, blobLimit))
 	k.Lambda("part")
 	k.Lambda("whole")
-	got := map[string]int{}
+	var mu sync.Mutex
+	got := map[string]int{} // guarded by mu
 	k.Start(func(ctx context.Context) error {
 		w := sdk.NewWorker(k.Client(), sdk.Slots(5))
 		for _, name := range []string{"part", "whole"} {
 			w.Register(name, func(_ context.Context, t *sdk.Task[[]byte]) error {
+				mu.Lock()
+				defer mu.Unlock()
 				got[fmt.Sprintf("%s %c %d", t.Lambda, t.Payload[0], len(t.Payload))]++
 				t.SetResult(t.Payload[:1])
 				return nil
@@ -64,6 +68,8 @@ func TestPayloadsOfGroupsAreEncodedAndMayBeBlobs(t *testing.T) {
 		t.Errorf("added again: %v, %v", ids, err)
 	}
 	k.Advance(time.Minute)
+	mu.Lock()
+	defer mu.Unlock()
 	want := map[string]int{"part a 10": 1, "part b 5000": 1, "whole c 10": 1, "whole d 300000": 1, "whole e 10": 1, "whole f 5000": 1}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)
