@@ -141,7 +141,7 @@ func problemOf(err error) problem {
 	case errors.As(err, &own):
 		return own.problem
 	case errors.Is(err, errNoPage):
-		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all that there are."}
+		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all pages."}
 	case errors.Is(err, errReadOnly):
 		return problem{http.StatusForbidden, "Read-only", err.Error() + ".", "Use the command line, or a console of another server."}
 	}
@@ -173,7 +173,7 @@ var doneTexts = map[string]string{ //nolint:gochecknoglobals // a table
 	"cancelled": "Cancelled. A task that was running was asked to stop.", "rescheduled": "Moved to its new time.", "started": "It starts as soon as a worker is free.",
 	"redriven": "It starts anew, under the same id.", "replaced": "Replaced.", "redriven-with": "It starts anew with the new payload, under the same id.",
 	"cron-created": "Created.", "objective": "The objective is set.", "objective-deleted": "The objective is gone.", "paused": "Paused everywhere within 2 seconds.", "resumed": "Resumed.",
-	"cron-paused": "The cron fires no more until it is resumed.", "cron-resumed": "The cron fires again.", "cron-changed": "Changed. The new schedule is in charge in five seconds.",
+	"cron-paused": "The cron does not fire until it is resumed.", "cron-resumed": "The cron fires again.", "cron-changed": "Changed. The new schedule holds in five seconds.",
 	"cron-ran": "A task was scheduled, besides the occurrences.", "job": "The job has begun.", "changed": "Done.", "quota": "The quota holds everywhere within 2 seconds.",
 }
 
