@@ -134,6 +134,12 @@ type problem struct {
 	Advice string
 }
 
+type problemBody struct {
+	problem
+
+	Back string // the page with the form that was sent; empty: none was
+}
+
 // problemOf returns what an error says to a viewer. Of an internal one he learns nothing but that.
 func problemOf(err error) problem {
 	var own problemError
@@ -163,7 +169,11 @@ func (c *call) fail(err error) {
 	if p.Status == http.StatusInternalServerError {
 		c.Log.ErrorContext(c.r.Context(), "console failed", slog.String("path", c.r.URL.Path), slog.Any("error", err))
 	}
-	if renderErr := c.showStatus(p.Status, "problem", p.Title, "", p); renderErr != nil {
+	body := problemBody{problem: p}
+	if c.r.Method == http.MethodPost {
+		body.Back = c.r.URL.EscapedPath()
+	}
+	if renderErr := c.showStatus(p.Status, "problem", p.Title, "", body); renderErr != nil {
 		http.Error(c.w, "the console failed", http.StatusInternalServerError)
 	}
 }
