@@ -59,7 +59,7 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
 			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.GroupService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.ObjectiveService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
-			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides the console under /ui/, /metrics, /debug/pprof/, /livez, /readyz and /healthz")
+			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides the console under /ui/ where it is on, /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withRequestID(withPlain(n.tracer.Plain(rest.New(of.Services, api.Hooks{Internal: n.internalError})), mux))
 }
