@@ -78,15 +78,17 @@ func (c *call) recovered() {
 
 // page is what every page has.
 type page struct {
-	Title    string
-	Nav      string // the path of its section
-	Who      string
-	SignedIn bool // by a form, and so may sign out
-	ReadOnly bool
-	Version  string
-	Done     string // what an action did
-	Wide     bool
-	Body     any
+	Title     string
+	Nav       string // the path of its section
+	Who       string
+	SignedIn  bool // by a form, and so may sign out
+	SeesFleet bool // the menu offers Workers
+	SeesAudit bool // the menu offers Audit
+	ReadOnly  bool
+	Version   string
+	Done      string // what an action did
+	Wide      bool
+	Body      any
 }
 
 // show answers with a page.
@@ -96,7 +98,7 @@ func (c *call) show(template, title, nav string, body any) error {
 
 func (c *call) showStatus(status int, template, title, nav string, body any) error {
 	p := page{
-		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: c.session != nil, ReadOnly: c.ReadOnly, Version: c.Version,
+		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: c.session != nil, SeesFleet: c.seesFleet(), SeesAudit: c.seesAudit(), ReadOnly: c.ReadOnly, Version: c.Version,
 		Body: body,
 	}
 	if c.r.Method != http.MethodPost { // a form of a page that said so goes to the same URL
