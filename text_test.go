@@ -20,7 +20,7 @@ const (
 // TestTextReadsWell keeps comments and documentation readable side by side with something else, and sentences
 // with a subject.
 func TestTextReadsWell(t *testing.T) {
-	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "*.go", "*.md").Output()
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "*.go", "*.md", "*.html").Output()
 	if err != nil {
 		t.Skipf("not a git checkout: %v", err)
 	}
@@ -31,6 +31,12 @@ func TestTextReadsWell(t *testing.T) {
 		}
 		if err != nil {
 			t.Fatal(err)
+		}
+		if strings.HasSuffix(path, ".html") {
+			if found := clauseInPage.Find(text); found != nil {
+				t.Errorf("%s: %q begins with What, Who, Whose or That: begin with the thing it is about", path, found)
+			}
+			continue
 		}
 		for line, problem := range tooWide(path, text) {
 			t.Errorf("%s:%d: %s", path, line, problem)
@@ -71,6 +77,7 @@ func subjectless(path string, text []byte) (lines []int) {
 var (
 	clauseAsSubject = regexp.MustCompile("(^|[.!?] )(What|Who|Whose|That) [a-z`]")
 	clauseInText    = regexp.MustCompile("[.!?] (What|Who|Whose|That) [a-z`]") // a title may begin with one
+	clauseInPage    = regexp.MustCompile("(>|}}|=\"|[.!?] )(What|Who|Whose|That) [a-z`][^<{]*")
 )
 
 func tooWide(path string, text []byte) map[int]string {

@@ -79,17 +79,20 @@ func (p *timePlace) hasLeftLive() bool { return p.Phase == endedNewest || p.Phas
 // endedByTime lists ended tasks, in the phase of a place. It begins with the newest if they are found
 // cheaply, and else, or when others read whole sets, as the store has them.
 func (in *Inbound) endedByTime(ctx context.Context, of *Selection, list newestList, at *timePlace, limit int) (Page, error) {
-	if at.Phase == endedNewest {
-		if list.most = newestExaminedMax; len(at.Place) == 0 {
+	isFirst := len(at.Place) == 0
+	if at.Phase == endedNewest && (!isFirst || !in.newestLists.isMany(list.name, in.Clock.Now())) {
+		if list.most = newestExaminedMax; isFirst {
 			list.most = endedExaminedCheap
 		}
 		page, err := in.newest(ctx, of, list, at.Place, limit)
-		isFirst := len(at.Place) == 0
-		if !isFirst || !errors.Is(err, api.ErrUnsupported) && !errors.Is(err, api.ErrFull) {
+		switch isMany := errors.Is(err, api.ErrUnsupported); {
+		case !isFirst || !isMany && !errors.Is(err, api.ErrFull):
 			return page, err
+		case isMany:
+			in.newestLists.noteMany(list.name, in.Clock.Now())
 		}
-		at.Phase = endedAsStored
 	}
+	at.Phase = endedAsStored
 	ended := *of
 	ended.Live = false
 	return in.Page(ctx, &ended, at.Place, limit)

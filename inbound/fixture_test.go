@@ -244,6 +244,7 @@ type watched struct {
 	scans       int              // of wake-up rows
 	asked       int              // rows that these asked for at most
 	endedScans  int              // of ended rows
+	endedTimes  int              // how many times the next scan of ended rows has each of them; 0: once
 	written     map[task.ID]bool // tasks that may have a task row
 	unreadable  map[string]error // registrations that cannot be read
 }
@@ -286,8 +287,11 @@ func (w *watched) ScanSchedule(ctx context.Context, p task.Partition, after stor
 func (w *watched) ScanEnded(ctx context.Context, p *task.Partition, s task.State, cursor []byte, limit int) ([]task.Task, []byte, error) {
 	w.mu.Lock()
 	w.endedScans++
+	times := max(1, w.endedTimes)
+	w.endedTimes = 0
 	w.mu.Unlock()
 	rows, next, err := w.Store.ScanEnded(ctx, p, s, cursor, limit)
+	rows = slices.Repeat(rows, times)
 	if err == nil && len(next) > 0 {
 		if more, _, err := w.Store.ScanEnded(ctx, p, s, next, 1); err == nil && len(more) == 0 {
 			next = nil

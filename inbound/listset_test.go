@@ -428,3 +428,32 @@ func TestAListWithoutAnOrderIsByTime(t *testing.T) {
 		}
 	})
 }
+
+// Ended tasks that are too many to find the newest of them come as they are stored, and for some minutes
+// lists of the same tasks do not read so far again.
+func TestAListThatIsTooLongToSortIsRemembered(t *testing.T) {
+	run(t, func(f *fixture) {
+		f.as("*:*")
+		for i := range 20 {
+			f.cancelled(f.accept(named("mail", fmt.Sprintf("k%02d", i*7%20), time.Hour)))
+			f.time.Advance(time.Second)
+		}
+		list := func() string {
+			f.time.Advance(time.Second)
+			return fmt.Sprint(keysOf(f.lists(&kinesinv1.ListRequest{}, nil)))
+		}
+		newest := list()
+		f.rows.endedTimes = 10_001
+		stored := list()
+		if stored == newest || len(stored) != len(newest) {
+			t.Errorf("too many to sort: %s, and otherwise %s", stored, newest)
+		}
+		if again := list(); again != stored {
+			t.Errorf("it was read to sort it again: %s", again)
+		}
+		f.time.Advance(5 * time.Minute)
+		if later := list(); later != newest {
+			t.Errorf("after five minutes: %s, want %s", later, newest)
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -21,6 +22,10 @@ const (
 	// and newestListsMax for how many lists.
 	newestKeptMax  = 50_000
 	newestListsMax = 8
+	// manyKnownFor is how long it is remembered that a list is too long to find the newest of it cheaply, and
+	// manyListsMax of how many lists.
+	manyKnownFor = 5 * time.Minute
+	manyListsMax = 64
 )
 
 // newestKey is where a task is in a list of the newest tasks: when it was created or has ended. Its token
@@ -61,8 +66,27 @@ func (l *newestList) tooMany() error {
 
 // newestLists keeps the newest parts that were read. It is safe for concurrent use.
 type newestLists struct {
-	mu  sync.Mutex
-	all []newestList // the newest one last
+	mu   sync.Mutex
+	all  []newestList            // the newest one last
+	many map[string]task.Instant // lists that were too long, by name, and when that was found
+}
+
+// isMany reports whether a list was too long a while ago.
+func (l *newestLists) isMany(name string, now task.Instant) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found, is := l.many[name]
+	return is && now < found.Add(manyKnownFor)
+}
+
+// noteMany remembers that a list is too long, so that others like it need not read so far to find that out.
+func (l *newestLists) noteMany(name string, now task.Instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.many == nil || len(l.many) >= manyListsMax {
+		l.many = map[string]task.Instant{}
+	}
+	l.many[name] = now
 }
 
 // rest returns the part of a list that is kept and that goes on after a key, from there on.

@@ -78,15 +78,17 @@ func (c *call) recovered() {
 
 // page is what every page has.
 type page struct {
-	Title    string
-	Nav      string // the path of its section
-	Who      string
-	SignedIn bool // by a form, and so may sign out
-	ReadOnly bool
-	Version  string
-	Done     string // what an action did
-	Wide     bool
-	Body     any
+	Title     string
+	Nav       string // the path of its section
+	Who       string
+	SignedIn  bool // by a form, and so may sign out
+	SeesFleet bool // the menu offers Workers
+	SeesAudit bool // the menu offers Audit
+	ReadOnly  bool
+	Version   string
+	Done      string // what an action did
+	Wide      bool
+	Body      any
 }
 
 // show answers with a page.
@@ -96,7 +98,7 @@ func (c *call) show(template, title, nav string, body any) error {
 
 func (c *call) showStatus(status int, template, title, nav string, body any) error {
 	p := page{
-		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: c.session != nil, ReadOnly: c.ReadOnly, Version: c.Version,
+		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: c.session != nil, SeesFleet: c.seesFleet(), SeesAudit: c.seesAudit(), ReadOnly: c.ReadOnly, Version: c.Version,
 		Body: body,
 	}
 	if c.r.Method != http.MethodPost { // a form of a page that said so goes to the same URL
@@ -134,6 +136,12 @@ type problem struct {
 	Advice string
 }
 
+type problemBody struct {
+	problem
+
+	Back string // the page with the form that was sent; empty: none was
+}
+
 // problemOf returns what an error says to a viewer. Of an internal one he learns nothing but that.
 func problemOf(err error) problem {
 	var own problemError
@@ -141,7 +149,7 @@ func problemOf(err error) problem {
 	case errors.As(err, &own):
 		return own.problem
 	case errors.Is(err, errNoPage):
-		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all that there are."}
+		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all pages."}
 	case errors.Is(err, errReadOnly):
 		return problem{http.StatusForbidden, "Read-only", err.Error() + ".", "Use the command line, or a console of another server."}
 	}
@@ -163,7 +171,11 @@ func (c *call) fail(err error) {
 	if p.Status == http.StatusInternalServerError {
 		c.Log.ErrorContext(c.r.Context(), "console failed", slog.String("path", c.r.URL.Path), slog.Any("error", err))
 	}
-	if renderErr := c.showStatus(p.Status, "problem", p.Title, "", p); renderErr != nil {
+	body := problemBody{problem: p}
+	if c.r.Method == http.MethodPost {
+		body.Back = c.r.URL.EscapedPath()
+	}
+	if renderErr := c.showStatus(p.Status, "problem", p.Title, "", body); renderErr != nil {
 		http.Error(c.w, "the console failed", http.StatusInternalServerError)
 	}
 }
@@ -173,7 +185,7 @@ var doneTexts = map[string]string{ //nolint:gochecknoglobals // a table
 	"cancelled": "Cancelled. A task that was running was asked to stop.", "rescheduled": "Moved to its new time.", "started": "It starts as soon as a worker is free.",
 	"redriven": "It starts anew, under the same id.", "replaced": "Replaced.", "redriven-with": "It starts anew with the new payload, under the same id.",
 	"cron-created": "Created.", "objective": "The objective is set.", "objective-deleted": "The objective is gone.", "paused": "Paused everywhere within 2 seconds.", "resumed": "Resumed.",
-	"cron-paused": "The cron fires no more until it is resumed.", "cron-resumed": "The cron fires again.", "cron-changed": "Changed. The new schedule is in charge in five seconds.",
+	"cron-paused": "The cron does not fire until it is resumed.", "cron-resumed": "The cron fires again.", "cron-changed": "Changed. The new schedule holds in five seconds.",
 	"cron-ran": "A task was scheduled, besides the occurrences.", "job": "The job has begun.", "changed": "Done.", "quota": "The quota holds everywhere within 2 seconds.",
 }
 

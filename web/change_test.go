@@ -42,7 +42,7 @@ func TestStoppingAJobAndDeletingRejectedMessagesAskForAReason(t *testing.T) {
 		"/ui/dead":    {"action": {"delete"}, "name": {"n1"}},
 	} {
 		k, f := newFakes("text")
-		if w := as(k, access.All(), http.MethodPost, path, form); w.Code != http.StatusBadRequest || len(f.acted) > 0 || !strings.Contains(w.Body.String(), "say why") {
+		if w := as(k, access.All(), http.MethodPost, path, form); w.Code != http.StatusBadRequest || len(f.acted) > 0 || !strings.Contains(w.Body.String(), "say why") || !strings.Contains(w.Body.String(), `<a href="`+path+`">Back to the page</a>`) {
 			t.Errorf("%s without a reason: %d, %v", path, w.Code, f.acted)
 		}
 		form.Set("reason", "a mistake")

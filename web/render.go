@@ -47,7 +47,7 @@ var functions = template.FuncMap{ //nolint:gochecknoglobals // a table
 	"v": api.Visible, "tone": tone, "bytes": bytesText, "count": func(n any, one, many string) string { return numberOf(whole(n), one, many) }, "ago": ago, "quote": quote, "request": newRequest, "list": func(all ...string) []string { return all },
 	"lateness": lateness, "join": func(all []string) string { return api.Visible(strings.Join(all, ", ")) }, "sumTasks": liveOf, "short": short,
 	"running": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, runningStates) }, "waiting": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, waitingStates) },
-	"dict": dict, "thousandths": func(n, of int64) int64 { return n * 1000 / max(1, of) }, "ranges": ranges, "lastError": lastError, "waits": waitsText,
+	"dict": dict, "thousandths": func(n, of int64) int64 { return n * 1000 / max(1, of) }, "ranges": ranges, "lastError": lastError, "waits": waitsText, "sentence": sentence,
 }
 
 // ranges shows whole numbers that are in order, such as 0–3, 7.

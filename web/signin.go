@@ -69,7 +69,7 @@ func signIn(c *call) error {
 	case errors.Is(err, ErrRefused):
 		return c.askToSignIn(http.StatusUnauthorized, next, "This token is not accepted. It may be mistyped, expired or revoked.")
 	case errors.Is(err, sessions.ErrLong):
-		return c.askToSignIn(http.StatusUnauthorized, next, "No cookie can hold what this token says of you: it names too many groups of the policy.")
+		return c.askToSignIn(http.StatusUnauthorized, next, "This token says more of you than a cookie can hold: it names too many groups of the policy.")
 	case err != nil:
 		return c.askToSignIn(http.StatusServiceUnavailable, next, "The token cannot be checked for now. Try again.")
 	}
@@ -127,7 +127,7 @@ func (c *call) notSignedIn(next string, err error) error {
 	case errors.Is(err, ErrRefused):
 		return c.askToSignIn(http.StatusUnauthorized, next, sentence(err.Error()))
 	case errors.Is(err, sessions.ErrLong):
-		return c.askToSignIn(http.StatusUnauthorized, next, "No cookie can hold what the provider says of you: you are in too many groups of the policy.")
+		return c.askToSignIn(http.StatusUnauthorized, next, "The provider says more of you than a cookie can hold: you are in too many groups of the policy.")
 	}
 	c.Log.WarnContext(c.r.Context(), "console cannot sign somebody in", slog.Any("error", err))
 	return c.askToSignIn(http.StatusServiceUnavailable, next, "The provider, or the store of this server, does not answer for now. Try again.")

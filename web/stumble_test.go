@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,5 +201,40 @@ func TestDeadSince(t *testing.T) {
 	}
 	if w := as(k, access.All(), "GET", "/ui/dead?since=1h)or", nil); w.Code != http.StatusBadRequest {
 		t.Errorf("%d", w.Code)
+	}
+}
+
+// A task that nobody claimed is sent again, and only the last time is known: the timeline does not say that
+// it was sent so late.
+func TestStepsSayWhichSendIsShown(t *testing.T) {
+	due := time.Unix(1_800_000_000, 0)
+	after := func(d time.Duration) int64 { return due.Add(d).UnixMicro() }
+	for want, task := range map[string]*kinesinv1.Task{
+		"Sent to its queue":      {State: "enqueued", DueMicros: after(0), EnqueuedMicros: after(time.Second)},
+		"Last sent to its queue": {State: "enqueued", DueMicros: after(0), EnqueuedMicros: after(15 * time.Second)},
+	} {
+		if steps := stepsOf(task, due.Add(time.Hour)); !slices.ContainsFunc(steps, func(s step) bool { return s.Name == want }) {
+			t.Errorf("want %q in %+v", want, steps)
+		}
+	}
+}
+
+// The page of a lambda has all of its settings, and of one that delivers none that does not apply.
+func TestSettingsOfALambda(t *testing.T) {
+	page := func(l *kinesinv1.Lambda) string {
+		var b strings.Builder
+		if err := templates()["lambda"].ExecuteTemplate(&b, "main", map[string]any{"Body": &lambdaBody{Lambda: l}}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	managed := page(&kinesinv1.Lambda{Mode: "managed", Priorities: []string{"high", "low"}, PriorityWeights: map[string]uint32{"high": 8, "low": 1}, RetentionMicros: 60e6, KeyRetentionMicros: 5e6, Withdrawn: true})
+	for _, want := range []string{"high 8, low 1", "3 attempts in a row lost", "a key for 5.0 s", "withdrawn"} {
+		if !strings.Contains(managed, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if deliver := page(&kinesinv1.Lambda{Mode: "deliver", MaxAttempts: 10}); strings.Contains(deliver, "Backoff") || strings.Contains(deliver, "Poison") {
+		t.Error("a lambda that delivers has attempts")
 	}
 }

@@ -106,6 +106,10 @@ func showTask(c *call) error {
 	return c.show("task", "Task", Prefix+"tasks", b)
 }
 
+// resentMicros is the shortest time after which a task that nobody has claimed is sent once more. A task
+// tells when it was sent last, and this long after its due time that need not have been the first time.
+const resentMicros = int64(15 * time.Second / time.Microsecond)
+
 // stepsOf returns what happened to a task, in the order in which it did.
 func stepsOf(t *kinesinv1.Task, now time.Time) (steps []step) {
 	add := func(name string, micros int64) {
@@ -116,8 +120,8 @@ func stepsOf(t *kinesinv1.Task, now time.Time) (steps []step) {
 	add("Scheduled", t.GetCreatedMicros())
 	add("Due", t.GetDueMicros())
 	sent := "Sent to its queue"
-	if t.GetAttempt() > 1 {
-		sent = "Sent to its queue, the last time"
+	if t.GetAttempt() > 1 || t.GetEnqueuedMicros()-max(t.GetDueMicros(), t.GetCreatedMicros()) >= resentMicros {
+		sent = "Last sent to its queue"
 	}
 	add(sent, t.GetEnqueuedMicros())
 	if attempts := t.GetAttempts(); len(attempts) > 0 && attempts[0].GetNumber() == 1 {

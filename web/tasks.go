@@ -53,6 +53,7 @@ var quicks = []quick{ //nolint:gochecknoglobals // a table
 	{Name: "Running", Where: "state in (claimed, processing)"},
 	{Name: "Overdue", Where: "due<-1s and state in (scheduled, enqueued, retriable_failure)"},
 	{Name: "Dead", Where: "state=dead"},
+	{Name: "Failed for good", Where: "state=fatal_failure"},
 	{Name: "Succeeded", Where: "state=success"},
 }
 
@@ -66,10 +67,10 @@ type setAction struct {
 
 var setActions = []setAction{ //nolint:gochecknoglobals // a table
 	{"cancel", "Cancel", access.Cancel, true, "Tasks that wait never start. Running ones are asked to stop. Those that have ended stay as they are."},
-	{"run-now", "Run now", access.Schedule, false, "Tasks that no worker has are due now, also those that wait for a retry."},
-	{"move", "Move to a time from now", access.Schedule, false, "Tasks that no worker has are due at that time."},
-	{"spread", "Spread over a time from now", access.Schedule, false, "Tasks that no worker has are due at even intervals from now on."},
-	{"redrive", "Redrive", access.Operate, false, "Tasks that ended without success start anew under the same ids; attempts count anew."},
+	{"run-now", "Run now", access.Schedule, false, "Tasks that no worker runs become due now, also those that wait for a retry."},
+	{"move", "Move to a time from now", access.Schedule, false, "Tasks that no worker runs become due at that time."},
+	{"spread", "Spread over a time from now", access.Schedule, false, "Tasks that no worker runs become due at even intervals, from now on."},
+	{"redrive", "Redrive", access.Operate, false, "Tasks that ended without success start anew under the same ids. Their attempts count anew."},
 }
 
 // actionsOffered are those that the viewer may take on something.

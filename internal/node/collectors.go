@@ -131,7 +131,7 @@ func newClassCollector(n *Node) *classCollector {
 		held: desc("kinesin_held_tasks", "About how many waiting tasks of this process's partitions are held back, by what, as of the last reads of the schedule, "+
 			"which are minutes apart.", "lambda", "reason"),
 		due: desc("kinesin_due_tasks", "About how many waiting tasks of this process's partitions are overdue or due within the horizon, without tasks in flight. "+
-			"Counted every 5 s of a store of one process; of a shared one every 5 s for the next 10 s, which are read ahead, and once a minute beyond. Sum over all processes for the fleet; scale workers by it.", "lambda", "horizon"),
+			"Counted every 5 s of a store of one process; of a shared one every 5 s for the next 10 s, which are read ahead, and once a minute beyond. Sum over all processes for the fleet; scale workers by it and kinesin_queue_messages.", "lambda", "horizon"),
 		outage: desc("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered; 0 if the last one was.", "service"),
 		buffered: desc("kinesin_inbound_messages", "Approximate number of messages in the inbound buffer, by state: visible or hidden. A message may hold several tasks.",
 			"state"),

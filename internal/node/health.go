@@ -36,6 +36,19 @@ func (n *Node) notReady() string {
 	return ""
 }
 
+// ready says that new work may come, and which service is away nevertheless: servers that share a store stay
+// ready then, or else all of them would be out at once.
+func (n *Node) ready() string {
+	const away = "ready, but the %s has not answered for %s"
+	if lasts := n.storeOutage.lasts(); lasts > unreadMax {
+		return fmt.Sprintf(away, "store", lasts.Round(time.Second))
+	}
+	if lasts := n.queueOutage.lasts(); lasts > unreadMax {
+		return fmt.Sprintf(away, "queue", lasts.Round(time.Second))
+	}
+	return "ready"
+}
+
 // damaged names the files of the store of which a part cannot be read; empty if there are none. The rest is
 // served.
 func (n *Node) damaged() string {

@@ -54,12 +54,12 @@ func (n *Node) Handler() http.Handler {
 	mux.Handle("GET /debug/pprof/trace", n.needing(access.Debug, http.HandlerFunc(pprof.Trace)))
 	n.debugRoutes(mux)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /livez", probe("ok", n.notLive))
-	mux.HandleFunc("GET /readyz", probe("ready", n.notReady))
+	mux.HandleFunc("GET /livez", probe(func() string { return "ok" }, n.notLive))
+	mux.HandleFunc("GET /readyz", probe(n.ready, n.notReady))
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusNotFound, "nothing is served here; the API is under /kinesin.v1.TaskService/, "+
 			"/kinesin.v1.JobService/, /kinesin.v1.GateService/, /kinesin.v1.CronService/, /kinesin.v1.ChainService/, /kinesin.v1.GroupService/, /kinesin.v1.DeadLetterService/, /kinesin.v1.LambdaService/, /kinesin.v1.QuotaService/, /kinesin.v1.ObjectiveService/, /kinesin.v1.WorkerService/, /kinesin.v1.InboundService/, /kinesin.v1.KeyringService/, "+
-			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides the console under /ui/, /metrics, /debug/pprof/, /livez, /readyz and /healthz")
+			"/kinesin.v1.BackupService/ and /kinesin.v1.AccessService/, and in plain HTTP under /v1/, which /v1/openapi.json describes; besides the console under /ui/ where it is on, /metrics, /debug/pprof/, /livez, /readyz and /healthz")
 	})
 	return withRequestID(withPlain(n.tracer.Plain(rest.New(of.Services, api.Hooks{Internal: n.internalError})), mux))
 }
@@ -86,13 +86,13 @@ func withPlain(plain, next http.Handler) http.Handler {
 }
 
 // probe answers well, or 503 and a short reason; short, because probes need no token.
-func probe(well string, wrong func() string) http.HandlerFunc {
+func probe(well, wrong func() string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if reason := wrong(); reason != "" {
 			say(w, http.StatusServiceUnavailable, reason)
 			return
 		}
-		say(w, http.StatusOK, well)
+		say(w, http.StatusOK, well())
 	}
 }
 

@@ -40,3 +40,24 @@ func TestHowLongAnOutageLasts(t *testing.T) {
 		}
 	})
 }
+
+// One of several servers over a store stays ready in an outage, and its answer says what is away.
+func TestReadinessSaysWhatIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &Node{storeOutage: outage{clock: clock.Real()}, queueOutage: outage{clock: clock.Real()}}
+		n.queueOutage.note(queue.ErrUnreachable)
+		time.Sleep(unreadMax)
+		if got := n.ready(); got != "ready" {
+			t.Errorf("a short outage: %q", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := n.ready(); got != "ready, but the queue has not answered for 7s" {
+			t.Errorf("%q", got)
+		}
+		n.storeOutage.note(store.ErrUnreachable)
+		time.Sleep(unreadMax + time.Second)
+		if got := n.ready(); got != "ready, but the store has not answered for 6s" {
+			t.Errorf("%q", got)
+		}
+	})
+}

@@ -103,7 +103,7 @@ func TestFourQuestions(t *testing.T) {
 		b.picture("why-late")
 		b.accessible("a task that waits")
 		b.submit(chromedp.Click(`//a[text()="See what holds thumbnail back"]`))
-		b.has("What holds work back", "the image service is being moved", "Resume…")
+		b.has("Held back", "the image service is being moved", "Resume…")
 	})
 	t.Run("which lambda burns its budget", func(t *testing.T) {
 		b.open("/ui/")

@@ -339,6 +339,7 @@ func TestBadUsage(t *testing.T) {
 		{"serve --listen nowhere", "host:port"},
 		{"serve --roles cook", "unknown role"},
 		{"serve --log-level loud", "want debug, info, warn or error"},
+		{"serve --console=maybe", `for "--console" flag: "maybe": want true or false`},
 		{"worker -- true", "--lambda is missing"},
 		{"worker --lambda a", "the command is missing"},
 		{"worker --lambda a --", "the command is missing"},

@@ -4,9 +4,11 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -161,7 +163,17 @@ func (a *app) debugLogLevelCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = a.Stdout.Write(text)
-		return err
+		var levels map[string]string
+		if err := json.Unmarshal(text, &levels); err != nil {
+			return fmt.Errorf("read the levels: %w", err)
+		}
+		if a.json() {
+			return printJSON(a.Stdout, levels)
+		}
+		t := newTable(a.Stdout)
+		for _, name := range slices.Sorted(maps.Keys(levels)) {
+			t.row(name, levels[name])
+		}
+		return t.Flush()
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -51,7 +52,10 @@ func TestDebugBundle(t *testing.T) {
 		}
 	}
 	s.do("debug", "bundle", "--file", file).check(t, "an existing file", 2, "exists")
-	if levels := s.must("debug", "log-level", "--component", "scheduler", "debug"); !strings.Contains(levels, `"scheduler": "debug"`) || !strings.Contains(levels, `"hsc": "`) {
+	if levels := strings.Fields(s.must("debug", "log-level", "--component", "scheduler", "debug")); !slices.Contains(levels, "scheduler") || levels[slices.Index(levels, "scheduler")+1] != "debug" {
+		t.Error(levels)
+	}
+	if levels := s.must("debug", "log-level", "-o", "json"); !strings.Contains(levels, `"scheduler":"debug"`) || !strings.Contains(levels, `"hsc":"`) {
 		t.Error(levels)
 	}
 	s.do("debug", "log-level", "loud").check(t, "a level", 2, "want debug, info, warn or error")

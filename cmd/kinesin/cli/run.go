@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -181,8 +182,17 @@ func (a *app) report(cmd *cobra.Command, err error) int {
 		}
 		return exitFailed
 	}
-	fmt.Fprintf(a.Stderr, "kinesin: %v\nRun '%s --help' for usage.\n", err, cmd.CommandPath())
+	fmt.Fprintf(a.Stderr, "kinesin: %s\nRun '%s --help' for usage.\n", usageText(err), cmd.CommandPath())
 	return exitUsage
+}
+
+// usageText says what is wrong with the usage. A flag that is true or false is read by the library of flags,
+// whose error names its own function.
+func usageText(err error) string {
+	if n, found := errors.AsType[*strconv.NumError](err); found && n.Func == "ParseBool" {
+		return strings.Replace(err.Error(), n.Error(), fmt.Sprintf("%q: want true or false", n.Num), 1)
+	}
+	return err.Error()
 }
 
 // note prints something on stderr that is not a result.

@@ -62,7 +62,7 @@ func (a *app) applySettings(cmd *cobra.Command) error {
 			return
 		}
 		if refused := f.Value.Set(value); refused != nil {
-			err = errors.Join(err, usagef("%s: %v", origin, refused))
+			err = errors.Join(err, usagef("%s: %s", origin, usageText(refused)))
 		}
 		f.Changed = true
 	})

@@ -92,6 +92,7 @@ func TestBadSettingsSayWhereTheyAre(t *testing.T) {
 		{nil, []string{"--config", broken}, []string{broken, "line"}},
 		{nil, []string{"--config", "/no/such/file"}, []string{"/no/such/file"}},
 		{[]string{"KINESIN_LOG_LEVEL=loud"}, nil, []string{"KINESIN_LOG_LEVEL", "loud"}},
+		{[]string{"KINESIN_CONSOLE=maybe"}, nil, []string{`KINESIN_CONSOLE: "maybe": want true or false`}},
 	} {
 		_, err := settled(t, c.env, "data", append([]string{"serve"}, c.args...)...)
 		if err == nil || !isUsage(err) {
