@@ -27,7 +27,7 @@ const (
 
 // DelivererStore is what a Deliverer needs of a store.
 type DelivererStore interface {
-	Store
+	store.Writer
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
 	PayloadsExpire() bool
 }
@@ -125,12 +125,7 @@ func (c *deliverCall) acquire(ctx context.Context, orders []task.Order) (sent, a
 	if len(ops) == 0 {
 		return sent, nil
 	}
-	outcomes, err := c.Store.Apply(ctx, ops)
-	for k := range ops {
-		outcome := err
-		if k < len(outcomes) {
-			outcome = outcomes[k]
-		}
+	for k, outcome := range store.Outcomes(ctx, c.Store, ops) {
 		switch {
 		case outcome == nil:
 			acquired = append(acquired, task.Order{Task: ops[k].Task, First: ops[k].Kind == store.ReplaceWakeup, Event: of[k].Event})

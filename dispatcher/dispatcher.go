@@ -31,11 +31,6 @@ const (
 	patientBefore = 6 * store.PatientMax
 )
 
-// Store is what the dispatcher needs of a store.
-type Store interface {
-	Apply(ctx context.Context, ops []store.Op) ([]error, error)
-}
-
 // Queue is what the dispatcher needs of a queue.
 type Queue interface {
 	Send(ctx context.Context, messages []queue.Message) []error
@@ -55,7 +50,7 @@ type Policies interface {
 
 // Config is what a Dispatcher is made of. Everything is required up to Log.
 type Config struct {
-	Store    Store
+	Store    store.Writer
 	Queue    Queue
 	Policies Policies
 	Clock    clock.Clock
@@ -119,13 +114,9 @@ func (d *Dispatcher) apply(ctx context.Context, b *batch) {
 	if len(b.ops) == 0 {
 		return
 	}
-	outcomes, err := d.Store.Apply(ctx, b.ops)
+	outcomes := store.Outcomes(ctx, d.Store, b.ops)
 	for _, w := range b.writes {
-		outcome := err
-		if w.op < len(outcomes) {
-			outcome = outcomes[w.op] // valid by itself, also when others are unknown
-		}
-		b.settle(&w, outcome)
+		b.settle(&w, outcomes[w.op])
 	}
 }
 
