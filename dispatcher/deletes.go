@@ -115,7 +115,7 @@ func (d *Deliverer) deletesOf(o *task.Order) ([]store.Op, error) {
 	}
 	policy, known := d.Policies.PolicyOf(&o.Task)
 	if !known {
-		return nil, fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
+		return nil, unknownLambda(&o.Task)
 	}
 	next, _, err := o.Task.Apply(task.Event{Kind: task.HandOver}, d.Clock.Now(), policy)
 	return store.Change(next, false, true), err

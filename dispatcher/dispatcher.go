@@ -141,7 +141,7 @@ type write struct {
 func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, now task.Instant) {
 	policy, known := d.Policies.PolicyOf(&o.Task)
 	if !known {
-		b.results[i].Err = fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
+		b.results[i].Err = unknownLambda(&o.Task)
 		return
 	}
 	event := o.Event
@@ -179,6 +179,10 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 		return
 	}
 	b.ops = store.AppendChange(b.ops, &next, false, patient)
+}
+
+func unknownLambda(t *task.Task) error {
+	return fmt.Errorf("task %s: its lambda is not known here", t.ID)
 }
 
 // settle turns the outcome of a write into a result, and a message if the write enqueued the task.
