@@ -52,7 +52,7 @@ const requestTimeout = 10 * time.Second
 // Config are the settings of a Driver. Prefix, Codec, Lambda, Lambdas, Clock and Log are required. A zero
 // duration means its default; a negative one means none.
 type Config struct {
-	// Prefix starts the names of all queues; see CheckPrefix.
+	// Prefix starts the names of all queues: 1 to 20 characters of a-z, A-Z, 0-9, "_" and "-".
 	Prefix string
 	// Codec encodes tasks in messages.
 	Codec Codec
