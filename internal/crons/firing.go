@@ -153,7 +153,8 @@ func (f *Firing) past(ctx context.Context, c *Cron, p task.Partition, o *task.Oc
 		return known, before, ran, err
 	}
 	before = pastOf(&row, o.Before)
-	if o.Before.Revision < o.At.Revision && row.Occurrence != nil && !before.Undecided {
+	isFirst := o.Before.Revision < o.At.Revision && o.At.Revision+revisionsMax > c.Now().Number // which bounds how far it goes back
+	if isFirst && row.Occurrence != nil && !before.Undecided {
 		if err := f.inherit(ctx, c, p, &known, row.Occurrence); err != nil {
 			return known, before, ran, err
 		}
