@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ func TestAGroupInVirtualTime(t *testing.T) {
 		})
 		return w.Run(ctx)
 	})
+	if _, err := sdk.Group(sdk.Item{Lambda: "resize"}).Schedule(t.Context(), k.Client()); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no task follows it: want one in Then, Else or Finally") {
+		t.Error(err)
+	}
 	then, err := report.Item("all", sdk.In(time.Hour))
 	if err != nil {
 		t.Fatal(err)

@@ -437,10 +437,11 @@ func TestSixFieldsAreSaid(t *testing.T) {
 	f := newFixture(t)
 	for schedule, want := range map[string]string{
 		"0 */5 * * * *": "six fields, so the first is seconds; it fires next at 2023-11-14T22:15:00Z, 2023-11-14T22:20:00Z, 2023-11-14T22:25:00Z; leave out",
+		"* * * * * *":   "it fires next at 2023-11-14T22:13:26Z", // not within five seconds, when nothing fires yet
 		"*/5 * * * *":   "",
 	} {
 		r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) {
-			c.Name, c.Schedule, c.Zone = fmt.Sprint("fields", len(strings.Fields(schedule))), schedule, ""
+			c.Name, c.Schedule, c.Zone = fmt.Sprint("fields", len(want)), schedule, ""
 		})})
 		if err != nil || !strings.Contains(r.GetWarning(), want) || (want == "") != (r.GetWarning() == "") {
 			t.Errorf("%s: %v, %q", schedule, err, r.GetWarning())

@@ -305,6 +305,23 @@ func TestAChainIsRedriven(t *testing.T) {
 	})
 }
 
+// A redrive leaves tasks that else and finally lead to, and says so if only these have failed.
+func TestARedriveSaysWhatItLeaves(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		id, err := sdk.Chain(mail("a").Finally(mail("fail"))).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := r.client.RedriveChain(r.ctx, id); !errors.Is(err, sdk.ErrTooLate) || !strings.Contains(err.Error(), "only tasks have failed that else or finally lead to") {
+			t.Error(err)
+		}
+	})
+}
+
 // Nothing is half created, and a refusal says where it is.
 func TestABadChainIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
