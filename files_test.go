@@ -2,8 +2,6 @@ package kinesin
 
 import (
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"go/types"
 	"path/filepath"
 	"slices"
@@ -32,21 +30,7 @@ func TestFilesReferOneWay(t *testing.T) {
 // what is declared here resolves without them.
 func fileReferences(t *testing.T, dir string) map[string][]string {
 	t.Helper()
-	fset, files := token.NewFileSet(), []*ast.File{}
-	paths, err := filepath.Glob(dir + "/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, f)
-	}
+	fset, files, _ := parsed(t, dir)
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	conf := types.Config{Error: func(error) {}} // of imports
 	pkg, _ := conf.Check(dir, fset, files, info)
