@@ -84,16 +84,12 @@ func (d *Deliverer) deleteBatch(sent []*delivery) {
 		return
 	}
 	ctx := context.Background() // several calls wait for it, each of which may give up by itself
-	outcomes, err := d.Store.Apply(ctx, ops)
+	outcomes := store.Outcomes(ctx, d.Store, ops)
 	var payloads []store.Op
 	deleted := make([]*delivery, 0, len(of))
 	for k, one := range of {
 		t := &one.order.Task
-		outcome := err
-		if at[k] < len(outcomes) {
-			outcome = outcomes[at[k]]
-		}
-		if outcome != nil && !errors.Is(outcome, store.ErrConflict) {
+		if outcome := outcomes[at[k]]; outcome != nil && !errors.Is(outcome, store.ErrConflict) {
 			one.close(fmt.Errorf("remove row of delivered task %s: %w", t.ID, outcome))
 			continue
 		}
@@ -119,7 +115,7 @@ func (d *Deliverer) deletesOf(o *task.Order) ([]store.Op, error) {
 	}
 	policy, known := d.Policies.PolicyOf(&o.Task)
 	if !known {
-		return nil, fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
+		return nil, unknownLambda(&o.Task)
 	}
 	next, _, err := o.Task.Apply(task.Event{Kind: task.HandOver}, d.Clock.Now(), policy)
 	return store.Change(next, false, true), err

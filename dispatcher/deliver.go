@@ -27,7 +27,7 @@ const (
 
 // DelivererStore is what a Deliverer needs of a store.
 type DelivererStore interface {
-	Store
+	store.Writer
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
 	PayloadsExpire() bool
 }
@@ -61,6 +61,8 @@ type DelivererHooks struct {
 	Delivered func(t *task.Task, late time.Duration)
 	// Undelivered: a task could not be put there and is tried again.
 	Undelivered func(t *task.Task, err error)
+	// Dropped: a task has ended undelivered, since no try could ever send it.
+	Dropped func(t *task.Task)
 }
 
 // Deliverer puts the tasks of deliver lambdas on their lambdas' queues. It owns the order of the three steps
@@ -125,12 +127,7 @@ func (c *deliverCall) acquire(ctx context.Context, orders []task.Order) (sent, a
 	if len(ops) == 0 {
 		return sent, nil
 	}
-	outcomes, err := c.Store.Apply(ctx, ops)
-	for k := range ops {
-		outcome := err
-		if k < len(outcomes) {
-			outcome = outcomes[k]
-		}
+	for k, outcome := range store.Outcomes(ctx, c.Store, ops) {
 		switch {
 		case outcome == nil:
 			acquired = append(acquired, task.Order{Task: ops[k].Task, First: ops[k].Kind == store.ReplaceWakeup, Event: of[k].Event})
@@ -186,11 +183,51 @@ func (c *deliverCall) readPayloads(ctx context.Context, deliveries []*delivery) 
 	}
 	_ = group.Wait()
 	for i, d := range deliveries {
-		if errs[i] != nil {
-			d.close(fmt.Errorf("payload of task %s: %w", d.order.Task.ID, errs[i]))
-			continue
+		switch err := errs[i]; {
+		case err == nil:
+			ready = append(ready, d)
+		case errors.Is(err, store.ErrNotFound):
+			c.drop(ctx, d, store.PayloadMissing)
+		case errors.Is(err, store.ErrCorrupt):
+			c.drop(ctx, d, store.PayloadDamaged)
+		default:
+			d.close(fmt.Errorf("payload of task %s: %w", d.order.Task.ID, err))
 		}
-		ready = append(ready, d)
 	}
 	return ready
+}
+
+// drop ends an acquired task that no try could ever send. An error leaves its order, to be tried again.
+func (c *deliverCall) drop(ctx context.Context, d *delivery, why string) {
+	t := &d.order.Task
+	policy, known := c.Policies.PolicyOf(t)
+	if !known {
+		d.close(unknownLambda(t))
+		return
+	}
+	next, _, err := t.Apply(task.Event{Kind: task.Drop, Error: why}, c.Clock.Now(), policy)
+	if err != nil {
+		d.close(err)
+		return
+	}
+	ops := store.Change(next, false, false)
+	if d.order.First {
+		ops = store.EndUndelivered(next, t)
+	}
+	outcomes := store.Outcomes(ctx, c.Store, ops)
+	outcome := outcomes[0]
+	if d.order.First && outcome == nil {
+		outcome = outcomes[1] // without its row the task would read as delivered
+	}
+	switch {
+	case errors.Is(outcome, store.ErrConflict): // another process has it
+	case outcome != nil:
+		d.close(fmt.Errorf("drop task %s, because %s: %w", t.ID, why, outcome))
+	default:
+		c.Log.ErrorContext(ctx, "a task cannot be delivered and is dropped", slog.String("task_id", t.ID.String()), slog.String("reason", why))
+		if c.Hooks.Dropped != nil {
+			c.Hooks.Dropped(&next)
+		}
+	}
+	d.close(nil)
 }

@@ -40,9 +40,10 @@ type post struct {
 	steps  *steps
 	*dispatcher.Deliverer
 
-	mu     sync.Mutex
-	late   []time.Duration
-	failed int
+	mu      sync.Mutex
+	late    []time.Duration
+	failed  int
+	dropped []task.ID
 }
 
 // steps is what a Deliverer did, and where it is to die.
@@ -52,6 +53,7 @@ type steps struct {
 	writes int
 	dieAt  string // before that step
 	cancel context.CancelFunc
+	rotten task.ID // of the payload that is damaged
 }
 
 func (s *steps) step(name string, writes int) (alive bool) {
@@ -79,6 +81,13 @@ func (s steppedStore) Apply(ctx context.Context, ops []store.Op) ([]error, error
 		return slices.Repeat([]error{store.ErrUnknown}, len(ops)), context.Canceled
 	}
 	return s.Store.Apply(ctx, ops)
+}
+
+func (s steppedStore) Payload(ctx context.Context, id task.ID) ([]byte, error) {
+	if id == s.rotten {
+		return nil, fmt.Errorf("payload: %w", store.ErrCorrupt)
+	}
+	return s.Store.Payload(ctx, id)
 }
 
 type steppedQueue struct {
@@ -111,6 +120,7 @@ func inPost(t *testing.T, test func(p *post)) {
 			Hooks: dispatcher.DelivererHooks{
 				Delivered:   func(_ *task.Task, late time.Duration) { p.note(func() { p.late = append(p.late, late) }) },
 				Undelivered: func(*task.Task, error) { p.note(func() { p.failed++ }) },
+				Dropped:     func(t *task.Task) { p.note(func() { p.dropped = append(p.dropped, t.ID) }) },
 			},
 		})
 		test(p)
@@ -390,7 +400,15 @@ func TestAnAcquireOfUnknownOutcomeIsLeftToTheNextScan(t *testing.T) {
 // apart orders a task whose payload has a row of its own.
 func (p *post) apart(n uint64) task.Order {
 	p.t.Helper()
-	o := p.order(n, 0, func(t *task.Task) { t.Payload, t.PayloadSize = nil, 5000 })
+	return p.apartWith(n, func(*task.Task) {})
+}
+
+func (p *post) apartWith(n uint64, change func(t *task.Task)) task.Order {
+	p.t.Helper()
+	o := p.order(n, 0, func(t *task.Task) {
+		t.Payload, t.PayloadSize = nil, 5000
+		change(t)
+	})
 	p.apply(store.Op{Kind: store.PutPayload, Task: o.Task, Payload: bytes.Repeat([]byte{byte(n)}, 5000)})
 	return o
 }
@@ -401,10 +419,8 @@ func TestPayloadsStoredApartAreSentAndForgotten(t *testing.T) {
 		for n := range uint64(50) {
 			orders = append(orders, p.apart(n+1))
 		}
-		lost := p.order(99, 0, func(t *task.Task) { t.Payload, t.PayloadSize = nil, 5000 })
-		left := p.deliver(0, append(orders, lost)...)
-		if len(left) != 1 || left[0].Order.Task.ID != lost.Task.ID || !left[0].Acquired || !errors.Is(left[0].Err, store.ErrNotFound) {
-			t.Errorf("left %+v, want the task without its payload", left)
+		if left := p.deliver(0, orders...); len(left) > 0 {
+			t.Errorf("left %+v", left)
 		}
 		if len(p.delivered()) != 50 {
 			t.Errorf("%d deliveries", len(p.delivered()))
@@ -416,6 +432,56 @@ func TestPayloadsStoredApartAreSentAndForgotten(t *testing.T) {
 			if _, err := p.store.Payload(p.ctx, d.Task.ID); !errors.Is(err, store.ErrNotFound) {
 				t.Errorf("payload row: %v, want it gone", err)
 			}
+		}
+	})
+}
+
+// A task whose payload no try will ever read is dropped and says why, and the others are delivered. It would
+// be tried again for ever.
+func TestATaskWhosePayloadIsDamagedOrGoneIsDropped(t *testing.T) {
+	keyed := func(t *task.Task) { t.Key, t.Wake = "k", t.Due }
+	for why, with := range map[string]func(p *post, o *task.Order){
+		store.PayloadMissing: func(p *post, o *task.Order) { p.apply(store.ForgetPayload(&o.Task)) },
+		store.PayloadDamaged: func(p *post, o *task.Order) { p.steps.rotten = o.Task.PayloadID() },
+	} {
+		for form, change := range map[string]func(t *task.Task){"with a row of its own": keyed, "as a wake-up row alone": func(*task.Task) {}} {
+			t.Run(form+", "+why, func(t *testing.T) {
+				inPost(t, func(p *post) {
+					lost := p.apartWith(1, change)
+					with(p, &lost)
+					if left := p.deliver(0, lost, p.apart(2)); len(left) > 0 || len(p.rows()) != 0 {
+						t.Errorf("left %+v, %d rows", left, len(p.rows()))
+					}
+					row, err := p.store.Task(p.ctx, lost.Task.ID)
+					if err != nil || row.State != task.Dropped || len(row.History) != 1 || row.History[0].Error != why {
+						t.Errorf("row %+v, %v", row, err)
+					}
+					if got := p.delivered(); len(got) != 1 || got[0].Task.ID == lost.Task.ID {
+						t.Errorf("delivered %+v", got)
+					}
+					if !slices.Equal(p.dropped, []task.ID{lost.Task.ID}) || p.failed != 0 {
+						t.Errorf("told of %v and %d failures", p.dropped, p.failed)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An error leaves the order of a task that is to be dropped.
+func TestADropThatCannotBeStoredIsTriedAgain(t *testing.T) {
+	inPost(t, func(p *post) {
+		o := p.apart(1)
+		p.steps.rotten = o.Task.PayloadID()
+		p.driver.Fail(store.DeleteWakeup, 1, 1, storetest.NotApplied)
+		p.driver.FailReads(1000)
+		left := p.deliver(time.Minute, o)
+		if len(left) != 1 || !left[0].Acquired || !errors.Is(left[0].Err, store.ErrUnknown) || len(p.dropped) > 0 {
+			t.Fatalf("left %+v, told of %v", left, p.dropped)
+		}
+		p.driver.FailReads(0)
+		if left = p.deliver(0, left[0].Order); len(left) > 0 || len(p.rows()) != 0 || len(p.dropped) != 1 {
+			t.Errorf("again: left %+v, %d rows, told of %v", left, len(p.rows()), p.dropped)
 		}
 	})
 }

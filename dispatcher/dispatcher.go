@@ -31,11 +31,6 @@ const (
 	patientBefore = 6 * store.PatientMax
 )
 
-// Store is what the dispatcher needs of a store.
-type Store interface {
-	Apply(ctx context.Context, ops []store.Op) ([]error, error)
-}
-
 // Queue is what the dispatcher needs of a queue.
 type Queue interface {
 	Send(ctx context.Context, messages []queue.Message) []error
@@ -55,7 +50,7 @@ type Policies interface {
 
 // Config is what a Dispatcher is made of. Everything is required up to Log.
 type Config struct {
-	Store    Store
+	Store    store.Writer
 	Queue    Queue
 	Policies Policies
 	Clock    clock.Clock
@@ -119,13 +114,9 @@ func (d *Dispatcher) apply(ctx context.Context, b *batch) {
 	if len(b.ops) == 0 {
 		return
 	}
-	outcomes, err := d.Store.Apply(ctx, b.ops)
+	outcomes := store.Outcomes(ctx, d.Store, b.ops)
 	for _, w := range b.writes {
-		outcome := err
-		if w.op < len(outcomes) {
-			outcome = outcomes[w.op] // valid by itself, also when others are unknown
-		}
-		b.settle(&w, outcome)
+		b.settle(&w, outcomes[w.op])
 	}
 }
 
@@ -150,7 +141,7 @@ type write struct {
 func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, now task.Instant) {
 	policy, known := d.Policies.PolicyOf(&o.Task)
 	if !known {
-		b.results[i].Err = fmt.Errorf("task %s: its lambda is not known here", o.Task.ID)
+		b.results[i].Err = unknownLambda(&o.Task)
 		return
 	}
 	event := o.Event
@@ -188,6 +179,10 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 		return
 	}
 	b.ops = store.AppendChange(b.ops, &next, false, patient)
+}
+
+func unknownLambda(t *task.Task) error {
+	return fmt.Errorf("task %s: its lambda is not known here", t.ID)
 }
 
 // settle turns the outcome of a write into a result, and a message if the write enqueued the task.

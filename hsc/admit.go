@@ -125,10 +125,10 @@ func (c *claimer) readPayloads(ctx context.Context) {
 		case err == nil:
 			cl.payload = payload
 		case errors.Is(err, store.ErrNotFound): // of an ended task, most likely: the claim tells
-			cl.cannotRun = payloadMissing
+			cl.cannotRun = store.PayloadMissing
 		case isDamaged(err): // it would go back at each claim, for ever
 			c.svc.Hooks.Failed("read a payload", err)
-			cl.cannotRun = payloadDamaged
+			cl.cannotRun = store.PayloadDamaged
 		default:
 			c.svc.Hooks.Failed("read a payload", err)
 			cl.state = claimPutBack

@@ -308,7 +308,7 @@ func TestATaskWhosePayloadIsDamagedFailsForGood(t *testing.T) {
 				id := run(f)
 				time.Sleep(time.Second)
 				row := f.wantState(id, task.FatalFailure)
-				if n := len(row.History); n != 1 || row.History[0].Error != payloadDamaged {
+				if n := len(row.History); n != 1 || row.History[0].Error != store.PayloadDamaged {
 					t.Errorf("history %+v", row.History)
 				}
 				f.enqueueMany("mail", 1)

@@ -214,11 +214,11 @@ func (m *Slot) readPayload() {
 		m.deliver(payload, parent)
 	case errors.Is(err, store.ErrNotFound):
 		m.free()
-		s.failUnrun(ctx, m.stream.sess, row, payloadMissing)
+		s.failUnrun(ctx, m.stream.sess, row, store.PayloadMissing)
 	case isDamaged(err):
 		s.Hooks.Failed("read a payload", err)
 		m.free()
-		s.failUnrun(ctx, m.stream.sess, row, payloadDamaged)
+		s.failUnrun(ctx, m.stream.sess, row, store.PayloadDamaged)
 	default:
 		s.Hooks.Failed("read a payload", err)
 		m.free()

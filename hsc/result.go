@@ -374,12 +374,8 @@ func (s *Service) release(ctx context.Context, sess *session, rows []task.Task) 
 	})
 }
 
-// Why an attempt cannot run, and no other attempt could.
-const (
-	payloadMissing = "the payload of the task is missing from the store"
-	payloadDamaged = "the payload of the task is damaged in the store"
-	parentDamaged  = "the row of the task before it is damaged, so that its handler cannot get what it needs"
-)
+// parentDamaged says why an attempt cannot run, and no other attempt could.
+const parentDamaged = "the row of the task before it is damaged, so that its handler cannot get what it needs"
 
 // failUnrun ends an attempt that cannot run.
 func (s *Service) failUnrun(ctx context.Context, sess *session, row *task.Task, why string) {

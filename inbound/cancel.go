@@ -275,7 +275,7 @@ func (in *Inbound) ended(rows []task.Task) {
 
 // change performs writes, with an outcome for each.
 func (in *Inbound) change(ctx context.Context, ops []store.Op) []error {
-	results := intake.Apply(ctx, in.Store, ops)
+	results := store.Outcomes(ctx, in.Store, ops)
 	for k := range ops {
 		if results[k] != nil {
 			results[k] = fmt.Errorf("change task %s: %w", ops[k].Task.ID, results[k])

@@ -16,7 +16,7 @@ import (
 
 // Store is what inbound needs of a store.
 type Store interface {
-	intake.Writer
+	store.Writer
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
 	ScanSchedule(ctx context.Context, p task.Partition, after store.WakeKey, through task.Instant, limit int) ([]task.Task, error)

@@ -62,12 +62,3 @@ func (k *loopClock) heartbeatsSince() task.Instant { return max(k.start, k.stepp
 // isAhead reports whether a stamp was written before the wall clock was set back, or by a process whose clock
 // is wrong. A time that counts from such a stamp would not end for as long.
 func isAhead(stamp, now task.Instant) bool { return stamp > now.Add(task.ClockBound) }
-
-// wakesAt returns when a task wakes. A task that was sent or claimed at an instant that lies in the future is
-// checked now, because its wake-up was counted from there.
-func wakesAt(t *task.Task, now task.Instant) task.Instant {
-	if t.State == task.Enqueued && isAhead(t.Enqueued, now) || t.State.IsRunning() && isAhead(t.ClaimedAt, now) {
-		return min(t.Wake, now)
-	}
-	return t.Wake
-}

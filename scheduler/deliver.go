@@ -443,3 +443,27 @@ func (d *deliverMode) next(now task.Instant) (at task.Instant, room <-chan struc
 	}
 	return d.breaker.notBefore(now, at), room
 }
+
+// acquireStarts returns how many tasks a deliver lambda's partition may acquire now.
+func (d *deliverMode) acquireStarts(now task.Instant, lead time.Duration) (allowed int) {
+	d.quota = quotaWait{}
+	if !d.hasQuota() {
+		d.stats.heldByQuota.Store(0)
+		return batchRowsMax
+	}
+	waiting := d.buffer.count(now.Add(lead), partitionRowsMax)
+	allowed, d.quota = d.takeStarts(min(waiting, batchRowsMax), waiting)
+	var held int64
+	if d.quota.isSet() {
+		held = int64(max(0, d.buffer.count(now, partitionRowsMax)-allowed))
+	}
+	d.stats.heldByQuota.Store(held)
+	return allowed
+}
+
+// returnUnused gives back starts for which no task was acquired.
+func (d *deliverMode) returnUnused(starts int) {
+	if starts > 0 && d.hasQuota() {
+		d.Quotas.Return(d.partition, starts)
+	}
+}

@@ -38,14 +38,6 @@ type dueSoonCount struct {
 	more  bool           // there may be more rows behind them
 }
 
-// countsEvery returns how often a partition is counted.
-func (s *shared) countsEvery() time.Duration {
-	if s.Foreign {
-		return countEvery
-	}
-	return 0
-}
-
 // span returns how far a scan goes, and with what limit, that otherwise goes through an instant; counts says
 // that its rows are to be counted.
 func (d *dueSoonCount) span(now, through task.Instant, limit int) (to task.Instant, rows int, counts bool) {
@@ -102,26 +94,4 @@ func estimate(now, through task.Instant, rows []task.Instant, full bool) int {
 	over := max(last.Sub(first), last.Sub(now)/2, crowdSpan)
 	rest := max(0, through.Sub(last))
 	return len(rows) + int(float64(ahead)*float64(rest)/float64(over))
-}
-
-// DueSoon estimates how many tasks of the partitions that are fired here are overdue or due within
-// ForecastSpan. Tasks in flight are not counted.
-func (s *Scheduler) DueSoon() (tasks int64) {
-	for _, due := range s.Due() {
-		tasks += due[len(due)-1]
-	}
-	return tasks
-}
-
-// Due estimates the same by lambda, for each of DueHorizons.
-func (s *Scheduler) Due() map[uint32]DueCounts {
-	all := map[uint32]DueCounts{}
-	for p, l := range s.loops() {
-		sum := all[p.Lambda]
-		for i := range sum {
-			sum[i] += l.stats.due[i].Load()
-		}
-		all[p.Lambda] = sum
-	}
-	return all
 }

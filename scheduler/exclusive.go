@@ -25,24 +25,6 @@ const (
 	openEvery = 100 * time.Millisecond
 )
 
-// opening is how far this process is with a group that it owns.
-type opening struct {
-	phase   openingPhase
-	members []string     // among which it owns the group
-	counted task.Instant // since when the others count it
-	since   time.Duration
-}
-
-type openingPhase uint8
-
-const (
-	shut    openingPhase = iota // another process owns the group, or this one is not counted
-	waiting                     // for the others to follow
-	settles                     // they do, and what they wrote last has to be stored
-	reads                       // the loops count the slots in use
-	open
-)
-
 // groupsOf returns the group of each partition that has one.
 func (s *Scheduler) groupsOf(all []task.Partition) map[task.Partition]task.Partition {
 	groups := map[task.Partition]task.Partition{}

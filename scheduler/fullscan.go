@@ -2,41 +2,11 @@ package scheduler
 
 import (
 	"context"
-	"math/bits"
 	"time"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-const (
-	// scanEvery is how often a partition is read from its head.
-	scanEvery = 5 * time.Minute
-	// scansApart is how far apart two full scans of a partition are at most.
-	scansApart = scanEvery + scanEvery/4
-	// scanPageMax bounds the rows that a full scan reads at once, scanPause is the time between two pages
-	// where the store is remote: 5,000 rows a second.
-	scanPageMax = 512
-	scanPause   = 100 * time.Millisecond
-)
-
-// fullScan is the state of one partition's scan from its head.
-type fullScan struct {
-	underWay bool
-	after    store.WakeKey // where it goes on
-	through  task.Instant  // where it ends
-	begins   task.Instant  // when the next one begins
-	page     task.Instant  // when the next page may be read
-	every    time.Duration
-	since    task.Instant  // when the partition came here: the task of an older row may be in flight
-	rescan   store.WakeKey // how far a scan that waits for room was gone over again
-}
-
-// newFullScan spreads the scans of partitions over time.
-func newFullScan(random uint64) fullScan {
-	spread, _ := bits.Mul64(random, uint64(scanEvery/2))
-	return fullScan{every: scanEvery - scanEvery/4 + time.Duration(spread)}
-}
 
 // beginScan begins a scan when it is time, over all that lies before the margin of a read-ahead, except what
 // gates are known to hold there.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"math"
 	"math/bits"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/minheap"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -30,80 +27,6 @@ const (
 	// never is after all wake-ups.
 	never = task.Instant(math.MaxInt64)
 )
-
-// firedPartition is a partition that is fired here.
-type firedPartition struct {
-	task.Partition
-	minheap.Place // in idlePartitions.looks
-
-	loop atomic.Pointer[loop] // nil: the partition is idle; changed with idlePartitions.mu held
-	// later is the earliest wake-up that there was a hint of, and no loop was told, since the last look.
-	later atomic.Int64
-
-	// These are guarded by idlePartitions.mu.
-	since  task.Instant // when the partition came here: see fullScan
-	lookAt task.Instant // when it is looked at next, by clock.Steady
-	warm   bool         // it was looked at, or a loop has read it
-	gone   bool         // it is not fired here any more
-}
-
-// note notes a wake-up that no loop was told of.
-func (p *firedPartition) note(at task.Instant) {
-	for have := p.later.Load(); int64(at) < have; have = p.later.Load() {
-		if p.later.CompareAndSwap(have, int64(at)) {
-			return
-		}
-	}
-}
-
-// isWarm reports whether all that is due soon in the partition is known.
-func (p *firedPartition) isWarm(i *idlePartitions) bool {
-	if l := p.loop.Load(); l != nil {
-		return l.stats.warm.Load()
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return p.warm
-}
-
-// idlePartitions are the fired partitions without a loop.
-type idlePartitions struct {
-	changed  chan struct{} // has an element when the next look may be sooner
-	progress progress
-
-	mu    sync.Mutex                    // guards what follows
-	group *loopGroup                    // nil: Run has not begun, or ends
-	wall  loopClock                     // as a loop that was never idle would have it
-	rows  int                           // of look-ahead for a loop that is started
-	loops int                           // of partitions that are fired here
-	looks minheap.Heap[*firedPartition] // by when they are looked at
-}
-
-// Before orders partitions by when they are looked at.
-func (p *firedPartition) Before(other *firedPartition) bool { return p.lookAt < other.lookAt }
-
-// look plans the next look at a partition. Call with mu held.
-func (i *idlePartitions) look(p *firedPartition, at task.Instant) {
-	p.lookAt = at
-	if i.looks.Put(p); p.IsFirst() {
-		notify(i.changed)
-	}
-}
-
-// begin lets partitions have loops, end ends that.
-func (i *idlePartitions) begin(g *loopGroup, c clock.Clock) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.group, i.wall, i.loops = g, newLoopClock(c, g.start), 0
-	i.looks.Clear()
-}
-
-func (i *idlePartitions) end() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.group = nil
-	i.looks.Clear()
-}
 
 // add adds a partition that is fired here from now on. It has a loop from the start, unless there are many.
 func (s *Scheduler) add(p *firedPartition) {

@@ -26,13 +26,6 @@ const (
 	holderPagesMax = 2
 )
 
-// limitedRead is the state of these reads.
-type limitedRead struct {
-	next   task.Instant
-	around task.Instant // when it reads about now next
-	after  rowKey       // where the read of what holds slots goes on; zero: at the first
-}
-
 // readsSoon reports whether the partition is read in between read-aheads.
 func (l *loop) readsSoon() bool { return l.limited && l.Foreign && !l.foreign && l.stats.warm.Load() }
 

@@ -11,42 +11,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	// roomCheckEvery is how often a full queue is asked for room that cannot tell by itself.
-	roomCheckEvery = 20 * time.Millisecond
-	// brokenRowPause is how long a row is left alone that cannot be moved on.
-	brokenRowPause = 30 * time.Second
-)
-
-// managedMode dispatches a partition of a managed lambda: what is due as far as the queue has room, and what
-// is in flight when its check is due. Checks never wait behind tasks that wait for room.
-type managedMode struct {
-	*loop
-
-	unsent   bool // in this round something failed that there was room for
-	room     queueRoom
-	starts   startBudget
-	resend   []task.Task // enqueued tasks whose messages may not be on their queue
-	leftover []task.Task // wake-up rows that no task needs
-
-	heldRetries []task.ID // in flight, and waiting for the retry budget
-	breaker     breaker   // for calls about leases and queues, opened by a round in which some failed
-}
-
-// queueRoom says whether tasks of a round had to wait for room in their queue, or for their quota.
-type queueRoom struct {
-	lacking bool
-	back    <-chan struct{} // closed when there is room again; nil when the queue cannot tell
-	quota   quotaWait       // set when the quota was lacking
-}
-
-func (m *managedMode) end(context.Context) {}
-
-func (m *managedMode) rests() bool {
-	return len(m.resend)+len(m.leftover) == 0 && m.breaker.failures == 0
-}
-
-func (m *managedMode) shift(time.Duration) {}
+// roomCheckEvery is how often a full queue is asked for room that cannot tell by itself.
+const roomCheckEvery = 20 * time.Millisecond
 
 // dispatchDue implements mode. Each call that returns is progress: in an outage a round may take long, and is
 // not stuck.
@@ -107,27 +73,12 @@ func (m *managedMode) heldByQueue() int64 {
 	return m.heldDue(m.now())
 }
 
-// heldDue returns how many tasks are due that wait for no limit key, about.
-func (m *managedMode) heldDue(now task.Instant) int64 {
-	held := m.buffer.waiting(now, 0, partitionRowsMax)
-	if m.keys != nil {
-		held += m.keys.heldReady
-	}
-	return int64(held)
-}
-
 // queueRoom returns how many more messages the partition's queue takes.
 func (m *managedMode) queueRoom(ctx context.Context) (messages int, room queueRoom) {
 	name := queue.Name{Lambda: m.partition.Lambda, Priority: m.partition.Priority}
 	messages, room.back = m.Dispatcher.Room(ctx, name)
 	m.stats.progress.mark(m.Clock)
 	return messages, room
-}
-
-// hasTaskRow reports whether the task of a wake-up row has a task row, however it stands: it has a key, it is
-// of a backfill, or the wake-up row holds nothing because the task was moved.
-func hasTaskRow(wakeup *task.Task) bool {
-	return wakeup.Key != "" || wakeup.IsBare() || wakeup.Occurrence != nil && wakeup.Occurrence.Backfill
 }
 
 // firstOrders returns the orders for tasks that have no task row, and the entries that have to be read first.
@@ -141,11 +92,6 @@ func (m *managedMode) firstOrders(taken []entry, now task.Instant) (orders []tas
 		}
 	}
 	return orders, reads
-}
-
-// firstOrder dispatches the task that a wake-up row holds.
-func firstOrder(row *task.Task) task.Order {
-	return task.Order{Task: row.Undispatched(), First: true, Event: task.Event{Kind: task.Enqueue}}
 }
 
 // readRows reads the task rows of tasks in flight and of wake-up rows, and returns the orders that follow.
@@ -224,14 +170,6 @@ func (m *managedMode) followWakeups(ctx context.Context, reads []entry, rows []t
 	return live
 }
 
-// leftoverOf returns a wake-up row that no task needs, with what the task row says of its end: who deletes it
-// then need not read that again.
-func leftoverOf(wakeup, row *task.Task) task.Task {
-	t := *wakeup
-	t.State, t.Chain = row.State, row.Chain
-	return t
-}
-
 // followMissing acts on a task in flight that has no task row: its message may wait in this process's memory.
 // When the message is no longer valid, the next read-ahead brings the wake-up row again, if it is still
 // there.
@@ -261,27 +199,6 @@ func (m *managedMode) followEnded(row *task.Task) {
 		m.leftover = append(m.leftover, *row)
 	}
 	m.inFlight.drop(row.ID)
-}
-
-// takeOver reports a task that was claimed before the partition came to this process, or has its message sent
-// again. The time of that follows the wall clock when it is set back, as does the stamp of a claim.
-func (m *managedMode) takeOver(t *task.Task) {
-	if t.State == task.Claimed && t.ClaimedAt <= m.reader.full.since && m.Found != nil && !m.foreign {
-		m.Found(t)
-	}
-	m.resendIfLost(t)
-}
-
-// resendIfLost has the message of an enqueued task sent again if the process that enqueued it has gone just
-// after, or had it in memory. Other enqueued tasks follow their timers.
-func (m *managedMode) resendIfLost(t *task.Task) {
-	now := m.now()
-	switch {
-	case m.foreign:
-	case t.State != task.Enqueued || wakesAt(t, now) <= now: // its wake-up sends it
-	case !m.Queue.Durable() && t.Enqueued < m.wall.local(m.wall.start), m.isGone(t.Worker) && now.Sub(t.Enqueued) < task.EnqueueTimeout:
-		m.resend = append(m.resend, *t)
-	}
 }
 
 // withinRoom leaves retries for which the queue has no room to a later round. They stay in flight, so that a
@@ -341,11 +258,6 @@ func (m *managedMode) keepLost(t *task.Task, wait quotaWait) {
 	if m.isKeyLimited(t) {
 		m.keys.slots.unstarted(t.LimitKey)
 	}
-}
-
-// isRetry reports whether an order puts a task on its queue that waited in its row.
-func isRetry(o task.Order) bool {
-	return !o.First && isWaiting(&o.Task) && o.Event.Kind == task.Enqueue
 }
 
 // carryOut gives orders to the dispatcher and notes what is in flight then. An order that fails is tried
@@ -447,20 +359,6 @@ func (m *managedMode) settleMoved(o *task.Order, row *task.Task) {
 		m.leftover = append(m.leftover, leftoverOf(&o.Task, row))
 	case store.Undispatched, store.Unclear:
 	}
-}
-
-// follow has a task checked when it wakes. In a foreign partition its owner does that.
-func (m *managedMode) follow(t *task.Task) {
-	if t.State.IsEnd() || m.foreign {
-		m.inFlight.drop(t.ID)
-		return
-	}
-	m.await(t, isWaiting(t))
-}
-
-// leaveAlone leaves a row for a while that an error keeps where it is, so that scans pass over it.
-func (m *managedMode) leaveAlone(t *task.Task) {
-	m.inFlight.put(m.inFlightAt(t, m.now().Add(brokenRowPause)))
 }
 
 // next implements mode.

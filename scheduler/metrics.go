@@ -134,3 +134,36 @@ func (s *Scheduler) Lag() (lag time.Duration) {
 	}
 	return lag
 }
+
+// DueSoon estimates how many tasks of the partitions that are fired here are overdue or due within
+// ForecastSpan. Tasks in flight are not counted.
+func (s *Scheduler) DueSoon() (tasks int64) {
+	for _, due := range s.Due() {
+		tasks += due[len(due)-1]
+	}
+	return tasks
+}
+
+// Due estimates the same by lambda, for each of DueHorizons.
+func (s *Scheduler) Due() map[uint32]DueCounts {
+	all := map[uint32]DueCounts{}
+	for p, l := range s.loops() {
+		sum := all[p.Lambda]
+		for i := range sum {
+			sum[i] += l.stats.due[i].Load()
+		}
+		all[p.Lambda] = sum
+	}
+	return all
+}
+
+// KeyUse returns how many tasks of a limit key are enqueued or run, as far as this process counts them, and
+// the limits that it knows; false where it does not count them.
+func (s *Scheduler) KeyUse(p task.Partition, key string) (used, atOnce int, ok bool) {
+	l := s.loopOf(p)
+	if l == nil || !l.limitsKeys.Load() {
+		return 0, 0, false
+	}
+	used, limits := s.keySlotsOf(p.Lambda).look(key)
+	return used, limits.atOnce, true
+}

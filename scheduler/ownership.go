@@ -10,31 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// assignment is the working state of one Assignment. It belongs to Run.
-type assignment struct {
-	Assignment
-
-	all         []task.Partition // whoever owns them; nil before the first assignment
-	changed     bool             // some came or went since the first assignment
-	changedAt   time.Duration    // when that was, the last time; when the first assignment was, if none did
-	owned       []task.Partition
-	owns        map[task.Partition]bool           // has those
-	groups      map[task.Partition]task.Partition // of all partitions that have a concurrency quota
-	handingOver map[task.Partition]handOver       // fired here, and owned by another process
-	warm        int                               // that many of owned, from the first on, are warm
-	announced   bool                              // Handover was told that all are warm
-}
-
-// handOver is a partition that another process is to take over.
-type handOver struct {
-	to    string
-	since time.Duration
-	// unannounced says that the row of the next owner does not tell when it has taken over: the view that it
-	// shows is of the members alone, and it may show it without knowing the lambda whose coming or going
-	// moved the partition.
-	unannounced bool
-}
-
 // newAssignment computes who owns what now.
 func (s *Scheduler) newAssignment(before *assignment) *assignment {
 	all := s.Partitions.Partitions()
@@ -77,30 +52,6 @@ func (s *Scheduler) newAssignment(before *assignment) *assignment {
 	return next
 }
 
-// noteAll notes which partitions there are. The first assignment does not tell when they came: it may have
-// been a moment ago.
-func (a *assignment) noteAll(all []task.Partition, before *assignment) {
-	a.all, a.changed, a.changedAt = all, before.changed, before.changedAt
-	switch {
-	case before.all == nil:
-		a.changedAt = a.Since
-	case !slices.Equal(all, before.all):
-		a.changed, a.changedAt = true, a.Since
-	}
-}
-
-// isNews reports whether other processes may not know yet which partitions there are, because some came or
-// went while this process ran.
-func (a *assignment) isNews(now time.Duration) bool {
-	return a.changed && now-a.changedAt < lambdasKnown
-}
-
-// areAllKnown reports whether all members know for sure which partitions there are. Some may have come in the
-// moment in which this process started, so it waits after its first assignment as well.
-func (a *assignment) areAllKnown(now time.Duration) bool {
-	return len(a.Members) <= 1 || now-a.changedAt >= lambdasKnown
-}
-
 // release returns the partitions that have been taken over, or not for too long, and for how long what is
 // known of them is still fired here.
 func (s *Scheduler) release(a *assignment) (released map[task.Partition]time.Duration) {
@@ -128,15 +79,6 @@ func (s *Scheduler) lingers(took time.Duration) time.Duration {
 		return Linger
 	}
 	return max(Linger, s.Window/2)
-}
-
-// fired returns the partitions that are fired here.
-func (a *assignment) fired() []task.Partition {
-	fired := slices.Clone(a.owned)
-	for p := range a.handingOver {
-		fired = append(fired, p)
-	}
-	return fired
 }
 
 // announceWarm tells the other processes that all owned partitions have been read ahead, as soon as they are.
@@ -295,4 +237,47 @@ func (s *Scheduler) wait(ctx context.Context, a *assignment, opening bool, lambd
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// setFired makes the partitions those that are fired here. Loops that are kept for foreign partitions go on.
+func (s *Scheduler) setFired(fired []task.Partition, kept map[task.Partition]bool) {
+	old := *s.fired.Load()
+	next := make(map[task.Partition]*firedPartition, len(fired))
+	var fresh []*firedPartition
+	for _, p := range fired {
+		one := old[p]
+		if one == nil {
+			one = &firedPartition{Partition: p}
+			fresh = append(fresh, one)
+		}
+		next[p] = one
+	}
+	s.idle.mu.Lock()
+	s.idle.rows = min(max(s.LookaheadRows/max(len(fired), 1), partitionRowsMin), partitionRowsMax)
+	s.idle.mu.Unlock()
+	s.fired.Store(&next) // before the first read, so that no hint falls in between
+	for p, one := range old {
+		if next[p] == nil {
+			s.remove(one, kept[p])
+		}
+	}
+	for _, one := range fresh {
+		s.add(one)
+	}
+}
+
+// watchGates wakes all loops when the gates change, until ctx ends.
+func (s *Scheduler) watchGates(ctx context.Context) {
+	for {
+		changed := s.Gating.Gates.Changed()
+		for _, l := range s.loops() {
+			notify(l.wake)
+		}
+		s.foreign.wakeAll()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -7,15 +7,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// scheduleReader is the state of one partition's reads.
-type scheduleReader struct {
-	ahead   readAhead
-	full    fullScan
-	limited limitedRead
-	request readRequest
-	dueSoon dueSoonCount
-}
-
 // nextRead returns when to read next.
 func (l *loop) nextRead(now task.Instant) task.Instant {
 	if l.foreign {

@@ -25,12 +25,6 @@ func (l *loop) boundsRetries() bool {
 	return l.RetryBudget != nil && l.RetryBudget.IsBounded(l.partition.Lambda)
 }
 
-// spendsRetry reports whether an order starts a task again that has failed. Attempts that were lost with
-// their workers, snoozed and redriven tasks are no retries.
-func spendsRetry(o *task.Order) bool {
-	return o.Task.State == task.RetriableFailure && o.Event.Kind == task.Enqueue
-}
-
 // withinRetryBudget takes budget for retries, and leaves those in their rows for which there is none.
 func (m *managedMode) withinRetryBudget(orders []task.Order) []task.Order {
 	if !m.boundsRetries() {

@@ -47,11 +47,3 @@ func (s *shared) isGone(process string) bool {
 	_, gone := s.Presence(process)
 	return process != s.Process && gone
 }
-
-// notify leaves an element in a channel that has room for one.
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

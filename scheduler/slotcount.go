@@ -16,31 +16,6 @@ import (
 // turn in between.
 const slotCountPagesMax = 4
 
-// slotCount is the state of one partition's count of slots.
-type slotCount struct {
-	number   uint64 // of the one that was made last, or is under way
-	underWay bool
-	after    store.WakeKey // where it goes on
-	through  task.Instant  // where it ends
-}
-
-// followSlotCount begins a count if the group asks for one.
-func (l *loop) followSlotCount(g *exclusiveGroup) {
-	c := &l.slotCount
-	if g == nil {
-		*c = slotCount{}
-		l.stats.slotCount.Store(0)
-		return
-	}
-	number := g.slotCount.Load()
-	if number == c.number || number == l.stats.slotCount.Load() {
-		return
-	}
-	now := l.now()
-	*c = slotCount{number: number, underWay: true, through: now.Add(l.Window)}
-	l.inFlight.checkAll(now) // what it knows may have ended elsewhere
-}
-
 // readSlotCount reads the next pages of the count that is under way.
 func (l *loop) readSlotCount(ctx context.Context) error {
 	c := &l.slotCount

@@ -2,10 +2,8 @@ package scheduler
 
 import (
 	"math"
-	"sync/atomic"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -16,93 +14,6 @@ import (
 
 // slotsAgain is when a partition asks again for slots whose group may start nothing yet.
 const slotsAgain = 250 * time.Millisecond
-
-// exclusiveGroup counts the slots of a group, as far as this process knows.
-type exclusiveGroup struct {
-	*quota.Slots
-
-	// slotCount numbers the last count of the slots in use that the loops of the group are to make.
-	slotCount atomic.Uint64
-	// opened is since when the others have counted this process as a member, if it may start tasks since then
-	// because it knows all that is in flight and no other process starts any; nil: it may not.
-	opened atomic.Pointer[task.Instant]
-}
-
-// isOpen reports whether this process may start tasks of the group: it is open, and the others cannot have
-// taken this process for gone since.
-func (g *exclusiveGroup) isOpen(h Handover) bool {
-	since := g.opened.Load()
-	if since == nil {
-		return false
-	}
-	counted, ok := h.Counted()
-	return ok && counted == *since
-}
-
-// slotUse is what one loop has of the slots of its group. Only the loop uses it.
-type slotUse struct {
-	group  *exclusiveGroup // nil: none counts
-	waiter quota.SlotWaiter
-	held   int  // by tasks in flight, also without a group
-	taken  int  // in this round, and no task has got them yet
-	asked  bool // in this round
-}
-
-func (u *slotUse) isLimited() bool { return u.group != nil }
-
-// change notes that a task in flight holds a slot from now on, or no longer does.
-func (u *slotUse) change(before, after bool) {
-	switch {
-	case before == after:
-	case after:
-		u.held++
-		if u.taken > 0 {
-			u.taken--
-		} else if u.group != nil {
-			u.group.Use(u.waiter.Class, 1)
-		}
-	default:
-		u.held--
-		if u.group != nil {
-			u.group.Free(u.waiter.Class, 1)
-		}
-	}
-}
-
-// join has another group count what is held; nil: none does.
-func (u *slotUse) join(g *exclusiveGroup) {
-	if u.waitNot(); u.group != nil {
-		u.group.Free(u.waiter.Class, u.held+u.taken)
-	}
-	if u.group, u.taken = g, 0; g != nil && u.held > 0 {
-		g.Use(u.waiter.Class, u.held)
-	}
-}
-
-// begin begins a round, which has not asked for slots yet.
-func (u *slotUse) begin() { u.asked = false }
-
-// waitNot says that the loop waits for no slot.
-func (u *slotUse) waitNot() {
-	if u.group != nil {
-		u.group.Take(&u.waiter, 0)
-	}
-}
-
-// rest ends a round: it gives back what it has taken and no task has got. A round that did not ask has
-// nothing that waits.
-func (u *slotUse) rest() {
-	if !u.asked {
-		u.waitNot()
-	}
-	if u.taken > 0 {
-		u.group.Free(u.waiter.Class, u.taken)
-		u.taken = 0
-	}
-}
-
-// exclusiveGroups are the groups of the partitions that are fired here. Run replaces them.
-type exclusiveGroups map[task.Partition]*exclusiveGroup
 
 // isLimited reports whether a concurrency quota bounds how many tasks of a partition's lambda run.
 func (s *shared) isLimited(p task.Partition) bool {
@@ -183,11 +94,19 @@ func (l *loop) slotFreed() {
 	}
 }
 
-// holdsSlot reports whether a task is enqueued or runs, as far as its row tells, or has a message without
-// having a row.
-func holdsSlot(t *task.Task) bool { return !isWaiting(t) || isUnstored(t) }
-
-// isUnstored reports whether a task was sent that has no task row yet.
-func isUnstored(t *task.Task) bool {
-	return t.State == task.Scheduled && t.Attempt == 0 && !t.Enqueued.IsZero() && t.Enqueues == 0 && t.Wake > t.Due
+// followSlotCount begins a count if the group asks for one.
+func (l *loop) followSlotCount(g *exclusiveGroup) {
+	c := &l.slotCount
+	if g == nil {
+		*c = slotCount{}
+		l.stats.slotCount.Store(0)
+		return
+	}
+	number := g.slotCount.Load()
+	if number == c.number || number == l.stats.slotCount.Load() {
+		return
+	}
+	now := l.now()
+	*c = slotCount{number: number, underWay: true, through: now.Add(l.Window)}
+	l.inFlight.checkAll(now) // what it knows may have ended elsewhere
 }

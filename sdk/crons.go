@@ -98,7 +98,14 @@ type CronOccurrence struct {
 // settings that are not allowed, of which the error says what is. It fires from five seconds later on.
 func (c *Client) CreateCron(ctx context.Context, cron Cron) (created Cron, existed bool, err error) {
 	cron.Version = 0
-	return c.setCron(ctx, "create cron", &cron)
+	return c.setCron(ctx, "create cron", &cron, false)
+}
+
+// CheckCron returns the error that CreateCron, or UpdateCron for a cron with a Version, would return now, and
+// changes nothing.
+func (c *Client) CheckCron(ctx context.Context, cron Cron) error {
+	_, _, err := c.setCron(ctx, "check cron", &cron, true)
+	return err
 }
 
 // UpdateCron changes a cron to have all of the given settings, and returns it. Version is that of the cron as
@@ -108,15 +115,15 @@ func (c *Client) UpdateCron(ctx context.Context, cron Cron) (Cron, error) {
 	if cron.Version == 0 {
 		return Cron{}, fmt.Errorf("%w version 0 of cron %q: want the version of the cron that was read", ErrInvalid, cron.Name)
 	}
-	updated, _, err := c.setCron(ctx, "update cron", &cron)
+	updated, _, err := c.setCron(ctx, "update cron", &cron, false)
 	return updated, err
 }
 
-func (c *Client) setCron(ctx context.Context, what string, cron *Cron) (Cron, bool, error) {
+func (c *Client) setCron(ctx context.Context, what string, cron *Cron, dryRun bool) (Cron, bool, error) {
 	if c.cfg.Encode != nil && len(cron.Payload) > 0 {
 		return Cron{}, false, fmt.Errorf("%w payload of cron %q: a payload codec encodes it for one task, and the server makes the tasks of a cron; want none", ErrInvalid, cron.Name)
 	}
-	r, err := call(ctx, c, what, c.backend.crons.SetCron, &kinesinv1.SetCronRequest{Cron: &kinesinv1.Cron{
+	r, err := call(ctx, c, what, c.backend.crons.SetCron, &kinesinv1.SetCronRequest{DryRun: dryRun, Cron: &kinesinv1.Cron{
 		Name: cron.Name, Version: cron.Version, Lambda: cron.Lambda, Schedule: cron.Schedule, Zone: cron.Zone,
 		StartMicros: int64(task.InstantOf(cron.Start)), EndMicros: int64(task.InstantOf(cron.End)), JitterMicros: cron.Jitter.Microseconds(),
 		Gap: cron.Gap, Fold: cron.Fold, Overlap: cron.Overlap, CatchUp: cron.CatchUp, CatchUpMax: countOf(cron.CatchUpMax),

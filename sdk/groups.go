@@ -106,7 +106,10 @@ type Member struct {
 func (c *Client) CreateGroup(ctx context.Context, spec GroupSpec) (GroupInfo, error) {
 	request := &kinesinv1.CreateGroupRequest{ExpiresMicros: int64(task.InstantOf(spec.Expires)), RequestId: requestIDs(c.cfg.Clock, 1)[0]}
 	then, otherwise := spec.MoreThen, spec.MoreElse
-	if spec.Then.Lambda != "" || len(then)+len(otherwise)+len(spec.Finally) == 0 && spec.Else == nil {
+	switch {
+	case spec.Then.Lambda == "" && len(then)+len(otherwise)+len(spec.Finally) == 0 && spec.Else == nil:
+		return GroupInfo{}, fmt.Errorf("%w group: no task follows it: want one in Then, Else or Finally, with its lambda", ErrInvalid)
+	case spec.Then.Lambda != "":
 		then = append([]Item{spec.Then}, then...)
 	}
 	if spec.Else != nil {

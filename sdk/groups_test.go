@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,9 @@ func TestAGroupInVirtualTime(t *testing.T) {
 		})
 		return w.Run(ctx)
 	})
+	if _, err := sdk.Group(sdk.Item{Lambda: "resize"}).Schedule(t.Context(), k.Client()); !errors.Is(err, sdk.ErrInvalid) || !strings.Contains(err.Error(), "no task follows it: want one in Then, Else or Finally") {
+		t.Error(err)
+	}
 	then, err := report.Item("all", sdk.In(time.Hour))
 	if err != nil {
 		t.Fatal(err)
@@ -86,5 +90,88 @@ func TestAGroupInVirtualTime(t *testing.T) {
 	}
 	if follow, err := k.Client().Get(t.Context(), info.FollowUp); err != nil || follow.Group == nil || follow.Group.ID != g.ID {
 		t.Errorf("%+v, %v", follow, err)
+	}
+}
+
+// Else follows in place of Then, if a member fails or the group expires, and Then alone if all succeed.
+func TestElseOfAGroup(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		member string
+		state  string
+		want   string // what followed, and how many members had succeeded
+	}{
+		"all succeed":       {"fine", "done", "then 2"},
+		"a member fails":    {"fails", "done", "else 1"},
+		"a member waits on": {"waits", "expired", "else 1 expired"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := sdktest.New(t)
+			part, whole := sdk.NewLambda[string]("part", sdk.MaxAttempts(1)), sdk.NewLambda[string]("whole")
+			k.Lambda("part")
+			k.Lambda("whole")
+			var followed []string
+			k.Start(func(ctx context.Context) error {
+				w := sdk.NewWorker(k.Client(), sdk.Slots(1))
+				part.Handle(w, func(_ context.Context, t *sdk.Task[string]) error {
+					switch t.Args {
+					case "fails":
+						return errors.New("no")
+					case "waits":
+						return sdk.Snooze(day)
+					}
+					return nil
+				})
+				whole.Handle(w, func(_ context.Context, t *sdk.Task[string]) error {
+					text := fmt.Sprint(t.Args, " ", t.Group.Succeeded())
+					if t.Group.Expired {
+						text += " expired"
+					}
+					followed = append(followed, text)
+					return nil
+				})
+				return w.Run(ctx)
+			})
+			item := func(l sdk.Lambda[string], args string) sdk.Item {
+				t.Helper()
+				i, err := l.Item(args)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return i
+			}
+			expires := k.Now().Add(3 * day)
+			g, err := sdk.Group(item(part, "fine"), item(part, c.member)).
+				Then(item(whole, "then")).Else(item(whole, "else")).Expires(expires).Schedule(t.Context(), k.Client())
+			if err != nil || !g.Expires.Equal(expires) || g.Else != "whole" {
+				t.Fatalf("%+v, %v", g, err)
+			}
+			k.Advance(3*day + time.Hour) // groups are kept for a day after their expiry
+			if g, err = k.Client().GetGroup(t.Context(), g.ID); err != nil || g.State != c.state {
+				t.Errorf("%+v, %v: want it %s", g, err, c.state)
+			}
+			if len(followed) != 1 || followed[0] != c.want {
+				t.Errorf("followed %q, want %q", followed, c.want)
+			}
+		})
+	}
+}
+
+// A time at which a group cannot expire is refused, and so is a member that is due after it.
+func TestExpiryOfAGroupIsChecked(t *testing.T) {
+	t.Parallel()
+	k := sdktest.New(t)
+	k.Lambda("part")
+	then := sdk.Item{Lambda: "part"}
+	for _, in := range []time.Duration{-time.Hour, 367 * 24 * time.Hour} {
+		if g, err := sdk.Group().Then(then).Expires(k.Now().Add(in)).Schedule(t.Context(), k.Client()); !errors.Is(err, sdk.ErrInvalid) {
+			t.Errorf("in %v: %+v, %v", in, g, err)
+		}
+	}
+	late := sdk.Item{Lambda: "part", In: 2 * time.Hour}
+	if g, err := sdk.Group(late).Then(then).Expires(k.Now().Add(time.Hour)).Schedule(t.Context(), k.Client()); !errors.Is(err, sdk.ErrInvalid) {
+		t.Errorf("a member that is due too late: %+v, %v", g, err)
 	}
 }

@@ -53,6 +53,12 @@ func IsUnreadable(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) || errors.Is(err, ErrOldForm)
 }
 
+// Why a task ends whose payload no try will ever read, as its history says.
+const (
+	PayloadMissing = "the payload of the task is missing from the store"
+	PayloadDamaged = "the payload of the task is damaged in the store"
+)
+
 // ConflictError is a failed condition with the row that the driver saw.
 type ConflictError struct {
 	Task    *task.Task // current task or wake-up row; nil when absent, and for payload rows

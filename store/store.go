@@ -115,6 +115,21 @@ func (s *Store) Apply(ctx context.Context, ops []Op) (results []error, err error
 	return refused, err
 }
 
+// Writer writes rows, as Store does.
+type Writer interface {
+	Apply(ctx context.Context, ops []Op) ([]error, error)
+}
+
+// Outcomes performs writes and returns the outcome of each. It is valid by itself, also when others are
+// unknown; an error of the whole call is the outcome of those that have none.
+func Outcomes(ctx context.Context, w Writer, ops []Op) []error {
+	outcomes, err := w.Apply(ctx, ops)
+	for len(outcomes) < len(ops) {
+		outcomes = append(outcomes, err)
+	}
+	return outcomes
+}
+
 // apply passes checked ops to the driver in parts within its limits.
 func (s *Store) apply(ctx context.Context, ops []Op) ([]error, error) {
 	n := partLen(ops)

@@ -87,7 +87,6 @@ type page struct {
 	ReadOnly  bool
 	Version   string
 	Done      string // what an action did
-	Wide      bool
 	Body      any
 }
 

@@ -11678,7 +11678,8 @@ func (x *CronPause) GetUntilMicros() int64 {
 
 type SetCronRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"` // with a version: a change of that version; without: a new cron
+	Cron          *Cron                  `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`                    // with a version: a change of that version; without: a new cron
+	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // refuse what would be refused, and change nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -11718,6 +11719,13 @@ func (x *SetCronRequest) GetCron() *Cron {
 		return x.Cron
 	}
 	return nil
+}
+
+func (x *SetCronRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
 }
 
 type SetCronResponse struct {
@@ -14782,9 +14790,10 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x0e\n" +
 	"\x02by\x18\x02 \x01(\tR\x02by\x12\x1b\n" +
 	"\tat_micros\x18\x03 \x01(\x03R\batMicros\x12!\n" +
-	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"6\n" +
+	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"O\n" +
 	"\x0eSetCronRequest\x12$\n" +
-	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\"l\n" +
+	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"l\n" +
 	"\x0fSetCronResponse\x12$\n" +
 	"\x04cron\x18\x01 \x01(\v2\x10.kinesin.v1.CronR\x04cron\x12\x18\n" +
 	"\aexisted\x18\x02 \x01(\bR\aexisted\x12\x19\n" +

@@ -126,9 +126,13 @@ func (s *Service) hold(ctx context.Context, all []*node, r *kinesinv1.ControlCha
 // redrive has those start anew at which the chain stopped: the tasks that did not succeed, after others that
 // did.
 func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
-	found := false
+	found, undoing := false, false
 	for _, n := range all {
-		if n.undoes || n.row.Forgotten || !n.row.State.IsEnd() || n.row.Succeeded() {
+		if n.row.Forgotten || !n.row.State.IsEnd() || n.row.Succeeded() {
+			continue
+		}
+		if n.undoes {
+			undoing = true
 			continue
 		}
 		found = true
@@ -141,10 +145,13 @@ func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest,
 		}
 		r.Changed++
 	}
-	if !found {
-		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "nothing to redrive: no task of the chain has failed")
+	switch {
+	case found:
+		return true, nil
+	case undoing:
+		return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "nothing to redrive: of the chain only tasks have failed that else or finally lead to: redrive these by their own ids")
 	}
-	return true, nil
+	return false, api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "nothing to redrive: no task of the chain has failed")
 }
 
 // extend gives the tasks that have not started another time until which they may, also those that come later:

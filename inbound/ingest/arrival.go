@@ -231,7 +231,7 @@ func (in *Ingest) removeOvertaken(ctx context.Context, b *intake.Batch) {
 	if len(removals) == 0 {
 		return
 	}
-	for k, err := range intake.Apply(ctx, b.Store, removals) {
+	for k, err := range store.Outcomes(ctx, b.Store, removals) {
 		if !errors.Is(err, store.ErrConflict) {
 			of[k].Err = err
 		}

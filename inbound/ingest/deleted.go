@@ -73,7 +73,7 @@ func (in *Ingest) settleDeleted(ctx context.Context, b *intake.Batch, arrivals [
 	if len(drops) == 0 {
 		return
 	}
-	for k, err := range intake.Apply(ctx, b.Store, drops) {
+	for k, err := range store.Outcomes(ctx, b.Store, drops) {
 		if !errors.Is(err, store.ErrConflict) { // else it came before
 			of[k].Err = err
 		}

@@ -44,7 +44,7 @@ var (
 
 // ControlStore is what Rejected needs of a store.
 type ControlStore interface {
-	intake.Writer
+	store.Writer
 	Control(ctx context.Context, kind, name string) (store.Control, error)
 	Controls(ctx context.Context, kind string) ([]store.Control, error)
 }
@@ -169,7 +169,7 @@ func (r *Rejected) applyAll(ctx context.Context, ops []store.Op) error {
 	if len(ops) == 0 {
 		return nil
 	}
-	results := intake.Apply(ctx, r.Store, ops)
+	results := store.Outcomes(ctx, r.Store, ops)
 	for k := range ops {
 		if err := results[k]; err != nil && !errors.Is(err, store.ErrConflict) {
 			return fmt.Errorf("%s %q: %w", ops[k].Control.Kind, ops[k].Control.Name, err)

@@ -186,7 +186,7 @@ func (in *Intake) RenewFollowups(ctx context.Context, next *task.Task, l *catalo
 		return err
 	}
 	put := chains.PutFollow(next, apart, next.Due.Add(l.Retention))
-	if err := Apply(ctx, in.Store, []store.Op{put})[0]; !errors.Is(err, store.ErrConflict) {
+	if err := store.Outcomes(ctx, in.Store, []store.Op{put})[0]; !errors.Is(err, store.ErrConflict) {
 		return err
 	}
 	return nil
@@ -204,7 +204,7 @@ func (b *Batch) storeFollows(ctx context.Context, some []*Incoming) (existing []
 		ops[k] = chains.PutFollow(t, c.follow, max(t.Due, b.Now).Add(c.Lambda.Retention))
 		ops[k].New = true
 	}
-	for k, outcome := range Apply(ctx, b.Store, ops) {
+	for k, outcome := range store.Outcomes(ctx, b.Store, ops) {
 		if c := some[k]; errors.Is(outcome, store.ErrConflict) {
 			existing = append(existing, c)
 		} else {

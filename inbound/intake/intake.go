@@ -53,7 +53,7 @@ func Ways() []string { return []string{WayBuffer, WayStore, WayFallback, WayDire
 
 // Store is what the intake needs of a store.
 type Store interface {
-	Writer
+	store.Writer
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
 	PayloadBytesMax() int
@@ -180,21 +180,6 @@ func (in *Intake) ForgetFollow(ctx context.Context, t *task.Task) {
 	if t.Chain.FollowApart() && !in.Store.PayloadsExpire() {
 		_, _ = in.Store.Apply(ctx, []store.Op{store.ForgetFollow(t)})
 	}
-}
-
-// Writer writes rows.
-type Writer interface {
-	Apply(ctx context.Context, ops []store.Op) ([]error, error)
-}
-
-// Apply performs writes and returns the outcome of each; an error of the whole call is the outcome of all of
-// them.
-func Apply(ctx context.Context, w Writer, ops []store.Op) []error {
-	outcomes, err := w.Apply(ctx, ops)
-	for len(outcomes) < len(ops) {
-		outcomes = append(outcomes, err)
-	}
-	return outcomes
 }
 
 // Needs reports whether a task row needs that wake-up row of its task. All that is stored for the same

@@ -111,7 +111,7 @@ func (b *Batch) storePayloads(ctx context.Context, some []*Incoming) (existing [
 			ID: t.PayloadID(), Partition: t.Partition, Due: t.Due, ExpireAt: max(t.Due, b.Now).Add(c.Lambda.Retention),
 		}}
 	}
-	outcomes := Apply(ctx, b.Store, ops)
+	outcomes := store.Outcomes(ctx, b.Store, ops)
 	for k, c := range some {
 		if errors.Is(outcomes[k], store.ErrConflict) {
 			existing = append(existing, c)
@@ -125,7 +125,7 @@ func (b *Batch) storePayloads(ctx context.Context, some []*Incoming) (existing [
 // writeRows writes the rows of some tasks and sets the Err of each to its outcome.
 func (b *Batch) writeRows(ctx context.Context, some []*Incoming) {
 	var leftovers []store.Op
-	outcomes := Apply(ctx, b.Store, b.opsOf(some))
+	outcomes := store.Outcomes(ctx, b.Store, b.opsOf(some))
 	for _, c := range some {
 		first, last := outcomes[c.at], outcomes[c.at+len(c.rows)-1]
 		if c.Err = last; c.IsAlone() {

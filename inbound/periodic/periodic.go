@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -95,7 +96,7 @@ type Service struct {
 // New returns a Service.
 func New(c Config) *Service { return &Service{c, make(chan struct{}, countsMax)} }
 
-// SetCron creates a cron, or changes the version that the request has.
+// SetCron creates a cron, or changes the version that the request has. A dry run answers what it would be.
 func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *kinesinv1.SetCronResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	asked := r.GetCron()
@@ -132,6 +133,9 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 		case isSame(c, spec, l) && asked.Version == c.Version:
 			// Nothing else fires, so that there is no first occurrence to put.
 			c.ManagedBy = managedBy(c, asked)
+			if r.DryRun {
+				return s.answer(c, false)
+			}
 			if err := crons.Put(ctx, s.Store, c); !errors.Is(err, store.ErrConflict) {
 				if err != nil {
 					return nil, err
@@ -143,6 +147,9 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 			if err := s.change(ctx, c, asked, spec, l); err != nil {
 				return nil, err
 			}
+		}
+		if r.DryRun {
+			return s.answer(c, false)
 		}
 		err = s.Keeper.Save(ctx, c)
 		switch {
@@ -160,7 +167,7 @@ func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *
 func (s *Service) answer(c *crons.Cron, existed bool) (*kinesinv1.SetCronResponse, error) {
 	response := &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Existed: existed}
 	if schedule, err := c.Now().Spec.Parse(c.Name); err == nil {
-		response.Warning = schedule.SecondsNote(schedule.After(s.Clock.Now().Time(), nextMax))
+		response.Warning = schedule.SecondsNote(schedule.After(s.Clock.Now().Add(crons.ChangeAfter).Time(), nextMax))
 	}
 	return response, nil
 }
@@ -280,6 +287,31 @@ func isSame(c *crons.Cron, spec *crons.Spec, l *catalog.Entry) bool {
 	return errHave == nil && errWant == nil && c.Ref == l.Ref && bytes.Equal(have, want)
 }
 
+// differing names the settings of a request that a cron does not have, for people.
+func differing(c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec) string {
+	var names []string
+	have, want := settingsOf(&c.Now().Spec), settingsOf(spec)
+	all := maps.Clone(have)
+	maps.Copy(all, want)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if name != "class" && !bytes.Equal(have[name], want[name]) { // that goes with the priority
+			names = append(names, strings.TrimSuffix(name, "_ms"))
+		}
+	}
+	if c.ManagedBy != managedBy(c, asked) {
+		names = append(names, "managed_by")
+	}
+	return strings.Join(names, ", ")
+}
+
+func settingsOf(s *crons.Spec) map[string]json.RawMessage {
+	settings := map[string]json.RawMessage{}
+	if data, err := json.Marshal(s); err == nil {
+		_ = json.Unmarshal(data, &settings) // it is an object
+	}
+	return settings
+}
+
 // nobody is the ManagedBy of a request that takes a cron out of its set.
 const nobody = "none"
 
@@ -301,7 +333,8 @@ func (s *Service) change(ctx context.Context, c *crons.Cron, asked *kinesinv1.Cr
 	case version == 0 && c.Ref != l.Ref:
 		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists, of another lambda: want another name", c.Name)
 	case version == 0:
-		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists with other settings: want another name, or a change of its version %d", c.Name, c.Version)
+		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists with other settings (%s): want another name, or a change of its version %d (kinesin cron update)",
+			c.Name, differing(c, asked, spec), c.Version)
 	case version != c.Version:
 		return stale(c, version)
 	case c.Ref != l.Ref:

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/inboundtest"
@@ -241,12 +243,36 @@ func TestWhatACronMayNotBe(t *testing.T) {
 		"none": {func(c *kinesinv1.Cron) { c.Version = 7 }, kinesinv1.Reason_REASON_NOT_FOUND, "no cron"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			_, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(c.change)})
-			refused(t, err, c.reason, c.says)
+			for _, dryRun := range []bool{false, true} {
+				_, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(c.change), DryRun: dryRun})
+				refused(t, err, c.reason, c.says)
+			}
 		})
 	}
 	_, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{})
 	refused(t, err, kinesinv1.Reason_REASON_INVALID, "no cron given")
+}
+
+// A dry run answers what a cron would be, and leaves it as it is.
+func TestADryRunSetsNothing(t *testing.T) {
+	f := newFixture(t)
+	r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(), DryRun: true})
+	if err != nil || r.Cron.Name != "nightly" || r.Existed {
+		t.Errorf("%v %v", r, err)
+	}
+	_, err = f.GetCron(f.Ctx, &kinesinv1.GetCronRequest{Name: "nightly"})
+	refused(t, err, kinesinv1.Reason_REASON_NOT_FOUND, "no cron")
+	made := f.set(nightly())
+	for _, change := range []func(*kinesinv1.Cron){
+		func(c *kinesinv1.Cron) { c.Schedule = "@daily" },
+		func(c *kinesinv1.Cron) { c.ManagedBy = "billing" },
+	} {
+		r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{DryRun: true, Cron: nightly(change, func(c *kinesinv1.Cron) { c.Version = 1 })})
+		now, errNow := f.GetCron(f.Ctx, &kinesinv1.GetCronRequest{Name: "nightly"})
+		if err != nil || errNow != nil || proto.Equal(r.Cron, made) || !proto.Equal(now.Cron, made) {
+			t.Errorf("%v %v; %v %v", r, err, now, errNow)
+		}
+	}
 }
 
 func TestANameThatIsTaken(t *testing.T) {
@@ -257,7 +283,8 @@ func TestANameThatIsTaken(t *testing.T) {
 		reason kinesinv1.Reason
 		says   string
 	}{
-		"other settings":    {func(c *kinesinv1.Cron) { c.Schedule = "@daily" }, kinesinv1.Reason_REASON_EXISTS, "exists with other settings: want another name, or a change of its version 1"},
+		"other settings":    {func(c *kinesinv1.Cron) { c.Schedule = "@daily" }, kinesinv1.Reason_REASON_EXISTS, "exists with other settings (schedule): want another name, or a change of its version 1 (kinesin cron update)"},
+		"another set":       {func(c *kinesinv1.Cron) { c.Zone, c.ManagedBy = "Asia/Tokyo", "billing" }, kinesinv1.Reason_REASON_EXISTS, "settings (zone, managed_by): want"},
 		"another lambda":    {func(c *kinesinv1.Cron) { c.Lambda = "pay" }, kinesinv1.Reason_REASON_EXISTS, "of another lambda"},
 		"an older version":  {func(c *kinesinv1.Cron) { c.Version, c.Schedule = 7, "@daily" }, kinesinv1.Reason_REASON_STALE_SEQ, "at version 1, not at 7"},
 		"moved to a lambda": {func(c *kinesinv1.Cron) { c.Version, c.Lambda = 1, "pay" }, kinesinv1.Reason_REASON_INVALID, "cannot change"},
@@ -410,10 +437,11 @@ func TestSixFieldsAreSaid(t *testing.T) {
 	f := newFixture(t)
 	for schedule, want := range map[string]string{
 		"0 */5 * * * *": "six fields, so the first is seconds; it fires next at 2023-11-14T22:15:00Z, 2023-11-14T22:20:00Z, 2023-11-14T22:25:00Z; leave out",
+		"* * * * * *":   "it fires next at 2023-11-14T22:13:26Z", // not within five seconds, when nothing fires yet
 		"*/5 * * * *":   "",
 	} {
 		r, err := f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly(func(c *kinesinv1.Cron) {
-			c.Name, c.Schedule, c.Zone = fmt.Sprint("fields", len(strings.Fields(schedule))), schedule, ""
+			c.Name, c.Schedule, c.Zone = fmt.Sprint("fields", len(want)), schedule, ""
 		})})
 		if err != nil || !strings.Contains(r.GetWarning(), want) || (want == "") != (r.GetWarning() == "") {
 			t.Errorf("%s: %v, %q", schedule, err, r.GetWarning())

@@ -45,6 +45,15 @@ const (
 	settleFor = time.Second
 )
 
+// Progress is told how far a measurement is. nil is fine.
+type Progress func(text string)
+
+func (p Progress) note(format string, args ...any) {
+	if p != nil {
+		p(fmt.Sprintf(format, args...))
+	}
+}
+
 // Config configures a run.
 type Config struct {
 	Client *sdk.Client
@@ -73,7 +82,7 @@ type Config struct {
 	ServerCPU func(ctx context.Context) (time.Duration, error)
 	// ServerHeap returns the bytes in the server's heap, for Sets.
 	ServerHeap func(ctx context.Context) (float64, error)
-	Progress   func(text string)
+	Progress   Progress
 	// Pages is how many pages of the console of PageServer are open meanwhile, of Steady.
 	Pages      int
 	PageServer string
@@ -210,10 +219,4 @@ func (r *run) cleanUp(ctx context.Context) error {
 	}
 	_, err := r.Client.DeleteLambda(ctx, r.Lambda, true)
 	return err
-}
-
-func (r *run) progress(format string, args ...any) {
-	if r.Progress != nil {
-		r.Progress(fmt.Sprintf(format, args...))
-	}
 }

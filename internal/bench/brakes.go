@@ -30,8 +30,7 @@ type BrakeConfig struct {
 	// ServerCPU returns the CPU time that the server has used.
 	ServerCPU func(ctx context.Context) (time.Duration, error)
 	// Series reads a series of the server, with its labels.
-	Series   func(ctx context.Context, series string) (float64, error)
-	Progress func(text string)
+	Series func(ctx context.Context, series string) (float64, error)
 }
 
 // Figure is one thing that was measured.

@@ -28,7 +28,7 @@ type ChainsConfig struct {
 	Ahead    time.Duration // from when all are scheduled to when they are due
 	// ServerCPU returns the CPU time that the server has used.
 	ServerCPU func(ctx context.Context) (time.Duration, error)
-	Progress  func(text string)
+	Progress  Progress
 }
 
 // ChainsReport is what a run came to.
@@ -197,7 +197,7 @@ func (r *chainsRun) wall(ctx context.Context, chains, steps int) (o wallOutcome,
 	if left < 0 {
 		return o, fmt.Errorf("the last chain was scheduled %v after its due time: want a longer --ahead", -left.Round(time.Millisecond))
 	}
-	r.note("%d chains of %d are scheduled", chains, steps)
+	r.Progress.note("%d chains of %d are scheduled", chains, steps)
 	if err := clock.Sleep(ctx, clock.Real(), left); err != nil {
 		return o, err
 	}
@@ -226,7 +226,7 @@ func (r *chainsRun) paced(ctx context.Context) error {
 	if _, err := r.Client.ScheduleMany(ctx, r.chains(chains, r.Steps, due)); err != nil {
 		return err
 	}
-	r.note("%d chains of %d begin at %d steps/s", chains, r.Steps, r.Rate)
+	r.Progress.note("%d chains of %d begin at %d steps/s", chains, r.Steps, r.Rate)
 	if err := r.finish(ctx); err != nil {
 		return err
 	}
@@ -262,12 +262,6 @@ func (r *chainsRun) chains(n, steps int, due func() time.Time) []sdk.Item {
 		all[i] = sdk.Item{Lambda: r.Lambda, At: due(), Payload: numbers[i*steps], Then: then}
 	}
 	return all
-}
-
-func (r *chainsRun) note(format string, args ...any) {
-	if r.Progress != nil {
-		r.Progress(fmt.Sprintf(format, args...))
-	}
 }
 
 // Print writes the report for people.

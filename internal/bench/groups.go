@@ -21,7 +21,7 @@ type GroupsConfig struct {
 	Members  int // of each
 	Slots    int
 	Ahead    time.Duration // from when all are scheduled to when they are due
-	Progress func(text string)
+	Progress Progress
 }
 
 // GroupsReport is what a run came to.
@@ -130,7 +130,7 @@ func (r *groupsRun) measure(ctx context.Context) error {
 	if late := time.Since(due); late > 0 {
 		return fmt.Errorf("the last member was scheduled %v after its due time: want a longer --ahead", late.Round(time.Millisecond))
 	}
-	r.note("%d members of %d groups are scheduled", all, r.Groups)
+	r.Progress.note("%d members of %d groups are scheduled", all, r.Groups)
 	last, err := r.await(ctx, all, r.Groups)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (r *groupsRun) measure(ctx context.Context) error {
 	if _, err := r.Client.ScheduleMany(ctx, r.items(all, due)); err != nil {
 		return err
 	}
-	r.note("%d tasks without a group are scheduled", all)
+	r.Progress.note("%d tasks without a group are scheduled", all)
 	if last, err = r.await(ctx, 2*all, r.Groups); err == nil {
 		r.report.PlainSeconds = last.Sub(due).Seconds()
 		if r.report.PlainRate = perSecond(all, r.report.PlainSeconds); r.report.PlainRate > 0 {
@@ -184,12 +184,6 @@ func (r *groupsRun) await(ctx context.Context, tasks, follows int) (last time.Ti
 			return last, errors.Join(err, errors.New(have))
 		}
 		_ = clock.Sleep(ctx, clock.Real(), 10*time.Millisecond) // rather than at each task
-	}
-}
-
-func (r *groupsRun) note(format string, args ...any) {
-	if r.Progress != nil {
-		r.Progress(fmt.Sprintf(format, args...))
 	}
 }
 

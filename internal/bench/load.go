@@ -66,7 +66,7 @@ func (r *run) awaitFrom(ctx context.Context, first time.Time, length time.Durati
 	if left < 0 {
 		return phase{}, fmt.Errorf("inserting %d tasks took %v longer than there was time before they were due: choose a longer --ahead", r.Tasks, -left)
 	}
-	r.progress("inserted %d tasks in %.1f s, the first is due in %.1f s", r.Tasks, r.inserted.seconds(), left.Seconds())
+	r.Progress.note("inserted %d tasks in %.1f s, the first is due in %.1f s", r.Tasks, r.inserted.seconds(), left.Seconds())
 	if err := clock.Sleep(ctx, clock.Real(), left-time.Since(first.Add(-left))); err != nil {
 		return phase{}, err
 	}

@@ -118,7 +118,7 @@ func (r *run) changeSet(ctx context.Context, spec sdk.JobSpec) (c SetChange, err
 		return c, fmt.Errorf("%s: %w", spec.Action, err)
 	}
 	if j.State != sdk.JobDone {
-		r.progress("%s: the job is %s: %s", spec.Action, j.State, j.Problem)
+		r.Progress.note("%s: the job is %s: %s", spec.Action, j.State, j.Problem)
 	}
 	for _, n := range j.Outcomes {
 		c.Tasks += n

@@ -12,25 +12,6 @@ import (
 // too.
 const StartedAfter = 200 * time.Millisecond
 
-// rearm sets a timer for a wait that was computed since the stamp was taken, or stops it for a wait without
-// an end.
-func rearm(t clock.Timer, from clock.Stamp, wait time.Duration) {
-	if wait == forever {
-		t.Stop()
-		return
-	}
-	clock.ResetFrom(t, from, wait)
-}
-
-// setAlarm sets an alarm, and wakes the timer loop if it would sleep too long. Call with mu held.
-func (s *session) setAlarm(a *attempt, at time.Duration) {
-	s.timeline.set(a, at)
-	if at < s.wakesAt {
-		s.wakesAt = at
-		wake(s.timerChanged)
-	}
-}
-
 // runTimers fires the alarms, and watches the lease while handlers run, until ctx ends.
 func (s *session) runTimers(ctx context.Context) {
 	timer := s.cfg.Clock.NewTimer(0)

@@ -1,9 +1,11 @@
 package cron
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,7 +145,11 @@ func blame(fields []string, err error) error {
 		alone := []string{"*", "*", "*", "*", "*", "*"}
 		alone[i] = text
 		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil {
-			return badField(i, text, err.Error())
+			why := err.Error()
+			if bad := new(strconv.NumError); errors.As(err, &bad) {
+				why = fmt.Sprintf("%q is not a number or a name of this field", bad.Num)
+			}
+			return badField(i, text, why)
 		}
 	}
 	return err

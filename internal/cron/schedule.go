@@ -189,10 +189,6 @@ func (s *Schedule) Due(nominal time.Time) time.Time {
 	return nominal.Add(time.Duration(n) * time.Millisecond)
 }
 
-// HasSeconds reports whether the expression has six fields, of which the first is seconds. People who write
-// six often mean five, and should be shown the next fire times.
-func (s *Schedule) HasSeconds() bool { return s.seconds }
-
 // SecondsNote says of an expression of six fields when it fires next, since people who write six often mean
 // five; empty: it has not six, or fires no more.
 func (s *Schedule) SecondsNote(next []time.Time) string {

@@ -85,19 +85,19 @@ func (f *Firing) decide(ctx context.Context, t *task.Task) (v task.Verdict, next
 	if t.Occurrence.Backfill {
 		return v, next // whoever put it has decided
 	}
-	before, ran, err := f.past(ctx, c, t)
+	known, before, ran, err := f.past(ctx, c, t.Partition, t.Occurrence)
 	if err != nil {
 		return task.Verdict{Err: err}, next
 	}
 	now := f.Clock.Now()
-	d, err := c.Decide(t.Occurrence, t.Due, &before, &ran, now)
+	d, err := c.Decide(&known, t.Due, &before, &ran, now)
 	if err != nil {
 		return task.Verdict{Err: err}, next
 	}
 	if d.Pause > 0 {
 		return f.pause(ctx, c, &d, now), next
 	}
-	m := remember(t.Occurrence, &before, &ran)
+	m := remember(&known, &before, &ran)
 	if d.Cancel {
 		f.cancel(ctx, c, t, m.Ran)
 	}
@@ -144,19 +144,42 @@ func (f *Firing) pause(ctx context.Context, c *Cron, d *Decision, now task.Insta
 	return task.Verdict{Skip: "the cron is paused: " + d.Reason}
 }
 
-// past reads what became of the two occurrences that one names.
-func (f *Firing) past(ctx context.Context, c *Cron, t *task.Task) (before, ran Past, err error) {
-	if before, err = f.pastOf(ctx, c, t, t.Occurrence.Before); err == nil {
-		ran, err = f.pastOf(ctx, c, t, t.Occurrence.Ran)
+// past reads what became of the two occurrences that one names, and returns it with all that it knows of
+// those before it.
+func (f *Firing) past(ctx context.Context, c *Cron, p task.Partition, o *task.Occurrence) (known task.Occurrence, before, ran Past, err error) {
+	known = *o
+	row, err := f.row(ctx, c, p, o.Before)
+	if err != nil {
+		return known, before, ran, err
 	}
-	return before, ran, err
+	before = pastOf(&row, o.Before)
+	isFirst := o.Before.Revision < o.At.Revision && o.At.Revision+revisionsMax > c.Now().Number // which bounds how far it goes back
+	if isFirst && row.Occurrence != nil && !before.Undecided {
+		if err := f.inherit(ctx, c, p, &known, row.Occurrence); err != nil {
+			return known, before, ran, err
+		}
+	}
+	row, err = f.row(ctx, c, p, known.Ran)
+	return known, before, pastOf(&row, known.Ran), err
 }
 
-func (f *Firing) pastOf(ctx context.Context, c *Cron, t *task.Task, at task.Firing) (Past, error) {
-	row, err := f.row(ctx, c, t.Partition, at)
+// inherit has the first occurrence of a revision know what the last one of the revision before knew: of one
+// that has not ended, and which one succeeded. Failures are counted anew.
+func (f *Firing) inherit(ctx context.Context, c *Cron, p task.Partition, first, last *task.Occurrence) error {
+	known, before, ran, err := f.past(ctx, c, p, last)
 	if err != nil {
-		return Past{}, err
+		return err
 	}
+	m := remember(&known, &before, &ran)
+	if m.past.Live {
+		first.Ran = m.Ran
+	}
+	first.Succeeded = m.Tally.add(m.past).Succeeded
+	return nil
+}
+
+// pastOf returns what a row, which may be none, says became of an occurrence.
+func pastOf(row *task.Task, at task.Firing) Past {
 	p := Past{Nominal: at.Nominal}
 	switch {
 	case row.ID.IsZero():
@@ -170,7 +193,7 @@ func (f *Firing) pastOf(ctx context.Context, c *Cron, t *task.Task, at task.Firi
 	default:
 		p.Live, p.Started = true, row.State.IsRunning() || !row.FirstStarted.IsZero()
 	}
-	return p, nil
+	return p
 }
 
 // row reads the row of an occurrence: its task row or, if there is none, its wake-up row; a zero ID if there
@@ -190,6 +213,7 @@ func (f *Firing) row(ctx context.Context, c *Cron, p task.Partition, at task.Fir
 			if err != nil {
 				return task.Task{}, err
 			}
+			p.Priority = r.Spec.Class // of its own revision
 			due := task.InstantOf(s.Due(at.Nominal.Time()))
 			rows, err = f.Store.Wakeups(ctx, []store.WakeKey{{Partition: p, Wake: due, ID: id}})
 			return first(rows), err

@@ -40,7 +40,8 @@ func (g *Guard) Crons(next kinesinv1connect.CronServiceHandler, lambdaOf cronLam
 }
 
 // SetCron needs operate on the lambda, and schedule in the collection, because occurrences are tasks with a
-// payload of the caller's. A caller who may not read payloads and gives none keeps the one that is there.
+// payload of the caller's. A caller who may not read payloads and gives none keeps the one that is there. A
+// dry run changes nothing, and is not noted.
 func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
 	asked := r.GetCron()
 	if err := s.allowTasks(ctx, actSetCron, asked.GetLambda(), asked.GetCollection()); err != nil {
@@ -58,7 +59,7 @@ func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kines
 		}
 	}
 	response, err := s.next.SetCron(ctx, r)
-	if !response.GetExisted() {
+	if !response.GetExisted() && !r.GetDryRun() {
 		s.note(ctx, audit.Record{Action: actSetCron, Target: asked.GetLambda(), Before: s.recorded(current), After: s.recorded(response.GetCron())}, err)
 	}
 	if err == nil {

@@ -70,7 +70,7 @@ func (n *Node) delivery(c *Config, seal *task.Sealer) *scheduler.Delivery {
 		},
 		Deliverer: dispatcher.NewDeliverer(dispatcher.DelivererConfig{
 			Store: n.store, Queue: n.queue, Policies: policies{n.catalog}, Sealer: seal, Clock: c.Clock, Log: c.Log,
-			Hooks: dispatcher.DelivererHooks{Delivered: n.delivered, Undelivered: n.undelivered}, Ended: n.ended, Together: c.together(),
+			Hooks: dispatcher.DelivererHooks{Delivered: n.delivered, Undelivered: n.undelivered, Dropped: n.endedUnrun}, Ended: n.ended, Together: c.together(),
 		}),
 	}
 }

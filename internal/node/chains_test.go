@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // stepLog notes which tasks ran, by their payload, and what they were told of the task before them.
@@ -123,6 +124,39 @@ func TestAHandlerAddsAnUnknownLambda(t *testing.T) {
 		}
 		if got, want := r.chain(id), "ended: fatal_failure else(success)"; got != want {
 			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
+// A handler that always adds one more ends at the 100th task of the row, which says why.
+func TestAHandlerAddsUntilTheChainIsTooDeep(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var ran atomic.Int32
+		r.work(r.nodes[0], "mail", func(_ context.Context, k *sdk.Task[[]byte]) error {
+			ran.Add(1)
+			k.Then(mail("again"))
+			return nil
+		})
+		id, err := sdk.Chain(mail("again")).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		all, err := r.client.Count(r.ctx, "lambda = mail AND state = success", true)
+		if ran.Load() != task.ChainDepthMax || err != nil || all.Count != task.ChainDepthMax-1 {
+			t.Errorf("%d ran, and %d of them succeeded, %v; want %d and all but the last", ran.Load(), all.Count, err, task.ChainDepthMax)
+		}
+		c, err := r.client.GetChain(r.ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := &c.Root
+		for len(last.Followups) > 0 {
+			last = &last.Followups[0]
+		}
+		if last.State != sdk.StateFatalFailure || !strings.Contains(last.Error, "it is task 101 of a row: at most 100 tasks may follow each other") {
+			t.Errorf("the last one: %s, %s", last.State, last.Error)
 		}
 	})
 }
@@ -271,6 +305,23 @@ func TestAChainIsRedriven(t *testing.T) {
 	})
 }
 
+// A redrive leaves tasks that else and finally lead to, and says so if only these have failed.
+func TestARedriveSaysWhatItLeaves(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		id, err := sdk.Chain(mail("a").Finally(mail("fail"))).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := r.client.RedriveChain(r.ctx, id); !errors.Is(err, sdk.ErrTooLate) || !strings.Contains(err.Error(), "only tasks have failed that else or finally lead to") {
+			t.Error(err)
+		}
+	})
+}
+
 // Nothing is half created, and a refusal says where it is.
 func TestABadChainIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
@@ -334,6 +385,35 @@ func TestADeletedTaskOfAChain(t *testing.T) {
 		}
 		if _, err := r.client.CancelChain(r.ctx, id); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A redrive leaves out a task that failed and was deleted.
+func TestAChainIsRedrivenPastADeletedTask(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.lambda(sdk.LambdaInfo{Name: "gone"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		r.work(r.nodes[0], "gone", s.handler)
+		gone := sdk.Item{Lambda: "gone", Payload: []byte("fail gone")}.Step()
+		id, err := sdk.Chain(mail("a").Then(gone.Finally(mail("fail under")), mail("fail beside"))).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobDelete, Where: "lambda = gone"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got, err := r.client.RedriveChain(r.ctx, id); err != nil || got.Changed != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+		time.Sleep(time.Minute)
+		const want = "a fail beside<then:success:r-a: fail beside<then:success:r-a: fail gone<then:success:r-a: fail under<finally:fatal_failure::no fail gone"
+		if got := s.all(); got != want {
+			t.Errorf("ran %s, want %s", got, want)
 		}
 	})
 }

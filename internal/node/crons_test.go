@@ -183,11 +183,11 @@ func TestWhatWasMissed(t *testing.T) {
 	}
 }
 
-// change changes a cron by what is stored.
-func (r *rig) change(name string, change func(c *crons.Cron, now task.Instant) error) {
+// change changes the cron by what is stored.
+func (r *rig) change(change func(c *crons.Cron, now task.Instant) error) {
 	r.Helper()
 	f := r.nodes[0].node.firing
-	c, err := crons.Find(r.ctx, f.Store, name)
+	c, err := crons.Find(r.ctx, f.Store, "tick")
 	if err == nil {
 		c.Updated = task.InstantOf(time.Now())
 		err = change(c, c.Updated)
@@ -210,7 +210,7 @@ func TestARevisionTakesOver(t *testing.T) {
 				began := time.Now().Truncate(time.Minute)
 				r.cron(0, "*/10 * * * * *", nil)
 				time.Sleep(time.Until(began.Add(at)))
-				r.change("tick", func(c *crons.Cron, now task.Instant) error {
+				r.change(func(c *crons.Cron, now task.Instant) error {
 					s := c.Now().Spec
 					s.Schedule = "*/5 * * * * *"
 					return c.Change(s, now)
@@ -228,6 +228,42 @@ func TestARevisionTakesOver(t *testing.T) {
 	}
 }
 
+// A change does not forget an occurrence that runs, though the last occurrence before the change was skipped.
+func TestAnOccurrenceThatOutlivesChanges(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var f fires
+		r.work(r.nodes[0], "mail", f.handler(95*time.Second), sdk.Slots(5))
+		began := time.Now().Truncate(time.Minute)
+		r.cron(0, "*/10 * * * * *", nil)
+		recollect := func(name string) func(c *crons.Cron, now task.Instant) error {
+			return func(c *crons.Cron, now task.Instant) error {
+				s := c.Now().Spec
+				s.Collection, s.Class = name, 3-s.Class
+				return c.Change(s, now)
+			}
+		}
+		for at, change := range slices.All([]func(c *crons.Cron, now task.Instant) error{
+			recollect("one"),
+			recollect("two"),
+			func(c *crons.Cron, now task.Instant) error {
+				return c.PauseAt(crons.Pause{Reason: "test", At: now}, now)
+			},
+			(*crons.Cron).Resume,
+		}) {
+			time.Sleep(time.Until(began.Add(32*time.Second + time.Duration(at)*10*time.Second)))
+			r.change(change)
+		}
+		time.Sleep(time.Until(began.Add(220 * time.Second)))
+		if got, want := f.all(), "00:00:10 00:01:50 00:03:30"; got != want || f.most != 1 {
+			t.Errorf("fired %s, %d at once; want %s, 1", got, f.most, want)
+		}
+		if previous := f.previous[1].UTC().Format("15:04:05"); previous != "00:00:10" {
+			t.Errorf("the previous success is of %s", previous)
+		}
+	})
+}
+
 func TestAPausedCron(t *testing.T) {
 	for _, until := range []time.Duration{0, 45 * time.Second} {
 		t.Run(until.String(), func(t *testing.T) {
@@ -238,7 +274,7 @@ func TestAPausedCron(t *testing.T) {
 				began := time.Now().Truncate(time.Minute)
 				r.cron(0, "*/10 * * * * *", nil)
 				time.Sleep(time.Until(began.Add(12 * time.Second)))
-				r.change("tick", func(c *crons.Cron, now task.Instant) error {
+				r.change(func(c *crons.Cron, now task.Instant) error {
 					p := crons.Pause{Reason: "db maintenance", At: now}
 					if until > 0 {
 						p.Until = now.Add(until)
@@ -250,7 +286,7 @@ func TestAPausedCron(t *testing.T) {
 					if got, want := f.all(), "00:00:10"; got != want {
 						t.Errorf("fired %s while it was paused, want %s", got, want)
 					}
-					r.change("tick", (*crons.Cron).Resume)
+					r.change((*crons.Cron).Resume)
 				}
 				time.Sleep(time.Until(began.Add(82 * time.Second)))
 				// The last one of the pause is caught up with, unless the next is due when its end is seen.

@@ -72,12 +72,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 				n.traceLost(t)
 			}
 		},
-		Ended: func(t *task.Task) {
-			n.ended([]task.ID{t.ID})
-			n.memberEnded(t)
-			n.countEnd(n.catalog.ByRef(t.Partition.Lambda), t)
-			n.history.ended(t.State)
-		},
+		Ended:  n.endedUnrun,
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
 		Assigned: func(s *scheduler.Assignment) {
@@ -92,6 +87,14 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 			n.moves.warm(s)
 		},
 	}
+}
+
+// endedUnrun notes that a task has ended without an attempt.
+func (n *Node) endedUnrun(t *task.Task) {
+	n.ended([]task.ID{t.ID})
+	n.memberEnded(t)
+	n.countEnd(n.catalog.ByRef(t.Partition.Lambda), t)
+	n.history.ended(t.State)
 }
 
 func (n *Node) hscHooks() hsc.Hooks {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -74,7 +75,7 @@ func TestLiveFiguresTellWhatHoldsTasksBack(t *testing.T) {
 				if q.Rate != rate || q.Tasks < 100 || q.Used < rate/2 || q.Used > rate*1.1 || q.Text == "" || heldFor(s, "no worker").Text != "" || heldFor(s, "queue full").Text != "" {
 					t.Errorf("at its quota: %+v", s.HeldBy)
 				}
-				if s.Workers != 1 || s.Failed == 0 || s.Started < rate/2 || s.Started > q.Used || s.Priorities[1].Started != s.Started || s.Due != -1 {
+				if s.Workers != 1 || s.Failed == 0 || s.Started < rate/2 || s.Started > q.Used+0.1 || math.Abs(s.Priorities[1].Started-s.Started) > 0.1 || s.Due != -1 { // a task may start between the two
 					t.Errorf("at its quota: %+v", s)
 				}
 				gate, err := r.client.SetGate(r.ctx, sdk.Gate{Action: sdk.GatePause, Lambda: "mail", Reason: "db maintenance"})

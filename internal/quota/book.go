@@ -20,9 +20,9 @@ type byLambda map[uint32]*limits
 
 // limits are the limits of a lambda.
 type limits struct {
-	starts  map[uint8]Limit // of priorities
-	all     Limit           // of all priorities together; it may have no rate
-	hasRate bool
+	starts  map[uint8]Limit    // of priorities
+	all     Limit              // of all priorities together; it may have no rate
+	hasRate bool               // starts of the lambda, or of one of its priorities, are bounded
 	running *Concurrency       // nil: any number of tasks run at once
 	admits  map[string]float64 // by identity; of all together under the empty one
 
@@ -85,12 +85,6 @@ func (b *Book) Recovery(lambda uint32) uint32 {
 		return of.recovery
 	}
 	return 0
-}
-
-// HasRate reports whether starts of a lambda, or of one of its priorities, are bounded.
-func (b *Book) HasRate(lambda uint32) bool {
-	of := b.Value()[lambda]
-	return of != nil && of.hasRate
 }
 
 // Starts returns the limits that bound how many tasks of a lambda start or run at once: that of all

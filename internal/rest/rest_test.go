@@ -409,6 +409,7 @@ var exchanges = []exchange{
 		request: `GET /v1/tasks?where=state%3Ddead&lambda=mail&state=dead&limit=10&cursor=AAE&order=-ended`, wire: `{"lambda":"mail","state":"dead","limit":10,"cursor":"AAE=","where":"state=dead","order":"-ended"}`,
 		answer: &kinesinv1.ListResponse{Tasks: []*kinesinv1.Task{one}, NextCursor: []byte{0xfb, 0xff}}, status: 200, body: `"next":"-_8"`,
 	},
+	{request: `GET /v1/tasks?limit=1001`, status: 400, body: `parameter limit: \"1001\" is not a whole number from 1 to 1000`},
 	{request: `GET /v1/tasks?limit=0`, status: 400, body: `parameter limit: \"0\" is not a whole number from 1`},
 	{request: `GET /v1/tasks?cursor=!`, status: 400, body: `parameter cursor: want next of the page before`},
 	{request: `GET /v1/tasks?where=&lambda=`, answer: &kinesinv1.ListResponse{}, status: 200, body: `{"tasks":[]}`},

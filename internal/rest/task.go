@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -168,13 +167,11 @@ func listTasks(c *call, _ *none) (int, *taskList, error) {
 	request := &kinesinv1.ListRequest{
 		Lambda: c.query.Get("lambda"), State: c.query.Get("state"), Where: c.query.Get("where"), Order: c.query.Get("order"),
 	}
-	if text := c.query.Get("limit"); text != "" {
-		limit, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || limit < 1 {
-			return 0, nil, invalid("parameter limit: %q is not a whole number from 1 to 1000", text)
-		}
-		request.Limit = int32(limit)
+	limit, err := c.number("limit", 1000)
+	if err != nil {
+		return 0, nil, err
 	}
+	request.Limit = int32(limit)
 	most, err := c.number("max_examined", 2_000_000)
 	if err != nil {
 		return 0, nil, err

@@ -18,6 +18,13 @@ const (
 	deletesInFlightMax = 4
 )
 
+const (
+	// aheadLinger is how long tasks that are not due for longer wait for others.
+	aheadLinger = 40 * time.Millisecond
+	// deleteLinger is how long deletes wait for others, since nobody waits for them.
+	deleteLinger = time.Second
+)
+
 // sender batches what is sent to one queue.
 type sender = gather.Gatherer[*outgoing]
 
@@ -131,6 +138,17 @@ func (l *lane) close() {
 
 // delete deletes a message later, together with others.
 func (l *lane) delete(m *heldMessage) { l.deletes.Put(m.handle) }
+
+// hide changes for how long messages are hidden from others.
+func hide(messages []*heldMessage, d time.Duration) {
+	byLane := map[*lane][]sqsclient.Hidden{}
+	for _, m := range messages {
+		byLane[m.lane] = append(byLane[m.lane], sqsclient.Hidden{Receipt: m.handle, For: d})
+	}
+	for l, hidden := range byLane {
+		l.hides.Put(hidden...)
+	}
+}
 
 func (l *lane) logFailure(what string, err error) {
 	if err != nil {

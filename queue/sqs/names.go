@@ -3,7 +3,6 @@ package sqs
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
@@ -25,16 +24,6 @@ const (
 	// queue.
 	DeliverReceivesMax = 10
 )
-
-var prefixForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,20}$`)
-
-// CheckPrefix refuses a prefix that is not 1 to 20 characters of a–z, A–Z, 0–9, "_" and "-".
-func CheckPrefix(prefix string) error {
-	if !prefixForm.MatchString(prefix) {
-		return fmt.Errorf("%w AWS prefix %q: want 1 to 20 characters of a-z, A-Z, 0-9, '_' and '-'", task.ErrInvalid, prefix)
-	}
-	return nil
-}
 
 // QueueName returns the name of the SQS queue of a lambda's priority.
 func QueueName(prefix, lambda, priority string) string { return prefix + "-" + lambda + "-" + priority }

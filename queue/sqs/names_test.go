@@ -83,15 +83,6 @@ func TestCheckLambdaAgainstPlannedOnes(t *testing.T) {
 	}
 }
 
-func TestCheckPrefix(t *testing.T) {
-	t.Parallel()
-	for prefix, good := range map[string]bool{"a": true, "Kin_1-x": true, strings.Repeat("a", 20): true, strings.Repeat("a", 21): false, "": false, "a.b": false} {
-		if err := sqs.CheckPrefix(prefix); (err == nil) != good {
-			t.Errorf("prefix %q: %v", prefix, err)
-		}
-	}
-}
-
 func TestProvisionAndCheck(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T) (api sqs.API, prefix string){

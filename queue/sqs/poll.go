@@ -14,8 +14,15 @@ import (
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 )
 
-// pollersMax is how many polls of one queue run at once while they come back full.
-const pollersMax = 4
+const (
+	// pollersMax is how many polls of one queue run at once while they come back full.
+	pollersMax = 4
+	// pollPause is the pause after a poll that returned several tasks but fewer messages than asked for.
+	pollPause = 10 * time.Millisecond
+	// pollVisibility is when SQS hands out a received message again, unless this process keeps it hidden.
+	// When the process dies, its tasks are late by no more.
+	pollVisibility = 4 * time.Second
+)
 
 // pollBackoff bounds the pause after failed polls.
 var pollBackoff = backoff.Policy{Min: 200 * time.Millisecond, Max: 10 * time.Second}

@@ -9,8 +9,13 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// keptMax is how long a message in hand is kept from others.
-const keptMax = 10 * time.Minute
+const (
+	// visibility is how long a message is hidden that is still in hand after half of pollVisibility; it is
+	// renewed while the process lives.
+	visibility = 30 * time.Second
+	// keptMax is how long a message in hand is kept from others.
+	keptMax = 10 * time.Minute
+)
 
 // prefetch holds the messages that this process has received and not settled. Their tasks wait here for
 // a receiver, those of each name in order of due time.

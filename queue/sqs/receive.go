@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -72,17 +71,6 @@ func (d *Driver) giveBack(tasks []*heldTask, delay time.Duration) {
 	}
 	for _, t := range rest {
 		d.resend(t, delay)
-	}
-}
-
-// hide changes for how long messages are hidden from others.
-func hide(messages []*heldMessage, d time.Duration) {
-	byLane := map[*lane][]sqsclient.Hidden{}
-	for _, m := range messages {
-		byLane[m.lane] = append(byLane[m.lane], sqsclient.Hidden{Receipt: m.handle, For: d})
-	}
-	for l, hidden := range byLane {
-		l.hides.Put(hidden...)
 	}
 }
 

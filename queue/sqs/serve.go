@@ -11,6 +11,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// forever is later than every instant.
+const forever = task.Instant(1<<63 - 1)
+
 // receiver is a Receive call that waits.
 type receiver struct {
 	names []queue.Name

@@ -46,27 +46,13 @@ const (
 	CloseGraceDefault      = 200 * time.Millisecond
 )
 
-const (
-	// aheadLinger is how long tasks that are not due for longer wait for others.
-	aheadLinger = 40 * time.Millisecond
-	// deleteLinger is how long deletes wait for others, since nobody waits for them.
-	deleteLinger = time.Second
-	// pollPause is the pause after a poll that returned several tasks but fewer messages than asked for.
-	pollPause = 10 * time.Millisecond
-	// requestTimeout bounds every request, in addition to the wait of a long poll.
-	requestTimeout = 10 * time.Second
-	// pollVisibility is when SQS hands out a received message again, unless this process keeps it hidden.
-	// When the process dies, its tasks are late by no more.
-	pollVisibility = 4 * time.Second
-	// visibility is how long a message is hidden that is still in hand after half of pollVisibility; it is
-	// renewed while the process lives.
-	visibility = 30 * time.Second
-)
+// requestTimeout bounds every request, in addition to the wait of a long poll.
+const requestTimeout = 10 * time.Second
 
 // Config are the settings of a Driver. Prefix, Codec, Lambda, Lambdas, Clock and Log are required. A zero
 // duration means its default; a negative one means none.
 type Config struct {
-	// Prefix starts the names of all queues; see CheckPrefix.
+	// Prefix starts the names of all queues: 1 to 20 characters of a-z, A-Z, 0-9, "_" and "-".
 	Prefix string
 	// Codec encodes tasks in messages.
 	Codec Codec
@@ -244,6 +230,3 @@ func (d *Driver) Close() error {
 	d.cancel()
 	return nil
 }
-
-// forever is later than every instant.
-const forever = task.Instant(1<<63 - 1)

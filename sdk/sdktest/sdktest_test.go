@@ -1,8 +1,11 @@
 package sdktest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -136,6 +139,26 @@ func TestFailuresAreTriedAgainUntilDead(t *testing.T) {
 		}
 		if got := r.sent.all[i].at; !r.start.Add(got).Equal(info.Attempts[i].Start) {
 			t.Errorf("attempt %d ran at %v, and its record says %v", i+1, got, info.Attempts[i].Start.Sub(r.start))
+		}
+	}
+}
+
+// Logger gets what the server and the workers log, from its own level on. The server warns of a step whose
+// key another task holds.
+func TestLogger(t *testing.T) {
+	t.Parallel()
+	for level, wantsInfo := range map[slog.Level]bool{slog.LevelInfo: true, slog.LevelWarn: false} {
+		var log bytes.Buffer
+		r := newRig(t, sdktest.Logger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))))
+		r.handle(nil)
+		r.schedule("ada", sdk.Key("k"), sdk.In(day))
+		if _, err := sdk.Chain(sendMail.With(Mail{"bob"}), sendMail.With(Mail{"eve"}, sdk.Key("k"))).Schedule(t.Context(), r.k.Client()); err != nil {
+			t.Fatal(err)
+		}
+		r.k.Advance(time.Hour)
+		r.k.Close() // nothing is logged any more
+		if text := log.String(); !strings.Contains(text, "another task holds its key") || strings.Contains(text, "worker registered") != wantsInfo {
+			t.Errorf("from %s on:\n%s", level, text)
 		}
 	}
 }

@@ -310,6 +310,27 @@ func TestWhatCannotBeHelped(t *testing.T) {
 	}
 }
 
+// WithSendTimeout bounds all tries to send a message together, whether SQS refuses them or does not answer.
+func TestSendTimeout(t *testing.T) {
+	const timeout = 3 * time.Second
+	for _, fault := range []awsfake.Fault{awsfake.Throttled, awsfake.LostAnswer, awsfake.LostRequest} {
+		run(t, []sqsinbound.Option{sqsinbound.WithSendTimeout(timeout)}, func(f *fixture) {
+			f.sqs.Faults.Odds("SendMessageBatch", fault, 1)
+			f.during(timeout+sqsinbound.LingerDefault, func() {
+				if r, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"}); !errors.Is(err, sdk.ErrUnavailable) || r.ID == "" {
+					t.Errorf("%s: %v, %v", fault, r, err)
+				}
+			})
+			f.sqs.Faults.Off()
+			f.during(timeout, func() {
+				if _, err := f.Schedule(f.t.Context(), sdk.Item{Lambda: "mail"}); err != nil {
+					t.Errorf("%s: when SQS is back: %v", fault, err)
+				}
+			})
+		})
+	}
+}
+
 func TestAQueueThatIsNotThere(t *testing.T) {
 	service := fakesqs.New(fakesqs.Config{})
 	for _, queue := range []string{"prod", "https://sqs.us-east-1.amazonaws.com/000000000000/prod-inbound"} {

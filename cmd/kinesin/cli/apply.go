@@ -102,7 +102,8 @@ type applying struct {
 
 	client   *sdk.Client
 	declared *declarations
-	known    map[string]bool // lambdas that are there, or will be
+	known    map[string][]string // priorities of lambdas that are there, or will be
+	coming   map[string]bool     // lambdas that are not there yet
 	changes  []*change
 }
 

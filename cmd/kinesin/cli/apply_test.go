@@ -59,7 +59,7 @@ func TestApply(t *testing.T) {
 	if got := s.must("apply", "-f", file, "--dry-run"); got != created {
 		t.Error(got)
 	}
-	if got := s.must("cron", "list"); got != "" {
+	if got := s.must("cron", "list") + s.must("audit", "-o", "json"); got != "" {
 		t.Errorf("a dry run made %s", got)
 	}
 	if got := s.must("apply", "-f", file); got != created {
@@ -72,8 +72,12 @@ func TestApply(t *testing.T) {
 		t.Errorf("%v", one)
 	}
 
+	records := strings.Count(s.must("audit", "-o", "json"), "cron.set")
 	seconds := s.write("seconds.yaml", strings.Replace(declared, "30 2", "0 30 2", 1))
 	s.do("apply", "--dry-run", "-f", seconds).check(t, "six fields", 0, "cron nightly: the expression has six fields, so the first is seconds; it fires next at 20")
+	if got := strings.Count(s.must("audit", "-o", "json"), "cron.set"); got != records || records != 2 {
+		t.Errorf("%d records of changes of crons, %d before a dry run", got, records)
+	}
 
 	changed := strings.NewReplacer("30 2", "0 3", "timeout: 30m", "timeout: 1h", "payload: plain", "payload: other", "zone: Europe/Berlin", "zone: UTC",
 		"burst: 20, recovery: 5", "burst: 20", "objective: 99.5", "objective: 99").Replace(declared)
@@ -238,6 +242,7 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 	s.must("lambda", "create", "report")
 	s.must("lambda", "create", "other")
 	s.must("cron", "create", "there", "--lambda", "other", "--schedule", "@daily")
+	s.must("cron", "create", "same", "--lambda", "report", "--schedule", "@hourly")
 	const head = "crons:\n  - name: x\n    lambda: report\n    schedule: '@daily'\n"
 	for name, c := range map[string]struct {
 		text string
@@ -264,6 +269,11 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"a lambda":      {strings.Replace(head, "report", "reprt", 1), 1, []string{"line 2", "reprt"}},
 		"bounds":        {head + "    catch_up_max: 5\n", 2, []string{"line 2", "catch_up: all"}},
 		"its lambda":    {strings.Replace(head, "name: x", "name: there", 1), 1, []string{"line 2", "is of lambda other"}},
+		"a priority":    {head + "    priority: urgent\n", 1, []string{"line 2", "cron x: invalid priority \"urgent\": lambda report has high, normal, low"}},
+		"over":          {head + "    end: 2020-01-01T00:00:00Z\n", 1, []string{"f.yaml: line 2: cron x: check cron:", "fires no more"}},
+		"over now":      {strings.Replace(head, "name: x", "name: same", 1) + "    end: 2020-01-01T00:00:00Z\n", 1, []string{"line 2", "fires no more"}},
+		"not yet":       {"lambdas:\n  - {name: new}\n" + strings.Replace(head, "report", "new", 1) + "    priority: urgent\n", 1, []string{"line 4", "urgent"}},
+		"of its own":    {"lambdas:\n  - {name: new, priorities: [a]}\nquotas:\n  - {lambda: new, priority: low, rate: 1}\n", 1, []string{"line 4", "lambda new has a"}},
 		"priorities":    {"lambdas:\n  - name: report\n    priorities: [a]\n", 1, []string{"f.yaml: line 2", "cannot change"}},
 
 		"no limit":       {"quotas:\n  - lambda: report\n    rate: none\n", 2, []string{"line 2", "nothing to set: want rate"}},
@@ -275,17 +285,24 @@ func TestDeclarationsThatAreRefused(t *testing.T) {
 		"a quota field":  {"quotas:\n  - {lambda: report, limit: 1}\n", 2, []string{"line 2", `unknown field "limit"`, "identity, lambda, priority, admit, burst"}},
 		"100 %":          {"objectives:\n  - {lambda: report, within: 5s, objective: 100}\n", 2, []string{"line 2", "below 100"}},
 		"no within":      {"objectives:\n  - {lambda: report, objective: 99}\n", 2, []string{"line 2", "within is missing"}},
+		"of a priority":  {"quotas:\n  - {lambda: report, priority: urgent, rate: 1}\n", 1, []string{"line 2", "lambda report has high, normal, low"}},
 		"a window":       {"objectives:\n  - {lambda: report, within: 5s, objective: 99, window: 90m}\n", 2, []string{"line 2", "whole hours"}},
 	} {
-		s.do("apply", "-f", s.write("f.yaml", c.text)).check(t, name, c.code, c.says...)
+		for _, dryRun := range []string{"--dry-run", "--dry-run=false"} {
+			s.do("apply", "-f", s.write("f.yaml", c.text), dryRun).check(t, name+" "+dryRun, c.code, c.says...)
+		}
+	}
+	if got := s.objects("cron", "list"); len(got) != 2 || s.do("lambda", "get", "new").code == 0 {
+		t.Errorf("something was made of a file that was refused: %v", got)
 	}
 	s.do("apply").check(t, "no file", 2, "-f is missing")
 	s.do("apply", "-f", "/does/not/exist").check(t, "no such file", 2, "exist")
 	s.do("apply", "-f", "x", "y").check(t, "too many", 2, "y")
-	// the server's own refusals: the others are applied
-	o := s.do("apply", "-f", s.write("g.yaml", head+"    priority: urgent\n  - {name: y, lambda: report, schedule: '@daily'}\n"))
-	o.check(t, "a priority", 1, "1 of 2 were refused")
-	if !strings.Contains(o.stdout, "+ cron x: refused (") || !strings.Contains(o.stdout, "g.yaml: line 2): ") || !strings.Contains(o.stdout, "\n+ cron y\n") {
+	// what only a server knows that has the lambda: the others are applied
+	late := "lambdas:\n  - {name: new}\n" + strings.Replace(head, "report", "new", 1) + "    end: 2020-01-01T00:00:00Z\n  - {name: y, lambda: report, schedule: '@daily'}\n"
+	o := s.do("apply", "-f", s.write("g.yaml", late))
+	o.check(t, "a lambda to come", 1, "1 of 3 were refused")
+	if !strings.Contains(o.stdout, "+ cron x: refused (") || !strings.Contains(o.stdout, "g.yaml: line 4): ") || !strings.Contains(o.stdout, "\n+ cron y\n") {
 		t.Error(o.stdout)
 	}
 }

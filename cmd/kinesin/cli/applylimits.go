@@ -116,7 +116,7 @@ func (p *applying) planQuotas(ctx context.Context) ([]*change, error) {
 	for i := range p.declared.quotas {
 		q := &p.declared.quotas[i]
 		name := quotaName(q.quota)
-		if err := p.needs(ctx, q.line, "quota "+name, q.quota.Lambda); err != nil {
+		if err := p.needs(ctx, q.line, "quota "+name, q.quota.Lambda, q.quota.Priority); err != nil {
 			return nil, err
 		}
 		if err := p.planQuota(q, name, there[name]); err != nil {
@@ -188,7 +188,7 @@ func (p *applying) planObjectives(ctx context.Context) ([]*change, error) {
 	for i := range p.declared.objectives {
 		o := &p.declared.objectives[i]
 		name := o.objective.Lambda
-		if err := p.needs(ctx, o.line, "objective of "+name, name); err != nil {
+		if err := p.needs(ctx, o.line, "objective of "+name, name, ""); err != nil {
 			return nil, err
 		}
 		if err := p.planObjective(o, there[name]); err != nil {

@@ -6,18 +6,19 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // plan says what is to be done, and refuses it all if a part is refused.
 func (p *applying) plan(ctx context.Context, prune bool) error {
-	p.known = map[string]bool{}
+	p.known, p.coming = map[string][]string{}, map[string]bool{}
 	for i := range p.declared.lambdas {
 		l := &p.declared.lambdas[i]
-		p.known[l.info.Name] = true
 		if err := p.planLambda(ctx, l); err != nil {
 			return err
 		}
@@ -39,15 +40,21 @@ func (p *applying) plan(ctx context.Context, prune bool) error {
 	return nil
 }
 
-// needs refuses what is declared for a lambda that is neither there nor in the file.
-func (p *applying) needs(ctx context.Context, line int, what, lambda string) error {
-	if p.known[lambda] {
-		return nil
+// needs refuses what is declared for a lambda that is neither there nor in the file, or for a priority that
+// it does not have.
+func (p *applying) needs(ctx context.Context, line int, what, lambda, priority string) error {
+	priorities, known := p.known[lambda]
+	if !known {
+		there, err := p.client.GetLambda(ctx, lambda)
+		if err != nil {
+			return fmt.Errorf("line %d: %s: %w", line, what, err)
+		}
+		priorities = there.Priorities
+		p.known[lambda] = priorities
 	}
-	if _, err := p.client.GetLambda(ctx, lambda); err != nil {
-		return fmt.Errorf("line %d: %s: %w", line, what, err)
+	if priority != "" && !slices.Contains(priorities, priority) {
+		return lineError(line, "%s: invalid priority %.80q: lambda %s has %s", what, priority, lambda, strings.Join(priorities, ", "))
 	}
-	p.known[lambda] = true
 	return nil
 }
 
@@ -75,7 +82,7 @@ func (p *applying) planCrons(ctx context.Context) ([]*change, error) {
 	}
 	for i := range p.declared.crons {
 		c := &p.declared.crons[i]
-		if err := p.needs(ctx, c.line, "cron "+c.cron.Name, c.cron.Lambda); err != nil {
+		if err := p.needs(ctx, c.line, "cron "+c.cron.Name, c.cron.Lambda, c.cron.Priority); err != nil {
 			return nil, err
 		}
 		if err := p.planCron(ctx, c, there[c.cron.Name]); err != nil {
@@ -98,6 +105,10 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 	now, err := p.client.GetLambda(ctx, l.info.Name)
 	if errors.Is(err, sdk.ErrUnknownLambda) || errors.Is(err, sdk.ErrNotFound) {
 		one.Action = applyCreate
+		p.coming[l.info.Name], p.known[l.info.Name] = true, l.info.Priorities
+		if len(l.info.Priorities) == 0 {
+			p.known[l.info.Name] = task.PrioritiesDefault()
+		}
 		one.do = func(ctx context.Context) error {
 			_, _, err := p.client.CreateLambda(ctx, *l.info)
 			return err
@@ -107,6 +118,7 @@ func (p *applying) planLambda(ctx context.Context, l *declaredLambda) error {
 	if err != nil {
 		return err
 	}
+	p.known[l.info.Name] = now.Priorities
 	if weights := l.info.PriorityWeights; len(weights) > 0 { // the server shows that of each priority
 		for _, name := range now.Priorities {
 			if _, named := weights[name]; !named {
@@ -149,7 +161,7 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 			_, _, err := p.client.CreateCron(ctx, *c.cron)
 			return err
 		}
-		return nil
+		return p.checkCron(ctx, c.line, c.cron)
 	}
 	if err := p.mayManage(c.line, "cron "+c.cron.Name, there.Registered, there.ManagedBy, "kinesin cron update "+c.cron.Name+" --managed-by none"); err != nil {
 		return err
@@ -172,6 +184,19 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 			_, err := p.client.UpdateCron(ctx, wanted)
 			return err
 		}
+		return p.checkCron(ctx, c.line, &wanted)
+	}
+	return nil
+}
+
+// checkCron refuses a cron that the server would refuse. One of a lambda that is yet to be created it cannot
+// judge.
+func (p *applying) checkCron(ctx context.Context, line int, c *sdk.Cron) error {
+	if p.coming[c.Lambda] {
+		return nil
+	}
+	if err := p.client.CheckCron(ctx, *c); err != nil {
+		return fmt.Errorf("line %d: cron %s: %w", line, c.Name, err)
 	}
 	return nil
 }

@@ -27,9 +27,18 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	if s.object("chain", "show", id)["state"] != "paused" {
 		t.Error("not paused")
 	}
-	s.must("chain", "resume", id)
-	s.must("chain", "cancel", id)
+	s.do("chain", "cancel", id).check(t, "cancel", 0, "the chain is paused: what else and finally lead to starts when it is resumed (kinesin chain resume "+id+")")
 	s.do("wait", id).check(t, "wait", 1)
+	if got := s.must("chain", "show", id); !strings.Contains(got, "waits: the chain is paused") {
+		t.Error(got)
+	}
+	s.must("chain", "resume", id)
+	if got := s.must("chain", "show", id); strings.Contains(got, "the chain is paused") || !strings.Contains(got, "else  refund") {
+		t.Error(got)
+	}
+	if o := s.do("chain", "cancel", id); o.code != 0 || o.stderr != "" {
+		t.Errorf("a chain that is not paused: %+v", o)
+	}
 	for _, want := range []string{"digraph", "refund"} {
 		if got := s.must("chain", "show", id, "-o", "dot"); !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)

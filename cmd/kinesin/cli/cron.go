@@ -48,7 +48,7 @@ the zone's offset.`,
 		Example: `  kinesin cron preview '30 2 * * *' --zone Europe/Berlin --from 2026-03-28T00:00:00Z
   kinesin cron preview 'H H(1-5) * * mon-fri' --name report -o json
   kinesin cron preview 'FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17;BYMINUTE=0;BYSECOND=0' --zone America/New_York`,
-		Args: one("an expression, in quotes,"),
+		Args: one("EXPR in quotes"),
 	}
 	f := c.Flags()
 	f.StringVar(&p.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")

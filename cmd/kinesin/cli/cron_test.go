@@ -62,8 +62,8 @@ func TestCronPreviewSaysWhatMayNotBeMeant(t *testing.T) {
 	run(t.Context(), nil, "", "cron", "preview", "H * * * *", from).check(t, "H", 0, "H depends on the name")
 	run(t.Context(), nil, "", "cron", "preview", "@daily", from, "--end", "2026-01-02T12:00:00Z").check(t, "end", 0, "it fires 1 times after 2026-01-01T00:00:00Z, and then no more")
 	for _, bad := range [][]string{
-		{"an expression, in quotes, is missing"},
-		{`"*" is one argument too many`, "0", "*"},
+		{"EXPR in quotes is missing"},
+		{`"*" is one argument too many: want one EXPR in quotes`, "0", "*"},
 		{"never fires: there is no date", "0 0 30 2 *"},
 		{`unknown zone "Europe/Berln"; did you mean Europe/Berlin?`, "@daily", "--zone", "Europe/Berln"},
 		{"is not after the start", "@daily", "--start", "2026-01-02T00:00:00Z", "--end", "2026-01-01T00:00:00Z"},

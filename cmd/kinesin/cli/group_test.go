@@ -39,15 +39,21 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 		}
 		ids = append(ids, one.ID)
 	}
+	followed := s.doWith(`{"then":[{"lambda":"report"}],"else":[{"lambda":"greet"}]}`, "group", "add", id, "--lambda", "greet", "--in", "1h", "--then", "-")
+	followed.check(t, "a member that is followed", 0)
+	if got := s.must("chain", "show", strings.TrimSpace(followed.stdout)); !strings.Contains(got, "then  report  planned") || !strings.Contains(got, "else  greet  planned") {
+		t.Error(got)
+	}
+	ids = append(ids, strings.TrimSpace(followed.stdout))
 	s.doWith("{\"in\":\"1h\"}\n{\"key\":\"k\"}\n", "group", "add", id, "--lambda", "greet", "--batch", "-").check(t, "key", 1, `line 2: "key" is not for members`)
-	s.doWith("", "group", "add", id, "--lambda", "greet", "--offset", "9").check(t, "offset", 1, "has 3 members: the next are added at 3, not at 9")
-	s.doWith("", "group", "seal", id, "--members", "4").check(t, "other number", 1, "has 3 members, not 4")
-	s.doWith("", "group", "seal", id, "--members", "0").check(t, "none", 1, "has 3 members, not 0")
-	if got := s.must("group", "seal", id, "--members", "3"); got != "sealed with 3 members" {
+	s.doWith("", "group", "add", id, "--lambda", "greet", "--offset", "9").check(t, "offset", 1, "has 4 members: the next are added at 4, not at 9")
+	s.doWith("", "group", "seal", id, "--members", "5").check(t, "other number", 1, "has 4 members, not 5")
+	s.doWith("", "group", "seal", id, "--members", "0").check(t, "none", 1, "has 4 members, not 0")
+	if got := s.must("group", "seal", id, "--members", "4"); got != "sealed with 4 members" {
 		t.Errorf("%q", got)
 	}
-	s.doWith("", "group", "add", id, "--lambda", "greet").check(t, "sealed", 1, "is sealed with 3 members: it gets no more")
-	if got := s.must("group", "show", id); !strings.Contains(got, "scheduled 3") || !strings.Contains(got, "sealed") {
+	s.doWith("", "group", "add", id, "--lambda", "greet").check(t, "sealed", 1, "is sealed with 4 members: it gets no more")
+	if got := s.must("group", "show", id); !strings.Contains(got, "scheduled 4") || !strings.Contains(got, "sealed") {
 		t.Errorf("%q", got)
 	}
 	s.must(append([]string{"cancel"}, ids...)...)
@@ -62,13 +68,13 @@ func TestAGroupFromCreateToItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if shown.Members != 3 || shown.Counts["cancelled"] != 3 {
+	if shown.Members != 4 || shown.Counts["cancelled"] != 4 {
 		t.Errorf("%+v", shown)
 	}
 	if got := s.must("get", shown.FollowUp, "--payload"); !strings.Contains(got, `{"n":7}`) || !strings.Contains(got, "report") {
 		t.Errorf("%q", got)
 	}
-	if got := s.must("group", "members", id); strings.Count(got, "cancelled") != 3 {
+	if got := s.must("group", "members", id); strings.Count(got, "cancelled") != 4 {
 		t.Errorf("%q", got)
 	}
 	s.doWith("", "group", "show", "x").check(t, "unknown", 1, "there is no group")
