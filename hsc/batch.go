@@ -5,24 +5,12 @@ import (
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/store"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
 	reportsKeptMax = 512 // reports for which a batch keeps its memory
 	writesPerEnd   = 2   // of an attempt that ends its task
 )
-
-// reportBatch holds the memory in which reports are prepared; a stream uses one again and again.
-type reportBatch struct {
-	// awaited says that a call waits for the acks. On a stream the slots are free already, so the writes may
-	// wait for others.
-	awaited  bool
-	reports  []report
-	ops      []store.Op
-	needless []task.Task // whose wake-up rows are needless
-}
 
 // reset forgets the tasks of the last use, and keeps the memory unless there is much of it.
 func (b *reportBatch) reset() {

@@ -73,3 +73,6 @@ func (s *Service) readParent(ctx context.Context, t *task.Task) (*kinesinv1.Pare
 	}
 	return p, err
 }
+
+// parentDamaged says why an attempt cannot run, and no other attempt could.
+const parentDamaged = "the row of the task before it is damaged, so that its handler cannot get what it needs"

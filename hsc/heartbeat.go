@@ -5,29 +5,12 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// reviewEvery is how often a heartbeat reads the rows of all attempts that it names. In between it reads only
-// the rows of attempts that are not known to run, unless the lease asks for all. So a heartbeat costs one
-// write for each process and next to nothing for each task.
-const reviewEvery = 5 * time.Minute
-
-// confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed. Most have ended by
-// then, or were reported as started. A claim is given up only after a heartbeat that came twice as long after
-// it.
-const confirmAfter = task.ClaimTimeout / 2
-
-// claimedBefore reports whether a claim is so old. It is true for one that is stamped in the future, because
-// the clock was set back since.
-func claimedBefore(t *task.Task, now task.Instant, age time.Duration) bool {
-	return max(t.ClaimedAt, t.HeldUntil()) <= now.Add(-age) || t.ClaimedAt > now.Add(task.ClockBound)
-}
 
 // Heartbeat renews the lease of the whole process, and answers which of the named attempts are to stop. It
 // confirms the named attempts before it renews: whoever reads in the lease that a heartbeat came may rely on
@@ -154,47 +137,4 @@ func (s *session) unknown(named []attempt, now task.Instant) []attempt {
 		}
 	}
 	return unknown
-}
-
-// noteRunning notes attempts whose rows say that they run, and whose cancel nobody requested.
-func (s *session) noteRunning(attempts []attempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, a := range attempts {
-		s.running[a.id] = a.number
-	}
-}
-
-// invalidate has the next heartbeat read a row.
-func (s *session) invalidate(id task.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.running, id)
-}
-
-// invalidateAll has the next heartbeat read all rows.
-func (s *session) invalidateAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reviewAt = 0
-}
-
-// wasNotified reports whether the lease asks, for the first time here, that the worker's rows be read. Then
-// the next review reads them all.
-func (s *session) wasNotified(l *lease.Lease) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.attend == l.Attend {
-		return false
-	}
-	s.attend, s.reviewAt = l.Attend, 0
-	return true
-}
-
-func owns(worker string, a attempt, row *task.Task) bool {
-	return runs(worker, row) && row.Attempt == a.number
-}
-
-func runs(worker string, row *task.Task) bool {
-	return row.State.IsRunning() && row.Worker == worker
 }

@@ -68,14 +68,6 @@ func (s *Service) admitStream(st *stream) error {
 	return nil
 }
 
-func idsOf(attempts []attempt) []task.ID {
-	ids := make([]task.ID, len(attempts))
-	for i, a := range attempts {
-		ids[i] = a.id
-	}
-	return ids
-}
-
 // groupsOf checks the slot groups of a process. Lambdas that do not exist are missing: their tasks are
 // claimed as soon as they do, and meanwhile those of the others. Only if none exists there is nothing to do
 // yet.

@@ -3,9 +3,6 @@ package hsc
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -22,54 +19,6 @@ const (
 	// matchLooksMax bounds the slot groups that are looked at for one task.
 	matchLooksMax = 64
 )
-
-// subscriptions has the slot groups of all open streams, by the lambdas that they serve.
-type subscriptions struct {
-	turn atomic.Uint32 // so that slot groups take turns at being looked at first
-
-	mu       sync.RWMutex
-	byLambda map[string][]subscription // whose slices are replaced and never changed
-}
-
-type subscription struct {
-	stream *stream
-	group  *slotGroup
-}
-
-// of returns the slot groups that serve a lambda, which may be nil.
-func (s *subscriptions) of(l *catalog.Entry) []subscription {
-	if l == nil {
-		return nil
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.byLambda[l.Name]
-}
-
-func (s *subscriptions) add(st *stream) {
-	s.change(st, func(groups []subscription, g *slotGroup) []subscription {
-		return append(slices.Clip(groups), subscription{st, g})
-	})
-}
-
-func (s *subscriptions) remove(st *stream) {
-	s.change(st, func(groups []subscription, _ *slotGroup) []subscription {
-		return slices.DeleteFunc(slices.Clone(groups), func(s subscription) bool { return s.stream == st })
-	})
-}
-
-// change replaces the slot groups of each lambda that a stream serves.
-func (s *subscriptions) change(st *stream, edit func([]subscription, *slotGroup) []subscription) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, g := range st.groups {
-		for _, lambda := range g.lambdas {
-			if s.byLambda[lambda] = edit(s.byLambda[lambda], g); len(s.byLambda[lambda]) == 0 {
-				delete(s.byLambda, lambda)
-			}
-		}
-	}
-}
 
 // Slot is a free slot of a worker that is reserved for one task. Its owner must call Settle.
 type Slot struct {

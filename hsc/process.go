@@ -26,17 +26,6 @@ const (
 	markTriesMax = 4
 )
 
-// Process is a worker process on this machine.
-type Process interface {
-	// HasEnded reports whether it has ended for certain.
-	HasEnded() bool
-	Close() error
-}
-
-// WatchProcess begins to watch a process, which says where it runs and what it is. It returns nil when the
-// process cannot be seen from here.
-type WatchProcess func(p *kinesinv1.Process) Process
-
 // processOf returns the process at the other end of a stream if it runs on this machine, which is so when its
 // connection comes from here.
 func (s *Service) processOf(c conn, p *kinesinv1.Process) Process {

@@ -196,3 +196,51 @@ func (s *Service) Slots() map[string]SlotsOf {
 	}
 	return of
 }
+
+// reporter returns the session of a worker for reports alone, which need no lease: all that counts is whether
+// the attempt still owns its task.
+func (s *Service) reporter(worker string) (*session, error) {
+	if worker == "" {
+		return nil, errNoWorker
+	}
+	if sess := s.lookUp(worker); sess != nil {
+		return sess, nil
+	}
+	return newSession(&lease.Lease{Worker: worker}), nil
+}
+
+// checkReporter refuses the reports of a caller that is not the owner of the worker's lease.
+func (s *Service) checkReporter(ctx context.Context, sess *session) error {
+	l, err := s.termsOf(ctx, sess.worker)
+	switch {
+	case err != nil || s.Caller == nil:
+		return err
+	case l.Version == 0:
+		return leaseLost(sess.worker) // nobody can tell whose it was
+	}
+	return s.checkOwner(ctx, &l)
+}
+
+// termsOf returns a worker's lease as it was registered. It reads the lease if there is no session here, and
+// nothing where all calls are of one identity.
+func (s *Service) termsOf(ctx context.Context, worker string) (lease.Lease, error) {
+	if s.Caller == nil {
+		return lease.Lease{}, nil
+	}
+	if sess := s.lookUp(worker); sess != nil {
+		return sess.terms, nil
+	}
+	l, err := s.Leases.Look(ctx, worker)
+	if err != nil {
+		return lease.Lease{}, s.unavailable(ctx, "read a worker lease", err)
+	}
+	return l, nil
+}
+
+// caller returns the identity that makes a call; empty where all calls are of one.
+func (s *Service) caller(ctx context.Context) string {
+	if s.Caller == nil {
+		return ""
+	}
+	return s.Caller(ctx)
+}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -15,26 +14,6 @@ import (
 
 // recordRoundsMax bounds how often a report is decided again because its row had changed.
 const recordRoundsMax = 6
-
-// report is a start or a result that a worker reports, on its way into the task's row.
-type report struct {
-	attempt
-
-	event task.Event           // Finish or Start; worker and attempt are filled in
-	row   *task.Task           // as last seen; nil: to be read
-	add   *kinesinv1.Followups // what else is to follow the task, if it succeeds
-	chain *task.Chain          // with that
-
-	done    bool
-	problem *kinesinv1.Problem // of a report that is done; nil: it is stored
-
-	next   task.Task // the row as changed
-	effect task.Effect
-	entry  *catalog.Entry
-	at     int  // which of the writes changes the task row
-	moved  bool // the wake-up row goes to another place
-	stored bool // changed by this report, now
-}
 
 // finishOf returns the report of a result, or the problem with a result that is malformed.
 func finishOf(r *kinesinv1.Result) (report, *kinesinv1.Problem) {
@@ -373,9 +352,6 @@ func (s *Service) release(ctx context.Context, sess *session, rows []task.Task) 
 		return task.Event{Kind: task.Finish, Outcome: task.OutcomeReleased, Error: "the task did not reach its worker"}
 	})
 }
-
-// parentDamaged says why an attempt cannot run, and no other attempt could.
-const parentDamaged = "the row of the task before it is damaged, so that its handler cannot get what it needs"
 
 // failUnrun ends an attempt that cannot run.
 func (s *Service) failUnrun(ctx context.Context, sess *session, row *task.Task, why string) {

@@ -1,8 +1,6 @@
 package hsc
 
 import (
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -10,35 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// attempt names one try of one task.
-type attempt struct {
-	id     task.ID
-	number uint32
-}
-
 func attemptOf(row *task.Task) attempt { return attempt{row.ID, row.Attempt} }
-
-// session is what this process knows of one worker process.
-type session struct {
-	worker string
-	lease  time.Duration
-	terms  lease.Lease // as the worker registered; only what no heartbeat changes is read
-
-	ends atomic.Int64 // task.Instant of the lease's end by clock.Steady, as last known here
-
-	mu       sync.Mutex // guards what follows and the slot groups of the stream; never held across I/O
-	stream   *stream    // the newest, nil when it has ended
-	lost     bool       // the lease has ended
-	assigned map[task.ID]*assignment
-
-	suspect       suspectState
-	suspectsAfter task.Instant             // no blamed task is taken before, by clock.Steady
-	polled        map[task.ID]task.Instant // attempts that were claimed by calls, and when they began
-
-	running  map[task.ID]uint32 // attempts that are known to run, and whose cancel nobody requested
-	reviewAt task.Instant       // when all rows are read again; zero: with the next heartbeat
-	attend   uint64             // of the lease, as last seen
-}
 
 func newSession(l *lease.Lease) *session {
 	return &session{
@@ -84,16 +54,6 @@ func (s *session) pollAgain() {
 	for _, g := range s.stream.groups {
 		g.pollAgain()
 	}
-}
-
-// assignment is an attempt that the worker has or is about to get. Its fields are guarded by session.mu once
-// it is in session.assigned.
-type assignment struct {
-	row      *task.Task // as last stored here; what it points to never changes
-	group    *slotGroup // whose slot it takes; nil for none
-	sent     bool       // it may have reached the worker
-	freed    bool       // its slot is free: its result was received, or it is over
-	unstored bool       // it is counted in group.unstored
 }
 
 // free frees the slot for the next task. Call with mu held.
@@ -215,4 +175,83 @@ func (s *session) hasUnreported() bool {
 		}
 	}
 	return false
+}
+
+// inQuarantine reports whether the process takes nothing because of a blamed task. Call with mu held.
+func (s *session) inQuarantine() bool { return !s.suspect.id.IsZero() && !s.suspect.ended }
+
+// claimedBefore reports whether a claim is so old. It is true for one that is stamped in the future, because
+// the clock was set back since.
+func claimedBefore(t *task.Task, now task.Instant, age time.Duration) bool {
+	return max(t.ClaimedAt, t.HeldUntil()) <= now.Add(-age) || t.ClaimedAt > now.Add(task.ClockBound)
+}
+
+// invalidate has the next heartbeat read a row.
+func (s *session) invalidate(id task.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.running, id)
+}
+
+// invalidateAll has the next heartbeat read all rows.
+func (s *session) invalidateAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reviewAt = 0
+}
+
+// noteRunning notes attempts whose rows say that they run, and whose cancel nobody requested.
+func (s *session) noteRunning(attempts []attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range attempts {
+		s.running[a.id] = a.number
+	}
+}
+
+// wasNotified reports whether the lease asks, for the first time here, that the worker's rows be read. Then
+// the next review reads them all.
+func (s *session) wasNotified(l *lease.Lease) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.attend == l.Attend {
+		return false
+	}
+	s.attend, s.reviewAt = l.Attend, 0
+	return true
+}
+
+func owns(worker string, a attempt, row *task.Task) bool {
+	return runs(worker, row) && row.Attempt == a.number
+}
+
+func idsOf(attempts []attempt) []task.ID {
+	ids := make([]task.ID, len(attempts))
+	for i, a := range attempts {
+		ids[i] = a.id
+	}
+	return ids
+}
+
+// confirmAfter is how long after its claim an attempt that a heartbeat names is confirmed. Most have ended by
+// then, or were reported as started. A claim is given up only after a heartbeat that came twice as long after
+// it.
+const confirmAfter = task.ClaimTimeout / 2
+
+// reviewEvery is how often a heartbeat reads the rows of all attempts that it names. In between it reads only
+// the rows of attempts that are not known to run, unless the lease asks for all. So a heartbeat costs one
+// write for each process and next to nothing for each task.
+const reviewEvery = 5 * time.Minute
+
+func runs(worker string, row *task.Task) bool {
+	return row.State.IsRunning() && row.Worker == worker
+}
+
+// pollAgain ends the Receive under way, so that the group's loop looks again at what it may claim. Call with
+// session.mu held.
+func (g *slotGroup) pollAgain() {
+	if g.cancelReceive != nil {
+		g.cancelReceive()
+	}
+	wake(g.changed)
 }

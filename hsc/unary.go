@@ -7,25 +7,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
-)
-
-// Limits of the unary calls.
-const (
-	ClaimMax     = 1000 // tasks of one Claim
-	ClaimWaitMax = time.Minute
-	ResultsMax   = api.ResultsMax // results of one SetResults
-
-	// claimWaitMin is the shortest wait of a Claim, claimWaitRemote where the queue is a service. Messages
-	// that a service delivers after a call has ended go back, so a call that did not wait for its answer
-	// would never get any.
-	claimWaitMin    = time.Millisecond
-	claimWaitRemote = 300 * time.Millisecond
 )
 
 // Register opens a worker lease for a process, after it has ended the lease that the process gives up.
@@ -60,14 +46,6 @@ func (s *Service) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*
 		Worker: l.Worker, LeaseMicros: l.Length.Microseconds(), HeartbeatMicros: l.HeartbeatEvery().Microseconds(),
 		Proof: s.Sealer.LeaseProof(l.Worker), Acks: acks, Missing: missing,
 	}, nil
-}
-
-// caller returns the identity that makes a call; empty where all calls are of one.
-func (s *Service) caller(ctx context.Context) string {
-	if s.Caller == nil {
-		return ""
-	}
-	return s.Caller(ctx)
 }
 
 // lambdasOf returns the lambdas of slot groups, each once.
@@ -123,30 +101,6 @@ func (s *Service) SetResults(ctx context.Context, r *kinesinv1.SetResultsRequest
 	return &kinesinv1.SetResultsResponse{Acks: acks}, nil
 }
 
-// reporter returns the session of a worker for reports alone, which need no lease: all that counts is whether
-// the attempt still owns its task.
-func (s *Service) reporter(worker string) (*session, error) {
-	if worker == "" {
-		return nil, errNoWorker
-	}
-	if sess := s.lookUp(worker); sess != nil {
-		return sess, nil
-	}
-	return newSession(&lease.Lease{Worker: worker}), nil
-}
-
-// checkReporter refuses the reports of a caller that is not the owner of the worker's lease.
-func (s *Service) checkReporter(ctx context.Context, sess *session) error {
-	l, err := s.termsOf(ctx, sess.worker)
-	switch {
-	case err != nil || s.Caller == nil:
-		return err
-	case l.Version == 0:
-		return leaseLost(sess.worker) // nobody can tell whose it was
-	}
-	return s.checkOwner(ctx, &l)
-}
-
 // checkLeave refuses to end the lease of another identity.
 func (s *Service) checkLeave(ctx context.Context, worker string) error {
 	l, err := s.termsOf(ctx, worker)
@@ -154,22 +108,6 @@ func (s *Service) checkLeave(ctx context.Context, worker string) error {
 		return err
 	}
 	return s.checkOwner(ctx, &l)
-}
-
-// termsOf returns a worker's lease as it was registered. It reads the lease if there is no session here, and
-// nothing where all calls are of one identity.
-func (s *Service) termsOf(ctx context.Context, worker string) (lease.Lease, error) {
-	if s.Caller == nil {
-		return lease.Lease{}, nil
-	}
-	if sess := s.lookUp(worker); sess != nil {
-		return sess.terms, nil
-	}
-	l, err := s.Leases.Look(ctx, worker)
-	if err != nil {
-		return lease.Lease{}, s.unavailable(ctx, "read a worker lease", err)
-	}
-	return l, nil
 }
 
 // Claim waits for tasks and claims them: a long poll.

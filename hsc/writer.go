@@ -16,15 +16,6 @@ const (
 	bytesPerMessage = 1 << 20 // payload bytes, above which no further task is added
 )
 
-// outbox is what waits to be sent.
-type outbox struct {
-	tasks    []delivery
-	acks     []*kinesinv1.ResultAck
-	since    task.Instant // when the first of acks came, by clock.Steady
-	cancels  []*kinesinv1.Held
-	finished bool // nothing will be added
-}
-
 // sendAcks waits while too many acks are unsent, so that a worker that reports and never reads is not read
 // any more.
 func (st *stream) sendAcks(acks []*kinesinv1.ResultAck) {
