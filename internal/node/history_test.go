@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -47,6 +48,23 @@ func TestHistory(t *testing.T) {
 		time.Sleep(26 * time.Hour)
 		if w := h.window(24 * time.Hour); w.Started != 0 {
 			t.Errorf("a day later: %+v", w)
+		}
+	})
+}
+
+// Tasks that calls end count among the ends, by their state, as those that workers end do.
+func TestEndsByCallsAreCounted(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		r.cancel(r.schedule(sdk.Item{Lambda: "mail", In: time.Hour}))
+		r.cancel(r.schedule(sdk.Item{Lambda: "mail", In: time.Hour}))
+		time.Sleep(5 * time.Second)
+		minutes := r.nodes[0].node.history.since(1)
+		if m := minutes[0]; m.Ended["cancelled"] != 2 {
+			t.Errorf("ended: %v", m.Ended)
+		}
+		if s := r.live(false); s.Ended == 0 {
+			t.Errorf("of the lambda: %+v", s)
 		}
 	})
 }

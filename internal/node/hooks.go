@@ -40,7 +40,11 @@ func (n *Node) intakeHooks() intake.Hooks {
 func (n *Node) inboundHooks() inbound.Hooks {
 	return inbound.Hooks{
 		Refused:  func(reason kinesinv1.Reason) { n.metrics.refused.WithLabelValues(reasonLabel(reason)).Inc() },
-		Internal: n.internalError, Throttled: n.recent.throttled, Ended: n.memberEnded,
+		Internal: n.internalError, Throttled: n.recent.throttled,
+		Ended: func(t *task.Task) {
+			n.memberEnded(t)
+			n.rateEnd(t)
+		},
 	}
 }
 
@@ -94,6 +98,12 @@ func (n *Node) endedUnrun(t *task.Task) {
 	n.ended([]task.ID{t.ID})
 	n.memberEnded(t)
 	n.countEnd(n.catalog.ByRef(t.Partition.Lambda), t)
+	n.rateEnd(t)
+}
+
+// rateEnd counts the end of a task in the rates of its lambda and of this process.
+func (n *Node) rateEnd(t *task.Task) {
+	n.recent.ended(t.Partition.Lambda)
 	n.history.ended(t.State)
 }
 
@@ -130,8 +140,7 @@ func (n *Node) hscHooks() hsc.Hooks {
 			}
 			if t.State.IsEnd() {
 				n.memberEnded(t)
-				n.recent.ended(t.Partition.Lambda)
-				n.history.ended(t.State)
+				n.rateEnd(t)
 			}
 			if o == task.OutcomeRetriable || o == task.OutcomeFatal {
 				n.recent.failed(t.Partition.Lambda)
