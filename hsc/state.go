@@ -15,8 +15,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Service, sessions, streams and slot groups name each other, so their types stand together; what is done with
-// them stands in the files above.
+// Service, sessions, streams and slot groups name each other, so their types stand together; what is done
+// with them stands in the files above.
 
 // attempt names one try of one task.
 type attempt struct {
