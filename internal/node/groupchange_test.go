@@ -241,7 +241,7 @@ func TestWhatCannotFollowAGroup(t *testing.T) {
 			err  error
 			says string
 		}{
-			{sdk.GroupSpec{}, sdk.ErrInvalid, "then: "},
+			{sdk.GroupSpec{}, sdk.ErrInvalid, "no task follows it"},
 			{sdk.GroupSpec{Then: one, Finally: []sdk.Item{one, {Lambda: "nope"}}}, sdk.ErrUnknownLambda, `finally[1]: unknown lambda "nope"`},
 			{sdk.GroupSpec{Then: keyed, MoreThen: []sdk.Item{keyed}}, sdk.ErrInvalid, `then[1]: key "k" is that of then[0], too`},
 			{sdk.GroupSpec{Finally: slices.Repeat([]sdk.Item{one}, task.GroupFollowUpsMax+1)}, sdk.ErrInvalid, "100"},
