@@ -179,7 +179,9 @@ func newSite(t *testing.T, o options) *site {
 	} else {
 		c.Near, c.DeliverDirect = near, -1
 	}
-	s.Node = harness.RunNode(t, c)
+	// An emulator beside other work takes long for many rows. A call that is given up and made again writes
+	// them all once more, and may never get done.
+	s.Node = harness.RunNode(t, c, sdk.WithCallTimeout(2*time.Minute))
 	return s
 }
 
