@@ -22,6 +22,7 @@
 			if (Number.isNaN(date.getTime())) continue;
 			const here = `${text(inOwn, date)} ${own}`, there = `${text(inUTC, date)} UTC`;
 			e.textContent = utc ? there : text(inOwn, date);
+			e.classList.toggle('own', !utc);
 			e.title = utc ? here : `${here}\n${there}`;
 		}
 	};
