@@ -358,24 +358,35 @@ func TestABadChainIsRefused(t *testing.T) {
 	})
 }
 
+// workMailAndGone runs the tasks of two lambdas; deleteGone deletes those of the second once they have ended.
+func (r *rig) workMailAndGone(s *stepLog) {
+	r.Helper()
+	for _, lambda := range []string{"mail", "gone"} {
+		r.lambda(sdk.LambdaInfo{Name: lambda})
+		r.work(r.nodes[0], lambda, s.handler)
+	}
+}
+
+func (r *rig) deleteGone() {
+	r.Helper()
+	time.Sleep(time.Minute)
+	if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobDelete, Where: "lambda = gone"}); err != nil {
+		r.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+}
+
 // A task of a chain that was deleted is shown as missing, with the reason and what followed it as far as
 // that is known, and holds up no change of the chain.
 func TestADeletedTaskOfAChain(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
-		r.lambda(sdk.LambdaInfo{Name: "gone"})
 		var s stepLog
-		r.work(r.nodes[0], "mail", s.handler)
-		r.work(r.nodes[0], "gone", s.handler)
+		r.workMailAndGone(&s)
 		id, err := sdk.Chain(mail("a"), sdk.Item{Lambda: "gone", Payload: []byte("b")}.Step(), mail("c").After(90*time.Minute)).Schedule(r.ctx, r.client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
-		if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobDelete, Where: "lambda = gone"}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
+		r.deleteGone()
 		c, err := r.client.GetChain(r.ctx, id)
 		if err != nil || len(c.Root.Followups) != 1 {
 			t.Fatalf("%+v, %v", c, err)
@@ -392,21 +403,14 @@ func TestADeletedTaskOfAChain(t *testing.T) {
 // A redrive leaves out a task that failed and was deleted.
 func TestAChainIsRedrivenPastADeletedTask(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {
-		r.lambda(sdk.LambdaInfo{Name: "mail"})
-		r.lambda(sdk.LambdaInfo{Name: "gone"})
 		var s stepLog
-		r.work(r.nodes[0], "mail", s.handler)
-		r.work(r.nodes[0], "gone", s.handler)
+		r.workMailAndGone(&s)
 		gone := sdk.Item{Lambda: "gone", Payload: []byte("fail gone")}.Step()
 		id, err := sdk.Chain(mail("a").Then(gone.Finally(mail("fail under")), mail("fail beside"))).Schedule(r.ctx, r.client)
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
-		if _, err := r.client.CreateJob(r.ctx, sdk.JobSpec{Action: sdk.JobDelete, Where: "lambda = gone"}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
+		r.deleteGone()
 		if got, err := r.client.RedriveChain(r.ctx, id); err != nil || got.Changed != 1 {
 			t.Errorf("%+v, %v", got, err)
 		}
