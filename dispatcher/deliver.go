@@ -223,6 +223,7 @@ func (c *deliverCall) drop(ctx context.Context, d *delivery, why string) {
 	case errors.Is(outcome, store.ErrConflict): // another process has it
 	case outcome != nil:
 		d.close(fmt.Errorf("drop task %s, because %s: %w", t.ID, why, outcome))
+		return
 	default:
 		c.Log.ErrorContext(ctx, "a task cannot be delivered and is dropped", slog.String("task_id", t.ID.String()), slog.String("reason", why))
 		if c.Hooks.Dropped != nil {

@@ -17,7 +17,7 @@ import (
 
 // Store is what the HSC needs of a store.
 type Store interface {
-	Apply(ctx context.Context, ops []store.Op) ([]error, error)
+	store.Writer
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	Payload(ctx context.Context, id task.ID) ([]byte, error)
 	PayloadsExpire() bool

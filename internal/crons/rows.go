@@ -20,7 +20,7 @@ const (
 // Store is where crons are kept.
 type Store interface {
 	store.ControlRows
-	Apply(ctx context.Context, ops []store.Op) ([]error, error)
+	store.Writer
 	Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error)
 	Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error)
 }
