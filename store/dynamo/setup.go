@@ -204,6 +204,10 @@ func (s *setup) turnOnTTL(ctx context.Context, spec *TableSpec) error {
 		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: &spec.TTL, Enabled: aws.Bool(true)},
 	})
 	if err := unlessBusy(err); err != nil {
+		// Another process may have turned it on since the look at the table; DynamoDB has no code for that.
+		if on, readErr := timeToLive(ctx, s.api, spec.Name); readErr == nil && on == spec.TTL {
+			return nil
+		}
 		return fmt.Errorf("turn on TTL of table %s: %w", spec.Name, err)
 	}
 	s.changed(spec.Name, "turn on TTL on "+spec.TTL)

@@ -1,6 +1,7 @@
 package dynamo_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -64,6 +65,29 @@ func TestSetupMakesWhatCheckMisses(t *testing.T) {
 		err := dynamo.Setup(t.Context(), db, "P", dynamo.SetupOptions{Changed: func(c dynamo.Change) { t.Errorf("again: %+v", c) }})
 		if err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// ttlFirst turns TTL on just before each request for that, as another process may.
+type ttlFirst struct{ *fakedynamo.DB }
+
+func (api ttlFirst) UpdateTimeToLive(ctx context.Context, in *dynamodb.UpdateTimeToLiveInput, options ...func(*dynamodb.Options)) (*dynamodb.UpdateTimeToLiveOutput, error) {
+	if out, err := api.DB.UpdateTimeToLive(ctx, in, options...); err != nil {
+		return out, err
+	}
+	return api.DB.UpdateTimeToLive(ctx, in, options...)
+}
+
+func TestSetupWhereAnotherProcessTurnsOnTTL(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		api := ttlFirst{fakedynamo.New(fakedynamo.Config{})}
+		if err := dynamo.Setup(t.Context(), api, "P", dynamo.SetupOptions{}); err != nil {
+			t.Error(err)
+		}
+		if lines := check(t, api, "P"); len(lines) != 0 {
+			t.Error(lines)
 		}
 	})
 }
