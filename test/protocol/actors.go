@@ -17,7 +17,7 @@ var (
 
 // next calls out with every step that may follow.
 func (m *model) next(w *world, out emit) {
-	if w.bad != "" {
+	if w.bad != NoProperty {
 		return
 	}
 	for i := range m.Calls {

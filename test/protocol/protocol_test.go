@@ -25,7 +25,7 @@ func TestProtocol(t *testing.T) {
 		r := protocol.SearchFirst(s, protocol.Protocol, enough)
 		states += r.States
 		t.Logf("%8d states, %8d steps: %s", r.States, r.Steps, s.Name)
-		if r.Broken != "" {
+		if r.Broken != protocol.NoProperty {
 			t.Errorf("%s: %s\n%s", s.Name, r.Broken, strings.Join(r.Trace, "\n"))
 		}
 	}
@@ -92,7 +92,7 @@ func TestWithoutRule(t *testing.T) {
 			s.Only = tt.breaks
 			r := protocol.Search(s, protocol.Protocol.Without(tt.rule))
 			if r.Broken != tt.breaks {
-				t.Errorf("%s: broken is %q, want %q", s.Name, r.Broken, tt.breaks)
+				t.Errorf("%s: broken is %s, want %s", s.Name, r.Broken, tt.breaks)
 			}
 			t.Logf("%s: %s\n%s", s.Name, r.Broken, strings.Join(r.Trace, "\n"))
 		})
@@ -117,7 +117,7 @@ func TestAsFirstWritten(t *testing.T) {
 	for prefix, want := range broken {
 		s := scenario(t, prefix)
 		if r := protocol.Search(s, draft); r.Broken != want {
-			t.Errorf("%s: broken is %q, want %q", s.Name, r.Broken, want)
+			t.Errorf("%s: broken is %s, want %s", s.Name, r.Broken, want)
 		}
 	}
 }

@@ -6,25 +6,46 @@ import (
 	"strings"
 )
 
-// Property is something that must hold; the empty one is none.
-type Property string
+// Property is something that must hold.
+type Property uint8
 
 // The properties.
 const (
-	NoWakeup          Property = "a live task has no wake-up row where its task row says"
-	Loss              Property = "an acknowledged task that has not ended is in no row"
-	StartAfterEnd     Property = "an attempt starts after the task has ended"
-	StartAfterRefusal Property = "an attempt starts of a task that was refused"
-	TwoAttempts       Property = "two attempts run whose leases are both good"
-	FalseAnswer       Property = "a task that lives is said not to be there"
-	Twice             Property = "a task of a deliver lambda is sent twice, though nothing crashed"
-	NeverEnds         Property = "once faults stop, a task does not come to its end"
-	Leftover          Property = "once faults stop, a wake-up row stays for ever"
-	TooEarly          Property = "an attempt starts before the time to which the task was moved"
-	StartedTwice      Property = "what follows a task starts twice"
-	NotFollowed       Property = "once faults stop, what follows a task that has ended does not start"
-	Late              Property = "once faults stop, a task waits for a timeout or a full scan"
+	NoProperty Property = iota
+	NoWakeup
+	Loss
+	StartAfterEnd
+	StartAfterRefusal
+	TwoAttempts
+	FalseAnswer
+	Twice
+	NeverEnds
+	Leftover
+	TooEarly
+	StartedTwice
+	NotFollowed
+	Late
 )
+
+var propertyTexts = [...]string{
+	NoProperty:        "nothing",
+	NoWakeup:          "a live task has no wake-up row where its task row says",
+	Loss:              "an acknowledged task that has not ended is in no row",
+	StartAfterEnd:     "an attempt starts after the task has ended",
+	StartAfterRefusal: "an attempt starts of a task that was refused",
+	TwoAttempts:       "two attempts run whose leases are both good",
+	FalseAnswer:       "a task that lives is said not to be there",
+	Twice:             "a task of a deliver lambda is sent twice, though nothing crashed",
+	NeverEnds:         "once faults stop, a task does not come to its end",
+	Leftover:          "once faults stop, a wake-up row stays for ever",
+	TooEarly:          "an attempt starts before the time to which the task was moved",
+	StartedTwice:      "what follows a task starts twice",
+	NotFollowed:       "once faults stop, what follows a task that has ended does not start",
+	Late:              "once faults stop, a task waits for a timeout or a full scan",
+}
+
+// String says what happens where the property does not hold.
+func (p Property) String() string { return propertyTexts[p] }
 
 // Call is one Schedule call.
 type Call struct {
@@ -56,7 +77,7 @@ type Scenario struct {
 	Follows          bool     // something follows the task
 	Outside          bool     // hsc runs in a process that fires nothing
 	Prompt           bool     // Late is checked
-	Only             Property // the one to look for; empty: all of them
+	Only             Property // the one to look for; NoProperty: all of them
 	ChangePart       uint8    // added to the partition that a change moves the task to
 	Change, ChangeTo uint8    // what a user changes, and the place that the task then waits at
 	Left             budget
@@ -79,9 +100,9 @@ func (m *model) first() world {
 	return w
 }
 
-// check returns the property that a state breaks by itself, empty for none.
+// check returns the property that a state breaks by itself.
 func (m *model) check(w *world) Property {
-	if w.bad != "" || m.Deliver {
+	if w.bad != NoProperty || m.Deliver {
 		return w.bad
 	}
 	t := &w.task
@@ -98,7 +119,7 @@ func (m *model) check(w *world) Property {
 			return Loss
 		}
 	}
-	return ""
+	return NoProperty
 }
 
 // holds reports whether a wake-up row holds the task of that life.
@@ -126,11 +147,30 @@ type edge struct {
 	slow     bool
 }
 
+// worlds are states by number, in pages, because a slice of millions would be copied each time that it grows.
+type worlds struct {
+	pages [][]world
+	n     int
+}
+
+const pageLen = 1 << 12
+
+func (ws *worlds) at(i int32) *world { return &ws.pages[i/pageLen][i%pageLen] }
+
+func (ws *worlds) add(w *world) {
+	if ws.n%pageLen == 0 {
+		ws.pages = append(ws.pages, make([]world, 0, pageLen))
+	}
+	last := &ws.pages[len(ws.pages)-1]
+	*last = append(*last, *w)
+	ws.n++
+}
+
 type search struct {
 	m      *model
 	seed   maphash.Seed
 	number map[uint64]int32 // by hash: of a million states no two share one, but by a chance of 1 in 10 million
-	worlds []world
+	worlds worlds
 	parent []int32
 	edges  []edge // of steps that are no faults
 	steps  int
@@ -149,12 +189,12 @@ func SearchFirst(s Scenario, rules Rules, enough int) Result {
 	x := &search{m: &model{s, rules}, seed: maphash.MakeSeed(), number: map[uint64]int32{}}
 	start := x.m.first()
 	x.add(&start, -1)
-	for i := int32(0); int(i) < len(x.worlds); i++ {
-		w := x.worlds[i]
-		broken := Property("")
+	for i := int32(0); int(i) < x.worlds.n; i++ {
+		w := *x.worlds.at(i)
+		broken := NoProperty
 		last := int32(-1)
 		x.m.next(&w, func(v *world, st step) {
-			if broken != "" {
+			if broken != NoProperty {
 				return
 			}
 			x.steps++
@@ -162,17 +202,17 @@ func SearchFirst(s Scenario, rules Rules, enough int) Result {
 			if !st.fault {
 				x.edges = append(x.edges, edge{i, to, st.slow})
 			}
-			if p := x.m.check(v); p != "" && (s.Only == "" || p == s.Only) {
+			if p := x.m.check(v); p != NoProperty && (s.Only == NoProperty || p == s.Only) {
 				broken, last = p, to
 			}
 		})
-		if broken != "" {
+		if broken != NoProperty {
 			return x.result(broken, last)
 		}
-		if enough > 0 && len(x.worlds) >= enough {
-			return Result{States: len(x.worlds), Steps: x.steps}
+		if enough > 0 && x.worlds.n >= enough {
+			return Result{States: x.worlds.n, Steps: x.steps}
 		}
-		if len(x.worlds) > StatesMax {
+		if x.worlds.n > StatesMax {
 			panic(fmt.Sprintf("scenario %s has more than %d states", s.Name, StatesMax))
 		}
 	}
@@ -189,9 +229,9 @@ func (x *search) add(w *world, parent int32) int32 {
 	if n, known := x.number[h]; known {
 		return n
 	}
-	n := int32(len(x.worlds))
+	n := int32(x.worlds.n)
 	x.number[h] = n
-	x.worlds = append(x.worlds, v)
+	x.worlds.add(&v)
 	x.parent = append(x.parent, parent)
 	return n
 }
@@ -225,7 +265,7 @@ func (x *search) settles() Result {
 			return x.result(Late, n)
 		}
 	}
-	return x.result("", -1)
+	return x.result(NoProperty, -1)
 }
 
 func (m *model) isEnd(w *world) bool {
@@ -238,7 +278,7 @@ func isClean(w *world) bool {
 
 // stuck returns the first state from which the allowed steps lead to no good one; -1 when there is none.
 func (x *search) stuck(allowed func(*edge) bool, good func(*world) bool) int32 {
-	begin := make([]int32, len(x.worlds)+1)
+	begin := make([]int32, x.worlds.n+1)
 	for i := range x.edges {
 		begin[x.edges[i].to+1]++
 	}
@@ -252,12 +292,12 @@ func (x *search) stuck(allowed func(*edge) bool, good func(*world) bool) int32 {
 		into[fill[to]] = int32(i)
 		fill[to]++
 	}
-	ok := make([]bool, len(x.worlds))
+	ok := make([]bool, x.worlds.n)
 	var queue []int32
-	for i := range x.worlds {
-		if good(&x.worlds[i]) {
+	for i := range int32(x.worlds.n) {
+		if good(x.worlds.at(i)) {
 			ok[i] = true
-			queue = append(queue, int32(i))
+			queue = append(queue, i)
 		}
 	}
 	for len(queue) > 0 {
@@ -279,8 +319,8 @@ func (x *search) stuck(allowed func(*edge) bool, good func(*world) bool) int32 {
 }
 
 func (x *search) result(p Property, at int32) Result {
-	r := Result{States: len(x.worlds), Steps: x.steps, Broken: p}
-	if p != "" {
+	r := Result{States: x.worlds.n, Steps: x.steps, Broken: p}
+	if p != NoProperty {
 		r.Trace = x.trace(at)
 	}
 	return r
@@ -292,9 +332,9 @@ func (x *search) trace(at int32) []string {
 	for n := at; n >= 0; n = x.parent[n] {
 		path = append(path, n)
 	}
-	lines := []string{"  " + show(&x.worlds[0])}
+	lines := []string{"  " + show(x.worlds.at(0))}
 	for i := len(path) - 2; i >= 0; i-- {
-		w, told := x.worlds[path[i+1]], false
+		w, told := *x.worlds.at(path[i+1]), false
 		x.m.next(&w, func(v *world, st step) {
 			if told || x.add(v, path[i+1]) != path[i] {
 				return
