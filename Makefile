@@ -1,6 +1,5 @@
 # Needs Go and make, nothing else; tests on the AWS emulators also need Java 17, Maven and Python 3 with
-# venv, those of docs/http.md Node 18, tf/check npm besides (as root on Debian they are installed), test/race a C compiler. `make` lists
-# the targets.
+# venv, test/openapi Node 18, tf/check npm besides (as root on Debian they are installed), test/race a C compiler. `make` lists the targets.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -32,13 +31,17 @@ E2E := ./test/e2e
 WEB := ./test/web
 KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
+CRON := ./test/cron
+OPENAPI := ./test/openapi
 # On clusters of processes a machine that stands still for seconds looks like an outage. There a test that failed is run once more, alone,
 # and is listed at the end whatever comes of it. Never so where loss and repetition are what is looked for: crash, faults, awsfaults.
 TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --rerun-fails-max-failures 3 --rerun-fails-run-root-test
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
 SUPPLY := tools/supply
-UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform|web)|internal/kubelocal)$$'
+UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform|web|cron|openapi|rules)|internal/kubelocal)$$'
+# These mostly wait, for minutes: they begin first, so that at the end nothing waits for them alone.
+WAITING := ./test/cost $(BACKLOG) ./test/aws
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
 RACE := ./task/... ./internal/access/... ./internal/audit/... ./internal/guard/... ./internal/keyring/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
@@ -47,9 +50,11 @@ TEST_IMPORTS = go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $
 
 # The long forms run once with tasks that go straight to workers that wait (true), and once with all of them through their queues.
 # The short ones run each scenario one way, and test/crash changes with every kill.
-WAYS = $(if $(filter both,$(MATCH)),true false,$(MATCH))
+WAYS = $(if $(LONG),$(if $(filter both,$(MATCH)),true false,$(MATCH)),'')
 
-# Settings of single targets: make test/crash KILLS=10, make test/faults MATCH=false, make test/mutants MUTANTS='-only settle'
+# Settings of single targets: make test/crash KILLS=10, make test/faults MATCH=false, make test/mutants MUTANTS='-only settle'.
+# Targets with a long form run the short one with LONG=.
+LONG ?= 1
 KILLS ?= 100
 MATCH ?= both
 MUTANTS ?=
@@ -86,13 +91,12 @@ install: ## install kinesin to where go install puts programs
 ##@ Test
 
 .PHONY: test
-test: ## all that must hold for a change
+test: ## what must hold for a change, in eight minutes; `make ci` has all
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
 	@go vet ./... # compiles: tests with deadlines fail beside minutes of compiling, as on a new machine
-	$(WITH_AWS_LOCAL) go test -shuffle=on $$($(UNIT))
+	$(WITH_AWS_LOCAL) go test -p 3 -ldflags=-w -shuffle=on $(WAITING) $$($(UNIT))
 	$(MAKE) arch test/e2e
-	go test -count=1 -timeout 10m $(FAULTS)
-	go test -count=1 -timeout 10m -parallel 4 $(AWSFAULTS)
+	$(MAKE) test/faults LONG=
 
 # Tests that may run beside each other mostly wait: six at once, on however few CPUs.
 # No shuffle, so that what did not change is not run again.
@@ -125,11 +129,11 @@ test/crash: ## kill -9 loop against the real binary under load (KILLS=100); task
 
 .PHONY: test/faults
 test/faults: ## lost, stopped and poisoned workers, lost servers: the long form, both ways, with all figures (MATCH=both)
-	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=1 go test -count=1 -timeout 30m -v -parallel 3 $(FAULTS); done
+	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=$(LONG) go test -count=1 -timeout 30m $(if $(LONG),-v -parallel 3) $(FAULTS); done
 
 .PHONY: test/aws/faults
 test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form, both ways (MATCH=both)
-	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=1 go test -count=1 -timeout 40m -v -parallel 2 $(AWSFAULTS); done
+	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=$(LONG) go test -count=1 -timeout 40m $(if $(LONG),-v -parallel 2,-parallel 4) $(AWSFAULTS); done
 
 .PHONY: test/sim
 test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY_FAULTS=0,3 and ONLY_ORDERS= take parts of a plan
@@ -137,11 +141,11 @@ test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY
 
 .PHONY: test/backlog
 test/backlog: ## a million tasks that wait, 50,000 that run and a million leftover rows in the embedded store: the long form
-	KINESIN_LONG=1 go test -count=1 -timeout 20m -v $(BACKLOG)
+	KINESIN_LONG=$(LONG) go test -count=1 -timeout 20m -v $(BACKLOG)
 
 .PHONY: test/cron
 test/cron: ## when crons fire, against an oracle in Python: ten years of clock changes in all zones (ten minutes)
-	KINESIN_LONG=1 go test -count=1 -timeout 60m -v ./test/cron
+	KINESIN_LONG=$(LONG) go test -count=1 -timeout 60m -v $(CRON)
 
 .PHONY: test/kube
 test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
@@ -165,7 +169,7 @@ test/web: ## the console in a headless Chromium, which is installed where that m
 
 .PHONY: test/openapi
 test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis with 100 requests of each kind (minutes), and the examples of docs/http.md
-	KINESIN_LONG=1 go test -count=1 -timeout 30m -v ./test/openapi
+	KINESIN_LONG=$(LONG) go test -count=1 -timeout 30m $(if $(LONG),-v) $(OPENAPI)
 
 .PHONY: arch
 arch: ## who may import whom
@@ -288,7 +292,9 @@ check/clean: ## fail when generated code or go.mod are not up to date
 ci: ## exactly what CI runs, in the same order
 	$(MAKE) test
 	$(MAKE) lint
-	$(MAKE) arch
+	$(MAKE) test/aws/faults LONG=
+	$(MAKE) test/openapi LONG=
+	$(MAKE) test/cron LONG=
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
 	$(MAKE) test/sim SEEDS=2000
 	$(MAKE) test/crash KILLS=5
