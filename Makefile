@@ -40,6 +40,8 @@ TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --reru
 MODULES := terraform/internal/provider terraform/internal/readme
 SUPPLY := tools/supply
 UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform|web|cron|openapi|rules)|internal/kubelocal)$$'
+# Without debug information test programs link in half the time.
+QUICK_LINK := -ldflags=-w
 # These mostly wait, for minutes: they begin first, so that at the end nothing waits for them alone.
 WAITING := ./test/cost $(BACKLOG) ./test/aws
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
@@ -94,7 +96,7 @@ install: ## install kinesin to where go install puts programs
 test: ## what must hold for a change, in eight minutes; `make ci` has all
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
 	@go vet ./... # compiles: tests with deadlines fail beside minutes of compiling, as on a new machine
-	$(WITH_AWS_LOCAL) go test -p 3 -ldflags=-w -shuffle=on $(WAITING) $$($(UNIT))
+	$(WITH_AWS_LOCAL) go test -p 3 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT))
 	$(MAKE) arch test/e2e
 	$(MAKE) test/faults LONG=
 
@@ -102,12 +104,12 @@ test: ## what must hold for a change, in eight minutes; `make ci` has all
 # No shuffle, so that what did not change is not run again.
 .PHONY: test/quick
 test/quick: ## the same without real processes, long runs and fleets in virtual time: for while one works
-	go test -short -parallel 6 $$(go list ./... | grep -v internal/node$$)
+	go test -short -parallel 6 $(QUICK_LINK) $$(go list ./... | grep -v internal/node$$)
 
 .PHONY: test/race
 test/race: ## the core packages under the race detector
-	go test -race -short -timeout 20m -shuffle=on $$($(TEST_IMPORTS) | grep -v testing/synctest | cut -d' ' -f1)
-	go test -race -short -timeout 20m -shuffle=on -cpu=1 $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
+	go test -race -short $(QUICK_LINK) -timeout 20m -shuffle=on $$($(TEST_IMPORTS) | grep -v testing/synctest | cut -d' ' -f1)
+	go test -race -short $(QUICK_LINK) -timeout 20m -shuffle=on -cpu=1 $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
 
 .PHONY: test/cover
 test/cover: ## coverage by package, profile in bin/cover.out
@@ -194,7 +196,7 @@ bench: ## benchmarks that match BENCH=., six times, for benchstat
 
 .PHONY: bench/smoke
 bench/smoke: ## one iteration of every benchmark
-	$(WITH_AWS_LOCAL) go test -run '^$$' -bench . -benchtime=1x $$($(UNIT))
+	$(WITH_AWS_LOCAL) go test $(QUICK_LINK) -run '^$$' -bench . -benchtime=1x $$($(UNIT))
 
 .PHONY: stats
 stats: ## longest files, functions and interfaces; a report, never a failure
