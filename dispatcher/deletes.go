@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -21,15 +19,6 @@ const (
 	// meanwhile, their tasks are sent again.
 	deleteTogether = 2
 )
-
-// deleteBatch gathers the delivered tasks of all calls whose rows are to be deleted, because most of what a
-// delete costs is its request.
-type deleteBatch struct {
-	mu      sync.Mutex // guards what follows
-	waiting []*delivery
-	timed   bool          // deleteWaiting comes
-	last    time.Duration // monotonic time of the last batch that was not full
-}
 
 // deleteRows has the rows of sent tasks deleted, together with those of others. After a quiet time they are
 // deleted at once, so that a lone task reads as delivered when its consumer has it.

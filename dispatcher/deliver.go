@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -24,64 +20,6 @@ const (
 	// payloadReadsMax is how many of them are read at a time.
 	payloadReadsMax = 16
 )
-
-// DelivererStore is what a Deliverer needs of a store.
-type DelivererStore interface {
-	store.Writer
-	Payload(ctx context.Context, id task.ID) ([]byte, error)
-	PayloadsExpire() bool
-}
-
-// DelivererQueue is what a Deliverer needs of a queue.
-type DelivererQueue interface {
-	Deliver(ctx context.Context, deliveries []queue.Delivery) []error
-}
-
-// Sealer makes public ids.
-type Sealer interface{ SealTask(t *task.Task) string }
-
-// DelivererConfig is what a Deliverer is made of. Everything but Hooks, Ended and Together is required.
-type DelivererConfig struct {
-	Store    DelivererStore
-	Queue    DelivererQueue
-	Policies Policies
-	Sealer   Sealer
-	Clock    clock.Clock
-	Log      *slog.Logger
-	Hooks    DelivererHooks
-	Ended    func(ids []task.ID) // called with tasks that are on their lambda's queue; may be nil
-	// Together is the most that a task is sent late so that it shares a request with others: most of what a
-	// delivery costs is its requests. 0: each task is sent when it is due.
-	Together time.Duration
-}
-
-// DelivererHooks are called when something happened. A nil hook is not called.
-type DelivererHooks struct {
-	// Delivered: a task is on its lambda's queue, that long after its due time.
-	Delivered func(t *task.Task, late time.Duration)
-	// Undelivered: a task could not be put there and is tried again.
-	Undelivered func(t *task.Task, err error)
-	// Dropped: a task has ended undelivered, since no try could ever send it.
-	Dropped func(t *task.Task)
-}
-
-// Deliverer puts the tasks of deliver lambdas on their lambdas' queues. It owns the order of the three steps
-// after the schedule: acquire the row, send, delete the row. A crash between two of them loses nothing:
-// whoever finds the row sends again, so that a consumer gets each task at least once. It never decides when a
-// task is due or who owns it. Concurrent calls share sends and deletes. It is safe for concurrent use.
-type Deliverer struct {
-	DelivererConfig
-
-	deletes deleteBatch
-
-	mu       sync.Mutex // guards the outboxes
-	outboxes map[task.Partition]*outbox
-}
-
-// NewDeliverer returns a Deliverer.
-func NewDeliverer(c DelivererConfig) *Deliverer {
-	return &Deliverer{DelivererConfig: c, outboxes: map[task.Partition]*outbox{}}
-}
 
 // Deliver acquires the tasks of orders, sends each when it is due and not before, and deletes their rows. It
 // returns when all that is done, or ctx ends; that takes until the last of them is due. An order that it does

@@ -2,27 +2,9 @@ package dispatcher
 
 import (
 	"context"
-	"sync"
 
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// deliverCall is one call of Deliver.
-type deliverCall struct {
-	*Deliverer
-
-	mu   sync.Mutex // guards left, and the state of the call's deliveries
-	left []task.Undelivered
-}
-
-// delivery is an acquired task on its way: to its queue, then its row is deleted.
-type delivery struct {
-	call    *deliverCall
-	order   task.Order // Sent is guarded by call.mu
-	payload []byte
-	closed  bool          // guarded by call.mu
-	done    chan struct{} // closed with it
-}
 
 // open makes deliveries of orders.
 func (c *deliverCall) open(orders []task.Order) []*delivery {

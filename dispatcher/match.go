@@ -2,27 +2,10 @@ package dispatcher
 
 import (
 	"context"
-	"time"
 
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// Matcher finds a waiting worker of this process for a task.
-type Matcher interface {
-	// Match reserves a slot for a task; nil when there is none.
-	Match(t *task.Task) Slot
-	// Serves reports whether a worker of this process serves the task's lambda, busy or not.
-	Serves(t *task.Task) bool
-}
-
-// Slot is a reserved slot of a worker, with the length of the worker's lease.
-type Slot interface {
-	Worker() string
-	Lease() time.Duration
-	// Settle is called once, with the outcome of the write of the task as claimed.
-	Settle(claimed *task.Task, outcome error)
-}
 
 // match turns an order that puts a task on its queue into a direct hand-off, if a worker waits and no task
 // that waits longer is overtaken. The caller settles the slot with the outcome of the write.

@@ -25,16 +25,6 @@ const (
 // errStale keeps a task from being sent by a process that another one may have taken it from.
 var errStale = errors.New("acquired too long ago to be sent")
 
-// outbox holds the acquired tasks of one queue until they are sent: those of all its partitions and of all
-// calls. Tasks that are due within Together of the first are sent in one request when the last of them is
-// due. A task with no other due so soon after it is sent when it is due. The outbox knows which, since tasks
-// are acquired further ahead than Together.
-type outbox struct {
-	queue      task.Partition // without its shard
-	deliveries []*delivery    // in order of due time
-	changed    chan struct{}  // has an element when the next send may be earlier than planned
-}
-
 // post puts deliveries in the outboxes of their queues.
 func (d *Deliverer) post(deliveries []*delivery) {
 	d.mu.Lock()

@@ -12,49 +12,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// waitMax is how long a task may wait for a slot here before it is given back, because other workers may have
-// free ones.
-const waitMax = 50 * time.Millisecond
-
 // panicLinesMax is how many lines of the stack of a handler that panicked are kept.
 const panicLinesMax = 12
-
-// takeSlot gives an attempt its slot; false when it has to wait for one, or for the lease to be confirmed.
-// Call with mu held.
-func (s *session) takeSlot(a *attempt, now time.Duration) bool {
-	if a.group.running >= a.group.slots || s.unconfirmed {
-		a.state = waiting
-		a.group.waiting = append(a.group.waiting, a)
-		s.setAlarm(a, now+waitMax)
-		return false
-	}
-	a.group.running++
-	s.running++
-	s.busy = true
-	a.state = running
-	a.start = now
-	a.startedAt = max(s.serverNow(), a.due) // by the server's clock it is due
-	a.ctx, a.cancel = s.handlerContext(a)
-	if at := a.nextAlarm(); at != forever {
-		s.setAlarm(a, at)
-	}
-	return true
-}
-
-// handlerContext returns a context with the values of Run's context but not its end: draining has its own
-// rules.
-func (s *session) handlerContext(a *attempt) (handlerContext, context.CancelCauseFunc) {
-	var deadline time.Time
-	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // handlers would misread a virtual deadline
-		deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
-	}
-	return newHandlerContext(s, deadline)
-}
-
-// serverNow returns the time by the server's clock, as this process knows it.
-func (s *session) serverNow() task.Instant {
-	return task.Instant(s.serverZero.Load()).Add(clock.Mono(s.cfg.Clock))
-}
 
 // execute runs the handler of an attempt that has a slot, and then of attempts that waited for that slot.
 func (s *session) execute(a *attempt) {
@@ -116,16 +75,6 @@ func (s *session) finish(a *attempt, o Outcome) *attempt {
 	}
 	s.noteProgress()
 	return s.nextWaiting(a.group, now)
-}
-
-func (s *session) nextWaiting(g *group, now clock.Readings) *attempt {
-	if len(g.waiting) == 0 || g.running >= g.slots || s.draining || !s.holdsLocked(now) || s.unconfirmed {
-		return nil
-	}
-	next := g.waiting[0]
-	g.waiting = g.waiting[1:]
-	s.takeSlot(next, now.Mono)
-	return next
 }
 
 // finalOutcome returns the outcome of a handler that returned, given the cause with which its context had

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -125,6 +124,25 @@ func (s *session) learnOffset(serverMicros int64, sent, now clock.Readings) {
 	s.serverZero.Store(int64(now.Wall.Add(offset - now.Mono)))
 }
 
+// confirmLocked confirms the lease, if the accepted heartbeat was sent late enough, and starts the attempts
+// that waited for that.
+func (s *session) confirmLocked(now clock.Readings) {
+	if !s.unconfirmed {
+		return
+	}
+	if now.Wall.Sub(s.renewed.Wall) >= s.valid {
+		wake(s.heartbeatNow)
+		return
+	}
+	s.unconfirmed = false
+	s.log(slog.LevelInfo, "lease confirmed")
+	for _, g := range s.groups {
+		for a := s.nextWaiting(g, now); a != nil; a = s.nextWaiting(g, now) {
+			go s.execute(a)
+		}
+	}
+}
+
 // cancelLocked stops an attempt whose task was cancelled.
 func (s *session) cancelLocked(h *kinesinv1.Held) {
 	k, _ := keyOf(h.Task, h.Attempt)
@@ -162,32 +180,4 @@ func (s *session) fenceLocked(h *kinesinv1.Held) {
 	s.outbox.results = without(s.outbox.results, a)
 	s.forget(a)
 	s.noteProgress()
-}
-
-// withdraw takes an attempt that does not run off the timeline and out of the wait for a slot. Call with mu
-// held.
-func (s *session) withdraw(a *attempt) {
-	s.timeline.Remove(a)
-	if a.state == waiting {
-		a.group.waiting = without(a.group.waiting, a)
-	}
-}
-
-// without returns a copy without one attempt.
-func without(attempts []*attempt, a *attempt) []*attempt {
-	if i := slices.Index(attempts, a); i >= 0 {
-		return slices.Concat(attempts[:i], attempts[i+1:])
-	}
-	return attempts
-}
-
-// callFenced calls the hook for fenced attempts, without the lock.
-func (s *session) callFenced() {
-	s.mu.Lock()
-	fenced := s.fencedOff
-	s.fencedOff = nil
-	s.mu.Unlock()
-	for _, a := range fenced {
-		s.cfg.Hooks.Fenced(&a.work)
-	}
 }

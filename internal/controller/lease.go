@@ -73,25 +73,6 @@ func (s *session) requireConfirmation(by time.Duration) {
 	wake(s.heartbeatNow)
 }
 
-// confirmLocked confirms the lease, if the accepted heartbeat was sent late enough, and starts the attempts
-// that waited for that.
-func (s *session) confirmLocked(now clock.Readings) {
-	if !s.unconfirmed {
-		return
-	}
-	if now.Wall.Sub(s.renewed.Wall) >= s.valid {
-		wake(s.heartbeatNow)
-		return
-	}
-	s.unconfirmed = false
-	s.log(slog.LevelInfo, "lease confirmed")
-	for _, g := range s.groups {
-		for a := s.nextWaiting(g, now); a != nil; a = s.nextWaiting(g, now) {
-			go s.execute(a)
-		}
-	}
-}
-
 // lose gives the lease up for a reason.
 func (s *session) lose(why string) {
 	s.mu.Lock()

@@ -23,15 +23,6 @@ const (
 	releasedBusy     = "no slot came free in time"
 )
 
-// outbox is what waits to be sent, in order.
-type outbox struct {
-	results []*attempt
-	started []*attempt
-	prompt  bool          // one of the results is awaited
-	drain   bool          // tell the server to send no more
-	last    time.Duration // monotonic; when something was last sent
-}
-
 func (o *outbox) size() int { return len(o.results) + len(o.started) }
 
 // report puts the result of an attempt in the outbox, and wakes the writer when it has to set its timer or

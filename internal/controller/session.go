@@ -2,15 +2,13 @@ package controller
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -29,48 +27,6 @@ var (
 	// lambdaRetry is for a worker whose lambda does not exist yet: each try costs the server a read.
 	lambdaRetry = backoff.Policy{Min: 250 * time.Millisecond, Max: 5 * time.Second}
 )
-
-// session is one lease of this process, from Register to Leave or loss.
-type session struct {
-	cfg *Config
-	ctx context.Context //nolint:containedctx // has the values for handlers and the log; it never ends
-
-	worker         string
-	proof          []byte        // of who holds the lease; empty: the server wants none
-	length         time.Duration // of the lease
-	valid          time.Duration // how long after a heartbeat's sending the process may act
-	heartbeatEvery time.Duration
-	steps          *clock.Steps // of the wall clock, logged with each heartbeat
-	groups         []*group
-	byLambda       map[string]*group
-	flushAt        int // reports that are sent without waiting for more
-
-	serverZero atomic.Int64 // task.Instant that the server's clock showed when our monotonic clock showed zero
-
-	gone         chan struct{} // closed when the lease is lost
-	progress     chan struct{} // holds one value when a drain or a loss has come further
-	outboxReady  chan struct{} // holds one value when the writer must look at the outbox
-	timerChanged chan struct{} // holds one value when the timer loop sleeps too long
-	heartbeatNow chan struct{} // holds one value when a heartbeat is to be sent at once
-
-	mu        sync.Mutex // guards what follows and the attempts; never held across a call
-	attempts  map[key]*attempt
-	running   int
-	busy      bool // a handler was started since the timer loop last woke
-	timeline  timeline
-	wakesAt   time.Duration // monotonic; when the timer loop wakes up
-	outbox    outbox
-	fencedOff []*attempt // for the hook, to be called without the lock
-	draining  bool
-
-	renewed     clock.Readings // when the last accepted heartbeat was sent
-	misses      int            // heartbeats in a row that failed
-	unconfirmed bool           // by the wall clock alone the lease has ended: nothing starts until a heartbeat confirms it
-	lost        bool
-	lostWhy     string
-	lostRunning int
-	kept        []*attempt // with results, which the next registration sends
-}
 
 // log logs an event of the session.
 func (s *session) log(level slog.Level, msg string, attrs ...slog.Attr) {
@@ -95,6 +51,11 @@ func (s *session) forget(a *attempt) {
 	if s.attempts[a.key] == a {
 		delete(s.attempts, a.key)
 	}
+}
+
+// serverNow returns the time by the server's clock, as this process knows it.
+func (s *session) serverNow() task.Instant {
+	return task.Instant(s.serverZero.Load()).Add(clock.Mono(s.cfg.Clock))
 }
 
 // noteProgress wakes a drain or a loss that waits for attempts to end. Call with mu held.
@@ -133,11 +94,21 @@ func (s *session) awaitRunning(d time.Duration, gone <-chan struct{}) int {
 	return s.running
 }
 
-// group is a pool of slots.
-type group struct {
-	slots int
+// callFenced calls the hook for fenced attempts, without the lock.
+func (s *session) callFenced() {
+	s.mu.Lock()
+	fenced := s.fencedOff
+	s.fencedOff = nil
+	s.mu.Unlock()
+	for _, a := range fenced {
+		s.cfg.Hooks.Fenced(&a.work)
+	}
+}
 
-	// Guarded by session.mu.
-	running int
-	waiting []*attempt // for a slot: while attempts are short the server sends more than there are slots
+// wake leaves a value in a channel of capacity one, for a loop that waits on it.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

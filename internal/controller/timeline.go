@@ -4,11 +4,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/minheap"
 )
-
-// timeline holds the attempts that have an alarm, the earliest first. One timer serves them all.
-type timeline struct{ minheap.Heap[*attempt] }
 
 // Before orders attempts by their alarms.
 func (a *attempt) Before(other *attempt) bool { return a.alarm < other.alarm }
@@ -36,6 +32,22 @@ func (s *session) setAlarm(a *attempt, at time.Duration) {
 	}
 }
 
+// StartedAfter is how long an attempt runs before its start is reported: the result of a shorter one says it
+// too.
+const StartedAfter = 200 * time.Millisecond
+
+// nextAlarm returns when to look at a running attempt again; forever for never.
+func (a *attempt) nextAlarm() time.Duration {
+	at := forever
+	if !a.reported {
+		at = a.start + StartedAfter
+	}
+	if a.work.Timeout > 0 && !a.overdue {
+		at = min(at, a.start+a.work.Timeout)
+	}
+	return at
+}
+
 // forever is a wait without an end.
 const forever = time.Duration(1<<63 - 1)
 
@@ -47,12 +59,4 @@ func rearm(t clock.Timer, from clock.Stamp, wait time.Duration) {
 		return
 	}
 	clock.ResetFrom(t, from, wait)
-}
-
-// wake leaves a value in a channel of capacity one, for a loop that waits on it.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

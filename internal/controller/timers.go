@@ -8,10 +8,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// StartedAfter is how long an attempt runs before its start is reported: the result of a shorter one says it
-// too.
-const StartedAfter = 200 * time.Millisecond
-
 // runTimers fires the alarms, and watches the lease while handlers run, until ctx ends.
 func (s *session) runTimers(ctx context.Context) {
 	timer := s.cfg.Clock.NewTimer(0)
@@ -85,18 +81,6 @@ func (s *session) checkRunning(a *attempt, now time.Duration) {
 	if at := a.nextAlarm(); at != forever {
 		s.timeline.set(a, at)
 	}
-}
-
-// nextAlarm returns when to look at a running attempt again; forever for never.
-func (a *attempt) nextAlarm() time.Duration {
-	at := forever
-	if !a.reported {
-		at = a.start + StartedAfter
-	}
-	if a.work.Timeout > 0 && !a.overdue {
-		at = min(at, a.start+a.work.Timeout)
-	}
-	return at
 }
 
 // sleepTime returns how long the timer loop may sleep: to the next alarm, and no longer than the watch on the

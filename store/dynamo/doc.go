@@ -3,8 +3,9 @@
 // that it is given, and decides nothing about tasks.
 //
 // Its files from the bottom up, each of which uses only those before it: config, loglimit, tables, keys,
-// failure, client (one request), read, payload, shape, write (one op), send (one batch), queue, throttle,
-// deferred, batcher (all writes), dynamo (Driver), rows, control, ended; and beside them check and setup.
+// failure, client (one request), read, payload, shape, write (one op), encode, send (one batch), queue,
+// throttle, load, deferred, batcher (all writes), dynamo (Driver), rows, control, ended; and beside them
+// check and setup.
 //
 // # Rows
 //

@@ -2,6 +2,7 @@ package dynamo
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -34,4 +35,17 @@ func taskKey(id task.ID) item { return item{attrID: textValue(id.String())} }
 
 func wakeKey(k store.WakeKey) item {
 	return item{attrPartition: textValue(k.Partition.String()), attrWake: textValue(positionText(k.Wake, k.ID))}
+}
+
+// The limits of DynamoDB for keys.
+const (
+	hashBytesMax  = 2048
+	rangeBytesMax = 1024
+)
+
+func checkControlKey(kind, name string) error {
+	if len(kind) > hashBytesMax || len(name) > rangeBytesMax || !utf8.ValidString(kind) || !utf8.ValidString(name) {
+		return fmt.Errorf("%w control key: kind %.40q, name %.40q; want UTF-8 of at most %d and %d bytes", store.ErrMalformed, kind, name, hashBytesMax, rangeBytesMax)
+	}
+	return nil
 }

@@ -3,26 +3,11 @@ package dynamo
 import (
 	"slices"
 
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
 // roundRowsMax bounds a round of a throttled group.
 const roundRowsMax = 40 * batchRowsMax
-
-// heldGroup holds the writes of a group that DynamoDB throttles, so that those of other groups go on. They
-// are sent in rounds. A round in which a write was throttled is followed by a pause and a round of one batch;
-// otherwise the next round is twice as large, so that the group catches up with what arrives. batcher.mu
-// guards it.
-type heldGroup struct {
-	writes    []*write     // the one that waits longest is first
-	progress  task.Instant // when a write was not throttled, or the group began
-	size      int          // of the next round, at most
-	rows      int          // in the round
-	open      int          // writes of the round without an answer
-	throttled int          // writes of the round that were throttled
-	failures  int          // rounds in a row of which most was throttled
-}
 
 // hold puts a write in line. One that was throttled in a round goes to the front.
 func (g *heldGroup) hold(w *write) {
@@ -68,44 +53,4 @@ func (g *heldGroup) endRound() (pauses bool) {
 		g.size = min(2*g.rows, roundRowsMax)
 	}
 	return g.throttled > 0
-}
-
-const (
-	// meteredPartitionsMax bounds the partitions that are counted, also when take is never called.
-	meteredPartitionsMax = 1 << 14
-	// unitBytes is how much of a row DynamoDB writes for a unit.
-	unitBytes = 1 << 10
-)
-
-// loadMeter counts what the writes to each partition of the schedule consume. batcher.mu guards it.
-type loadMeter struct {
-	loads map[task.Partition]store.KeyLoad
-}
-
-// add counts a write to the schedule. One whose condition does not hold consumes as much as another. A
-// deleted row counts as small, since its size is not known here.
-func (m *loadMeter) add(w *write, r result) {
-	if r == refused || r == unsent {
-		return
-	}
-	load, known := m.loads[w.group.partition]
-	switch {
-	case !known && len(m.loads) == meteredPartitionsMax:
-		return
-	case m.loads == nil:
-		m.loads = map[task.Partition]store.KeyLoad{}
-	}
-	if r == throttled {
-		load.Throttled = true
-	} else {
-		load.Units += 1 + w.bytes/unitBytes
-	}
-	m.loads[w.group.partition] = load
-}
-
-// take returns the counts and starts again from zero.
-func (m *loadMeter) take() map[task.Partition]store.KeyLoad {
-	loads := m.loads
-	m.loads = nil
-	return loads
 }

@@ -1,11 +1,7 @@
 package dynamo
 
 import (
-	"fmt"
-	"hash/maphash"
-	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -36,7 +32,7 @@ type write struct {
 	// follower is the next op of the call when that follows this one.
 	follower *write
 
-	// Guarded by writer.mu.
+	// Guarded by batcher.mu.
 	next     []*write     // writes of the same key, which start when this one is done
 	blockers int          // writes that have to be done before this one starts
 	skip     error        // the result when the write that it follows failed
@@ -51,6 +47,20 @@ type groupKey struct {
 	partition task.Partition
 }
 
+// heldGroup holds the writes of a group that DynamoDB throttles, so that those of other groups go on. They
+// are sent in rounds. A round in which a write was throttled is followed by a pause and a round of one batch;
+// otherwise the next round is twice as large, so that the group catches up with what arrives. batcher.mu
+// guards it.
+type heldGroup struct {
+	writes    []*write     // the one that waits longest is first
+	progress  task.Instant // when a write was not throttled, or the group began
+	size      int          // of the next round, at most
+	rows      int          // in the round
+	open      int          // writes of the round without an answer
+	throttled int          // writes of the round that were throttled
+	failures  int          // rounds in a row of which most was throttled
+}
+
 // wakeRow is a wake-up row as a write names it.
 type wakeRow struct {
 	key store.WakeKey
@@ -60,12 +70,12 @@ type wakeRow struct {
 // call is one call of Apply that waits for its writes.
 type call struct {
 	results []error
-	left    int  // guarded by writer.mu: writes without a result, and 1 until all have started
-	gone    bool // guarded by writer.mu: the caller gave up, so what was not sent yet is not sent
+	left    int  // guarded by batcher.mu: writes without a result, and 1 until all have started
+	gone    bool // guarded by batcher.mu: the caller gave up, so what was not sent yet is not sent
 	done    chan struct{}
 }
 
-// finishOne counts a write as done, and wakes the caller after the last one. The caller holds writer.mu.
+// finishOne counts a write as done, and wakes the caller after the last one. The caller holds batcher.mu.
 func (c *call) finishOne() {
 	if c.left--; c.left == 0 {
 		close(c.done)
@@ -73,12 +83,6 @@ func (c *call) finishOne() {
 }
 
 func (w *write) isGone() bool { return w.call != nil && w.call.gone }
-
-// The limits of DynamoDB for keys.
-const (
-	hashBytesMax  = 2048
-	rangeBytesMax = 1024
-)
 
 // How long a write waits for others to share its request, which is most of what it costs in CPU. The rest of
 // store.PatientMax and store.PatientEndMax is for timers that are late.
@@ -98,171 +102,4 @@ func lingerOf(op *store.Op) time.Duration {
 		return patientLinger
 	}
 	return 0
-}
-
-// encode fills in w from an op. The error says why DynamoDB cannot store that.
-func (w *write) encode(op *store.Op, s *shapes, now task.Instant) error {
-	w.kind, w.shape = op.Kind, s.of(op)
-	if w.shape == nil {
-		return fmt.Errorf("%w op: kind %d", store.ErrMalformed, op.Kind)
-	}
-	w.values = make([]types.AttributeValue, 0, 7)
-	w.linger = lingerOf(op)
-	w.group = groupKey{w.shape.table, op.Task.Partition}
-	var err error
-	switch op.Kind {
-	case store.PutWakeup, store.ReplaceWakeup, store.DeleteWakeup:
-		if op.Kind == store.DeleteWakeup && w.shape.guarded {
-			// A deletion in a batch cannot tell whether there was a row.
-			w.alone, w.deferred = !op.Lazy, op.Lazy
-		}
-		err = w.encodeWakeup(&op.Task)
-	case store.PutTask, store.ReplaceTask:
-		err = w.encodeTask(op)
-	case store.PutPayload:
-		w.expiry = payloadExpiry(now, &op.Task)
-		w.add(bytesValue(op.Payload), numberValue(expirySeconds(w.expiry)), textValue(op.Task.ID.String()))
-		w.bytes = len(op.Payload)
-	case store.DeletePayload:
-		w.add(textValue(op.Task.ID.String()))
-	case store.PutControl, store.DeleteControl:
-		w.alone = op.Kind == store.DeleteControl
-		err = w.encodeControl(op)
-	}
-	if err == nil {
-		w.hash = w.keyHash()
-	}
-	return err
-}
-
-func (w *write) add(values ...types.AttributeValue) { w.values = append(w.values, values...) }
-
-// addRow adds the attributes that every encoded row has.
-func (w *write) addRow(seq uint64, encoded []byte) {
-	w.add(numberValue(seq), bytesValue(encoded))
-	w.bytes = len(encoded)
-}
-
-// The usual sizes, so that encoding a row allocates once.
-const (
-	rowBytesLikely     = 320
-	attemptBytesLikely = 96
-)
-
-func encodeTask(t *task.Task) []byte {
-	size := rowBytesLikely + len(t.Payload) + attemptBytesLikely*len(t.History)
-	return store.AppendTask(make([]byte, 0, size), t)
-}
-
-func (w *write) encodeWakeup(t *task.Task) error {
-	if t.WakeRow.At > instantMax {
-		return fmt.Errorf("%w wake-up row of %s: at %d, which is beyond the year 2286", store.ErrMalformed, t.ID, t.WakeRow.At)
-	}
-	w.wakeRow = wakeRow{store.KeyOf(t), t.WakeRow.Seq}
-	if w.kind != store.DeleteWakeup {
-		w.addRow(t.WakeRow.Seq, encodeTask(t))
-	}
-	w.add(textValue(t.Partition.String()), textValue(positionText(t.WakeRow.At, t.ID)))
-	switch {
-	case w.kind == store.ReplaceWakeup:
-		w.add(numberValue(t.WakeRow.Seq - 1))
-	case w.shape.guarded:
-		w.add(numberValue(t.WakeRow.Seq))
-	}
-	return nil
-}
-
-func (w *write) encodeTask(op *store.Op) error {
-	t := &op.Task
-	if t.Ended > instantMax {
-		return fmt.Errorf("%w task %s: ended %d; the year 2286 is the last", store.ErrMalformed, t.ID, t.Ended)
-	}
-	w.addRow(t.Seq, encodeTask(t))
-	class := classOf(t)
-	if class != liveRow {
-		w.add(numberValue(expirySeconds(t.ExpireAt)))
-	}
-	if class == deadRow {
-		w.add(textValue(t.Partition.String()), textValue(positionText(t.Ended, t.ID)))
-	}
-	w.add(textValue(t.ID.String()))
-	if w.shape.guarded {
-		w.add(numberValue(op.Replaces()))
-	}
-	return nil
-}
-
-func (w *write) encodeControl(op *store.Op) error {
-	c := &op.Control
-	if err := checkControlKey(c.Kind, c.Name); err != nil {
-		return err
-	}
-	version := c.Version
-	if op.Kind == store.PutControl {
-		w.addRow(c.Version, store.AppendControl(nil, c))
-		version--
-	}
-	w.add(textValue(c.Kind), textValue(c.Name))
-	if w.shape.guarded {
-		w.add(numberValue(version))
-	}
-	return nil
-}
-
-func checkControlKey(kind, name string) error {
-	if len(kind) > hashBytesMax || len(name) > rangeBytesMax || !utf8.ValidString(kind) || !utf8.ValidString(name) {
-		return fmt.Errorf("%w control key: kind %.40q, name %.40q; want UTF-8 of at most %d and %d bytes", store.ErrMalformed, kind, name, hashBytesMax, rangeBytesMax)
-	}
-	return nil
-}
-
-// key returns the values of the row's key.
-func (w *write) key() []types.AttributeValue {
-	from := len(w.shape.set)
-	return w.values[from : from+len(w.shape.key)]
-}
-
-// keyItem returns the key as requests for one row want it.
-func (w *write) keyItem() item {
-	m := make(item, len(w.shape.key))
-	for i, v := range w.key() {
-		m[w.shape.key[i]] = v
-	}
-	return m
-}
-
-// item returns the whole row.
-func (w *write) item() item {
-	m := w.keyItem()
-	for i, name := range w.shape.set {
-		m[name] = w.values[i]
-	}
-	return m
-}
-
-// conditionValues returns the values that shape.condition names.
-func (w *write) conditionValues() item {
-	switch {
-	case w.shape.form == raise:
-		return item{":" + attrSeq: w.values[slices.Index(w.shape.set, attrSeq)]}
-	case !w.shape.guarded:
-		return nil
-	}
-	return item{":" + attrSeq: w.values[len(w.values)-1]}
-}
-
-var seed = maphash.MakeSeed()
-
-// keyHash returns a hash of the key. Two keys with the same hash only go in different requests.
-func (w *write) keyHash() uint64 {
-	var h maphash.Hash
-	h.SetSeed(seed)
-	_, _ = h.WriteString(*w.shape.table)
-	for _, v := range w.key() {
-		if s, ok := v.(*types.AttributeValueMemberS); ok {
-			_, _ = h.WriteString(s.Value)
-			_ = h.WriteByte(0)
-		}
-	}
-	return h.Sum64()
 }

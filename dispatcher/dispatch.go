@@ -1,0 +1,106 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// patientBefore is how long before its due time the write of a task may share another's sync.
+const patientBefore = 6 * store.PatientMax
+
+// Dispatch carries out orders and returns the result of each. A first order whose message could not be sent
+// fails, so that it is tried again soon; tasks of other orders are sent again after their enqueue timeout.
+func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
+	b := batch{results: make([]task.Dispatched, len(orders)), ops: make([]store.Op, 0, len(orders))}
+	orders = d.decideOccurrences(ctx, orders, b.results)
+	now := d.Clock.Now()
+	for i := range orders {
+		if b.results[i].Again.IsZero() && b.results[i].Err == nil {
+			d.plan(ctx, &b, i, &orders[i], now)
+		}
+	}
+	d.apply(ctx, &b)
+	unsent := d.send(ctx, b.messages)
+	for i := range b.results {
+		r := &b.results[i]
+		if err := unsent[r.Task.ID]; err != nil && orders[i].First {
+			r.Done, r.Err = false, fmt.Errorf("send message of task %s: %w", r.Task.ID, err)
+		}
+	}
+	return b.results
+}
+
+// plan adds the writes of one order to the batch, or its message.
+func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, now task.Instant) {
+	policy, known := d.Policies.PolicyOf(&o.Task)
+	if !known {
+		b.results[i].Err = unknownLambda(&o.Task)
+		return
+	}
+	event := o.Event
+	var slot Slot
+	expired := o.Task.IsExpired(now) // then an enqueue ends it
+	if !expired {
+		slot = d.match(ctx, b, o, &event)
+	}
+	if slot == nil && !expired && d.sendsFirst(o, now) {
+		queued := o.Task.Queued(now)
+		b.results[i] = task.Dispatched{Task: queued, Done: true}
+		b.messages = append(b.messages, queue.Message{Task: queued})
+		return
+	}
+	next, effect, err := o.Task.Apply(event, now, policy)
+	if err != nil {
+		if slot != nil {
+			slot.Settle(&o.Task, err)
+		}
+		return // the task moved on, so the order is pointless
+	}
+	if o.First && next.State.IsEnd() && o.Delivers && next.Key == "" {
+		b.ops = append(b.ops, store.EndUndelivered(next, &o.Task)...)
+		b.writes = append(b.writes, write{order: i, op: len(b.ops) - 1}) // the row that follows is the result
+		return
+	}
+	b.writes = append(b.writes, write{order: i, op: len(b.ops), effect: effect, slot: slot})
+	patient := next.Due > now.Add(patientBefore)
+	switch {
+	case o.First && next.State.IsEnd():
+		b.ops = append(b.ops, store.EndWaiting(next, &o.Task)...)
+		return
+	case o.First:
+		b.ops = append(b.ops, store.Op{Kind: store.PutTask, Task: next, Patient: patient})
+		return
+	}
+	b.ops = store.AppendChange(b.ops, &next, false, patient)
+}
+
+// apply makes the writes of a batch, before anything is sent.
+func (d *Dispatcher) apply(ctx context.Context, b *batch) {
+	if len(b.ops) == 0 {
+		return
+	}
+	outcomes := store.Outcomes(ctx, d.Store, b.ops)
+	for _, w := range b.writes {
+		b.settle(&w, outcomes[w.op])
+	}
+}
+
+// Remove deletes wake-up rows that no task needs. Losing such a delete is harmless: the next full scan of the
+// partition finds the row again.
+func (d *Dispatcher) Remove(ctx context.Context, rows []task.Task) {
+	if len(rows) == 0 {
+		return
+	}
+	ops := make([]store.Op, len(rows))
+	for i := range rows {
+		ops[i] = store.Remove(&rows[i])
+	}
+	if _, err := d.Store.Apply(ctx, ops); err != nil && ctx.Err() == nil {
+		d.Log.WarnContext(ctx, "leftover wake-up rows not deleted; the next full scan will", slog.Int("rows", len(rows)), slog.Any("error", err))
+	}
+}

@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/minheap"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// session is one lease of this process, from Register to Leave or loss.
+type session struct {
+	cfg *Config
+	ctx context.Context //nolint:containedctx // has the values for handlers and the log; it never ends
+
+	worker         string
+	proof          []byte        // of who holds the lease; empty: the server wants none
+	length         time.Duration // of the lease
+	valid          time.Duration // how long after a heartbeat's sending the process may act
+	heartbeatEvery time.Duration
+	steps          *clock.Steps // of the wall clock, logged with each heartbeat
+	groups         []*group
+	byLambda       map[string]*group
+	flushAt        int // reports that are sent without waiting for more
+
+	serverZero atomic.Int64 // task.Instant that the server's clock showed when our monotonic clock showed zero
+
+	gone         chan struct{} // closed when the lease is lost
+	progress     chan struct{} // holds one value when a drain or a loss has come further
+	outboxReady  chan struct{} // holds one value when the writer must look at the outbox
+	timerChanged chan struct{} // holds one value when the timer loop sleeps too long
+	heartbeatNow chan struct{} // holds one value when a heartbeat is to be sent at once
+
+	mu        sync.Mutex // guards what follows and the attempts; never held across a call
+	attempts  map[key]*attempt
+	running   int
+	busy      bool // a handler was started since the timer loop last woke
+	timeline  timeline
+	wakesAt   time.Duration // monotonic; when the timer loop wakes up
+	outbox    outbox
+	fencedOff []*attempt // for the hook, to be called without the lock
+	draining  bool
+
+	renewed     clock.Readings // when the last accepted heartbeat was sent
+	misses      int            // heartbeats in a row that failed
+	unconfirmed bool           // by the wall clock alone the lease has ended: nothing starts until a heartbeat confirms it
+	lost        bool
+	lostWhy     string
+	lostRunning int
+	kept        []*attempt // with results, which the next registration sends
+}
+
+// group is a pool of slots.
+type group struct {
+	slots int
+
+	// Guarded by session.mu.
+	running int
+	waiting []*attempt // for a slot: while attempts are short the server sends more than there are slots
+}
+
+// key names an attempt.
+type key struct {
+	task    task.ID
+	attempt uint32
+}
+
+// stage is how far an attempt has come.
+type stage uint8
+
+const (
+	held    stage = iota // waits for its time
+	waiting              // waits for a slot: more came than there are
+	running              // its handler runs
+	ended                // its result is not acknowledged yet
+)
+
+// attempt is one claimed task that this process has. All fields but the first group are guarded by
+// session.mu.
+type attempt struct {
+	minheap.Place // in the timeline
+
+	key   key
+	work  Work
+	due   task.Instant
+	group *group
+	// prompt says that the server awaits its result.
+	prompt bool
+
+	state  stage
+	ctx    handlerContext
+	cancel context.CancelCauseFunc
+
+	start     time.Duration // monotonic
+	startedAt task.Instant  // on the server's clock
+	reported  bool          // that it started
+	overdue   bool          // its timeout has passed
+	dropped   bool          // its result is not sent
+
+	result *kinesinv1.Result
+	sent   bool // on the stream that is open
+	sends  int  // that the server asked to repeat
+
+	alarm time.Duration // monotonic; when something is to be done about it
+}
+
+// handlerContext is the context of a handler. The timeline ends it at the deadline, with ErrTimeout as its
+// cause.
+type handlerContext struct {
+	context.Context //nolint:containedctx // it is one
+
+	session  *session
+	deadline time.Time
+	done     chan struct{} // closed when Context has ended
+}
+
+// outbox is what waits to be sent, in order.
+type outbox struct {
+	results []*attempt
+	started []*attempt
+	prompt  bool          // one of the results is awaited
+	drain   bool          // tell the server to send no more
+	last    time.Duration // monotonic; when something was last sent
+}
+
+// timeline holds the attempts that have an alarm, the earliest first. One timer serves them all.
+type timeline struct{ minheap.Heap[*attempt] }
