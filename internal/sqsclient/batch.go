@@ -142,9 +142,6 @@ func (c *Client) Hide(ctx context.Context, queue string, messages []Hidden) erro
 	})
 }
 
-// SecondsUp returns a duration in whole seconds, as SQS takes it, rounded up.
-func SecondsUp(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
-
 // inBatches makes requests about n received messages. once makes the request about the messages at some
 // indexes, and returns the entries that SQS refused.
 func (c *Client) inBatches(

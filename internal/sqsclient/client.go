@@ -31,6 +31,9 @@ const (
 	VisibilityMax   = 12 * time.Hour
 )
 
+// SecondsUp returns a duration in whole seconds, as SQS takes it, rounded up.
+func SecondsUp(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
+
 // SendAPI has the calls of the AWS SDK that a Client needs to send; *sqs.Client has them.
 type SendAPI interface {
 	SendMessageBatch(ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options)) (*sqs.SendMessageBatchOutput, error)
@@ -43,6 +46,14 @@ type ReceiveAPI interface {
 	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
 	ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, options ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error)
 	GetQueueAttributes(ctx context.Context, in *sqs.GetQueueAttributesInput, options ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
+}
+
+// DeadLetterAPI has the calls of the AWS SDK that a Client needs for dead-letter queues, besides those to
+// receive and to send.
+type DeadLetterAPI interface {
+	StartMessageMoveTask(ctx context.Context, in *sqs.StartMessageMoveTaskInput, options ...func(*sqs.Options)) (*sqs.StartMessageMoveTaskOutput, error)
+	ListMessageMoveTasks(ctx context.Context, in *sqs.ListMessageMoveTasksInput, options ...func(*sqs.Options)) (*sqs.ListMessageMoveTasksOutput, error)
+	PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, options ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error)
 }
 
 // API has all calls that a Client needs.

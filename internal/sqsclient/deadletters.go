@@ -13,14 +13,6 @@ import (
 // MovePaceMax is how many messages a second a move of SQS moves at most.
 const MovePaceMax = 500
 
-// DeadLetterAPI has the calls of the AWS SDK that a Client needs for dead-letter queues, besides those to
-// receive and to send.
-type DeadLetterAPI interface {
-	StartMessageMoveTask(ctx context.Context, in *sqs.StartMessageMoveTaskInput, options ...func(*sqs.Options)) (*sqs.StartMessageMoveTaskOutput, error)
-	ListMessageMoveTasks(ctx context.Context, in *sqs.ListMessageMoveTasksInput, options ...func(*sqs.Options)) (*sqs.ListMessageMoveTasksOutput, error)
-	PurgeQueue(ctx context.Context, in *sqs.PurgeQueueInput, options ...func(*sqs.Options)) (*sqs.PurgeQueueOutput, error)
-}
-
 // Redrive is the redrive policy of a queue.
 type Redrive struct {
 	ARN         string // of the dead-letter queue

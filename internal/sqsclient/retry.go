@@ -3,22 +3,14 @@ package sqsclient
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // retryPauses are the pauses between the tries of a batch.
 var retryPauses = backoff.Policy{Min: 50 * time.Millisecond, Max: 2 * time.Second}
-
-// The retry budget of a client: retryTokensMax at once, and one more every retryTokensEvery.
-const (
-	retryTokensMax   = 200
-	retryTokensEvery = 20 * time.Millisecond
-)
 
 // retry tries a batch of n entries, and tries those again whose error isRepeatable. once tries the entries at
 // some indexes.
@@ -53,26 +45,4 @@ func (c *Client) backOff(ctx context.Context, try int) bool {
 		return false
 	}
 	return retryPauses.Sleep(ctx, c.Clock, try) == nil
-}
-
-// retryBudget bounds the retries of a client, so that a service in trouble does not get twice the load.
-type retryBudget struct {
-	mu     sync.Mutex
-	tokens int
-	filled task.Instant
-}
-
-// take reports whether one more retry is allowed.
-func (b *retryBudget) take(now task.Instant) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if gained := int(now.Sub(b.filled) / retryTokensEvery); gained > 0 {
-		b.tokens = min(retryTokensMax, b.tokens+min(gained, retryTokensMax))
-		b.filled = now
-	}
-	if b.tokens == 0 {
-		return false
-	}
-	b.tokens--
-	return true
 }

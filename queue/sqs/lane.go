@@ -3,7 +3,6 @@ package sqs
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/gather"
@@ -24,23 +23,6 @@ const (
 	// deleteLinger is how long deletes wait for others, since nobody waits for them.
 	deleteLinger = time.Second
 )
-
-// sender batches what is sent to one queue.
-type sender = gather.Gatherer[*outgoing]
-
-// lane is one SQS queue with the messages on their way to and from it.
-type lane struct {
-	driver *Driver
-	key    laneKey
-	name   string // of the SQS queue
-	mode   task.Mode
-
-	sends, aheadSends *sender                            // of what is due soon, and of what has time
-	deletes           *gather.Gatherer[string]           // of receipt handles
-	hides             *gather.Gatherer[sqsclient.Hidden] // changes of visibility
-	polls             polls
-	depths            depths
-}
 
 // laneFor returns the lane of a lambda's priority, if the lambda has that mode: Kinesin's tasks must not go
 // to a queue that a consumer reads, nor deliveries to one of Kinesin's own.
@@ -71,6 +53,13 @@ func (d *Driver) lane(key laneKey) (*lane, error) {
 	l := newLane(d, key, name, mode)
 	d.lanes[key] = l
 	return l, nil
+}
+
+func (l *lane) isPolled() bool {
+	wanted, _ := l.driver.prefetch.wanted(l.key)
+	l.polls.mu.Lock()
+	defer l.polls.mu.Unlock()
+	return wanted > 0 || l.polls.running > 0
 }
 
 func newLane(d *Driver, key laneKey, name string, mode task.Mode) *lane {
@@ -106,21 +95,6 @@ func newLane(d *Driver, key laneKey, name string, mode task.Mode) *lane {
 	return l
 }
 
-// lastOfEach returns the last change of each message: SQS may carry out those of one request in any order.
-func lastOfEach(changes []sqsclient.Hidden) []sqsclient.Hidden {
-	at := make(map[string]int, len(changes))
-	last := make([]sqsclient.Hidden, 0, len(changes))
-	for _, change := range changes {
-		if i, seen := at[change.Receipt]; seen {
-			last[i] = change
-			continue
-		}
-		at[change.Receipt] = len(last)
-		last = append(last, change)
-	}
-	return last
-}
-
 // removeLane forgets a lane. Its messages and polls may still use it, so Close ends it. The caller holds the
 // driver's mu.
 func (d *Driver) removeLane(l *lane) {
@@ -134,25 +108,4 @@ func (l *lane) close() {
 	_ = l.aheadSends.Close(context.Background())
 	_ = l.deletes.Close(context.Background())
 	_ = l.hides.Close(context.Background())
-}
-
-// delete deletes a message later, together with others.
-func (l *lane) delete(m *heldMessage) { l.deletes.Put(m.handle) }
-
-// hide changes for how long messages are hidden from others.
-func hide(messages []*heldMessage, d time.Duration) {
-	byLane := map[*lane][]sqsclient.Hidden{}
-	for _, m := range messages {
-		byLane[m.lane] = append(byLane[m.lane], sqsclient.Hidden{Receipt: m.handle, For: d})
-	}
-	for l, hidden := range byLane {
-		l.hides.Put(hidden...)
-	}
-}
-
-func (l *lane) logFailure(what string, err error) {
-	if err != nil {
-		l.driver.Log.WarnContext(l.driver.ctx, "received messages were not settled: they are received again",
-			slog.String("queue", l.name), slog.String("failed", what), slog.Any("error", err))
-	}
 }

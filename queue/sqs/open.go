@@ -60,6 +60,16 @@ func (l *lane) open(m *types.Message, now, steady task.Instant) []task.Task {
 	return tasks
 }
 
+// idOf returns an id that is unique in this process.
+func (l *lane) idOf(m *types.Message) string { return l.name + "/" + aws.ToString(m.MessageId) }
+
+// noteTasks updates the average number of tasks in a message.
+func (l *lane) noteTasks(tasks int) {
+	l.polls.mu.Lock()
+	defer l.polls.mu.Unlock()
+	l.polls.tasksPerMessage += (float64(tasks) - l.polls.tasksPerMessage) / 8
+}
+
 // discard deletes a message that is of no use to anybody.
 func (l *lane) discard(m *types.Message, reason string) {
 	l.driver.client.Observer.Discarded(l.name, reason)

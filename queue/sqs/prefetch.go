@@ -2,62 +2,14 @@ package sqs
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	// visibility is how long a message is hidden that is still in hand after half of pollVisibility; it is
-	// renewed while the process lives.
-	visibility = 30 * time.Second
-	// keptMax is how long a message in hand is kept from others.
-	keptMax = 10 * time.Minute
-)
-
-// prefetch holds the messages that this process has received and not settled. Their tasks wait here for
-// a receiver, those of each name in order of due time.
-type prefetch struct {
-	mu        sync.Mutex // guards all below
-	messages  map[string]*heldMessage
-	waiting   map[queue.Name][]*heldTask // the earliest due first; among equals, the first received
-	taken     map[string]*heldTask       // by receipt
-	receivers []*receiver                // in order of arrival
-	turns     queue.Turns
-	asked     map[laneKey]task.Instant // by clock.Steady: since when a poll of a lane has brought nothing
-	answerMax time.Duration
-	receipts  uint64
-	isTimed   bool // the timekeeper runs
-	closed    bool
-
-	changed chan struct{} // wakes the timekeeper: a task may be due sooner
-}
-
-// heldMessage is a received SQS message.
-type heldMessage struct {
-	lane     *lane
-	id       string       // unique in this process
-	handle   string       // of its latest delivery
-	received task.Instant // by clock.Steady
-	renewAt  task.Instant // by clock.Steady: when to hide it for longer
-	tasks    []*heldTask
-	open     int // tasks that are not done
-}
-
-// heldTask is one task of a received message.
-type heldTask struct {
-	of      *heldMessage
-	message queue.Message
-	since   task.Instant // by clock.Steady: when it was due and waited here
-	receipt string       // of the receiver that has it; empty while it waits
-	done    bool
-}
-
-func (t *heldTask) due() task.Instant { return t.message.Task.HeldUntil() }
-
-func (t *heldTask) name() queue.Name { return queue.NameFor(&t.message.Task) }
+// keptMax is how long a message in hand is kept from others.
+const keptMax = 10 * time.Minute
 
 func newPrefetch(answerMax time.Duration) *prefetch {
 	return &prefetch{
@@ -93,6 +45,13 @@ func (p *prefetch) add(m *heldMessage, tasks []task.Task, again bool, now task.I
 	}
 	p.wakeTimekeeper()
 	return true
+}
+
+func (p *prefetch) wakeTimekeeper() {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
 }
 
 func (p *prefetch) insert(t *heldTask) {

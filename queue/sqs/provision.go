@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
-
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
@@ -97,20 +95,6 @@ func (d *Driver) inspect(ctx context.Context, l task.Lambda) (left []leftover, m
 		left = append(left, leftover{spec: *spec, redrive: redrive, messages: messagesIn(have)})
 	}
 	return left, missing, nil
-}
-
-func messagesIn(attributes map[string]string) (n int) {
-	for _, count := range depthAttributes {
-		n += sqsclient.Count(attributes, count)
-	}
-	return n
-}
-
-// depthAttributes are the visible, the delayed and the received messages of a queue.
-var depthAttributes = []types.QueueAttributeName{
-	types.QueueAttributeNameApproximateNumberOfMessages,
-	types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
-	types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
 }
 
 // err returns why the queue cannot be used.

@@ -14,22 +14,6 @@ import (
 // forever is later than every instant.
 const forever = task.Instant(1<<63 - 1)
 
-// receiver is a Receive call that waits.
-type receiver struct {
-	names []queue.Name
-	limit int
-	ahead time.Duration
-	since task.Instant         // by clock.Steady: when it began
-	got   chan []queue.Message // closed with the driver
-}
-
-func (p *prefetch) wakeTimekeeper() {
-	select {
-	case p.changed <- struct{}{}:
-	default:
-	}
-}
-
 // join returns tasks that are due, or makes the receiver wait when there are none.
 func (p *prefetch) join(r *receiver, now, steady task.Instant) ([]queue.Message, error) {
 	p.mu.Lock()

@@ -12,113 +12,22 @@
 package sqs
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// API has the calls of the AWS SDK that the driver needs; *sqs.Client has them.
-type API interface {
-	sqsclient.API
-	sqsclient.SetupAPI
-}
-
-// Defaults of Config.
-const (
-	MessageBytesMaxDefault = sqsclient.BytesMaxDefault
-	PackTasksMaxDefault    = 16
-	LingerDefault          = 5 * time.Millisecond
-	AnswerMaxDefault       = 50 * time.Millisecond
-	DeliverLingerDefault   = 30 * time.Millisecond
-	CloseGraceDefault      = 200 * time.Millisecond
-)
-
 // requestTimeout bounds every request, in addition to the wait of a long poll.
 const requestTimeout = 10 * time.Second
-
-// Config are the settings of a Driver. Prefix, Codec, Lambda, Lambdas, Clock and Log are required. A zero
-// duration means its default; a negative one means none.
-type Config struct {
-	// Prefix starts the names of all queues: 1 to 20 characters of a-z, A-Z, 0-9, "_" and "-".
-	Prefix string
-	// Codec encodes tasks in messages.
-	Codec Codec
-	// Lambda returns the lambda of a reference, which tasks and queue.Name carry; false when this process
-	// knows none.
-	Lambda func(ref uint32) (task.Lambda, bool)
-	// Lambdas returns all lambdas that this process knows, so that two do not get queues of the same name.
-	Lambdas func() []task.Lambda
-	// Registered reports whether Terraform makes the queues of a lambda. nil: of none.
-	Registered func(lambda string) bool
-	Clock      clock.Clock
-	Log        *slog.Logger
-	// Observer has hooks for metrics; nil is fine.
-	Observer *sqsclient.Observer
-
-	// NoPolicies says that new queues get no policy, for services that do not take one.
-	NoPolicies bool
-	// MessageBytesMax bounds a message, and all messages of one request: 256 KiB. It may be larger for queues
-	// that take 1 MiB.
-	MessageBytesMax int
-	// PackTasksMax is how many tasks share a message at most: 16. 1 turns packing off.
-	PackTasksMax int
-
-	// Linger is how long a send waits for others when another one came just before it: 5 ms. Without it no
-	// request waits for others. DeliverLinger is the same for deliveries: 30 ms.
-	Linger, DeliverLinger time.Duration
-	// AnswerMax is how long a receiver waits for SQS to answer about a queue before it takes tasks of a lower
-	// priority: 50 ms. SQS answers sooner if there are messages, and else only at the end of a long poll.
-	AnswerMax time.Duration
-	// CloseGrace is how long Close waits for polls, since SQS may be answering them: 200 ms.
-	CloseGrace time.Duration
-}
-
-func (c Config) withDefaults() Config {
-	c.MessageBytesMax = cmp.Or(max(c.MessageBytesMax, 0), MessageBytesMaxDefault)
-	c.PackTasksMax = cmp.Or(max(c.PackTasksMax, 0), PackTasksMaxDefault)
-	c.Linger = max(cmp.Or(c.Linger, LingerDefault), 0)
-	c.DeliverLinger = max(cmp.Or(c.DeliverLinger, DeliverLingerDefault), 0)
-	c.AnswerMax = max(cmp.Or(c.AnswerMax, AnswerMaxDefault), 0)
-	c.CloseGrace = max(cmp.Or(c.CloseGrace, CloseGraceDefault), 0)
-	return c
-}
-
-// Driver implements queue.Driver, queue.Dropper, queue.Deliverer, queue.Provisioner, queue.Sealer and
-// queue.Weigher.
-type Driver struct {
-	Config
-
-	api      API
-	sealer   *task.MessageSealer // set before Send and Receive
-	client   *sqsclient.Client
-	prefetch *prefetch
-
-	ctx    context.Context //nolint:containedctx // of the driver's requests, which outlive the calls they serve
-	cancel context.CancelFunc
-	open   context.Context //nolint:containedctx // ends with Close, as do the goroutines that wait
-	end    context.CancelFunc
-	closed atomic.Bool
-
-	life    sync.Mutex     // orders additions to running before the wait of Close
-	running sync.WaitGroup // polls and the timekeeper
-
-	mu      sync.Mutex // guards lanes and removed
-	lanes   map[laneKey]*lane
-	removed []*lane // of lambdas that are gone, for Close
-}
 
 var (
 	_ queue.Driver      = (*Driver)(nil)
@@ -156,28 +65,6 @@ func (d *Driver) UseWeights(of func(lambda uint32) []uint16) {
 	d.prefetch.mu.Lock()
 	defer d.prefetch.mu.Unlock()
 	d.prefetch.turns.Use(of)
-}
-
-// start runs f in a goroutine that Close waits for. It returns false after Close.
-func (d *Driver) start(f func()) bool {
-	d.life.Lock()
-	defer d.life.Unlock()
-	if d.closed.Load() {
-		return false
-	}
-	d.running.Go(f)
-	return true
-}
-
-// usable returns why a call cannot be served.
-func (d *Driver) usable(ctx context.Context) error {
-	if d.closed.Load() {
-		return queue.ErrClosed
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return nil
 }
 
 // Room implements queue.Driver. SQS queues have no bound, and SQS does not tell when one became shorter.

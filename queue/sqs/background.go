@@ -3,7 +3,6 @@ package sqs
 import (
 	"log/slog"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -12,36 +11,39 @@ import (
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sqsclient"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
 )
+
+// Polls fetch the messages that waiting receivers lack. The timekeeper hands out their tasks when they are
+// due, and gives back those that nobody takes. Each sets the other going, so they stand together.
 
 const (
 	// pollersMax is how many polls of one queue run at once while they come back full.
 	pollersMax = 4
 	// pollPause is the pause after a poll that returned several tasks but fewer messages than asked for.
 	pollPause = 10 * time.Millisecond
-	// pollVisibility is when SQS hands out a received message again, unless this process keeps it hidden.
-	// When the process dies, its tasks are late by no more.
-	pollVisibility = 4 * time.Second
+)
+
+const (
+	// holdMax is how long a due task that nobody here takes stays here before others can have it.
+	holdMax = 250 * time.Millisecond
+	// sweepEvery is how often the prefetched messages are checked for such tasks, and hidden for longer.
+	sweepEvery = holdMax / 4
 )
 
 // pollBackoff bounds the pause after failed polls.
 var pollBackoff = backoff.Policy{Min: 200 * time.Millisecond, Max: 10 * time.Second}
 
-// polls is the state of a lane's polls.
-type polls struct {
-	mu       sync.Mutex // guards all below
-	running  int
-	isFull   bool // the latest poll returned as many messages as it asked for
-	failures int  // in a row
-
-	tasksPerMessage float64 // moving average of the messages received
-}
-
-func (l *lane) isPolled() bool {
-	wanted, _ := l.driver.prefetch.wanted(l.key)
-	l.polls.mu.Lock()
-	defer l.polls.mu.Unlock()
-	return wanted > 0 || l.polls.running > 0
+// start runs f in a goroutine that Close waits for. It returns false after Close.
+func (d *Driver) start(f func()) bool {
+	d.life.Lock()
+	defer d.life.Unlock()
+	if d.closed.Load() {
+		return false
+	}
+	d.running.Go(f)
+	return true
 }
 
 // missing returns how many messages to receive for the waiting receivers. The caller holds the lock.
@@ -130,13 +132,6 @@ func (l *lane) notePoll(err error, tasks int, isFull bool) (pause time.Duration)
 	return pause
 }
 
-// noteTasks updates the average number of tasks in a message.
-func (l *lane) noteTasks(tasks int) {
-	l.polls.mu.Lock()
-	defer l.polls.mu.Unlock()
-	l.polls.tasksPerMessage += (float64(tasks) - l.polls.tasksPerMessage) / 8
-}
-
 // accept prefetches the messages of a poll and returns how many tasks they have.
 func (l *lane) accept(received []types.Message) (accepted int) {
 	d, now, steady := l.driver, l.driver.Clock.Now(), clock.Steady(l.driver.Clock)
@@ -162,5 +157,63 @@ func (l *lane) accept(received []types.Message) (accepted int) {
 	return accepted
 }
 
-// idOf returns an id that is unique in this process.
-func (l *lane) idOf(m *types.Message) string { return l.name + "/" + aws.ToString(m.MessageId) }
+// handOut serves the receivers, and starts the timekeeper unless it runs.
+func (d *Driver) handOut(now, steady task.Instant) {
+	p := d.prefetch
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.serve(now, steady)
+	if !p.isTimed {
+		p.isTimed = d.start(d.timekeeper)
+	}
+}
+
+// timekeeper hands out tasks when they are due, and sweeps. It ends when nothing is prefetched.
+func (d *Driver) timekeeper() {
+	p := d.prefetch
+	timer := d.Clock.NewTimer(sweepEvery)
+	defer timer.Stop()
+	swept := clock.Steady(d.Clock)
+	for {
+		began, now, steady := clock.StampOf(timer), d.Clock.Now(), clock.Steady(d.Clock)
+		if steady.Sub(swept) >= sweepEvery {
+			d.sweep(steady)
+			swept = steady
+		}
+		p.mu.Lock()
+		if len(p.messages) == 0 || p.closed {
+			p.isTimed = false
+			p.mu.Unlock()
+			return
+		}
+		wait := p.serve(now, steady)
+		p.mu.Unlock()
+		clock.ResetFrom(timer, began, min(wait, swept.Add(sweepEvery).Sub(steady)))
+		select {
+		case <-timer.C():
+		case <-p.changed:
+		case <-d.open.Done():
+		}
+	}
+}
+
+// sweep gives back the tasks that nobody here took in holdMax, and keeps those in hand hidden. Suspects are
+// only forgotten, so that SQS shows them again in its own time: a process that runs a blamed task takes no
+// other one, and its polls would fetch and return those over and over.
+func (d *Driver) sweep(now task.Instant) {
+	var back []*heldTask
+	lanes := map[*lane]bool{}
+	for _, t := range d.prefetch.removeWaiting(now.Add(-holdMax)) {
+		lanes[t.of.lane] = true
+		if t.name().Class == queue.Normal {
+			back = append(back, t)
+		} else {
+			d.prefetch.forget(t.of)
+		}
+	}
+	d.giveBack(back, 0)
+	for l := range lanes {
+		l.tend()
+	}
+	d.prefetch.renew(now)
+}
