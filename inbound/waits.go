@@ -141,3 +141,7 @@ func (w *waits) take(c *waitCall) (ended []int) {
 func (w *waits) pause() time.Duration {
 	return max(waitLookMax, time.Duration(w.ids.Load())*time.Second/waitReadsPerSecond)
 }
+
+// waitLookMax is how long a Wait trusts that it was told of all tasks that have ended, since a task may end
+// in another process.
+const waitLookMax = time.Second
