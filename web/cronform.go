@@ -192,7 +192,7 @@ func (c *call) past(text string) (micros int64, err error) {
 	}
 	ago := time.Duration(0)
 	if text != "" {
-		if ago, err = parseDuration(text); err != nil || ago < 0 {
+		if ago, err = parseDuration(text); err != nil {
 			return 0, invalid("time %q: want how long ago, such as 10m, 2h or 3d, or a time such as 2027-01-31T09:00:00Z", text)
 		}
 	}

@@ -308,15 +308,15 @@ func invalid(format string, args ...any) error {
 	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
 }
 
-// parseDuration reads a duration such as 90s, 10m, 2h or 3d.
+// parseDuration reads a duration such as 90s, 10m, 2h or 3d. No form of the console wants a negative one.
 func parseDuration(text string) (time.Duration, error) {
 	days, isDays := strings.CutSuffix(text, "d")
-	if n, err := strconv.ParseFloat(days, 64); isDays && err == nil && n > -10_000 && n < 10_000 {
+	if n, err := strconv.ParseFloat(days, 64); isDays && err == nil && n >= 0 && n < 10_000 {
 		return time.Duration(n * 24 * float64(time.Hour)), nil
 	}
 	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, invalid("duration %q: want a number with a unit, such as 90s, 10m, 2h or 3d", text)
+	if err != nil || d < 0 {
+		return 0, invalid("duration %q: want a number with a unit and without a sign, such as 90s, 10m, 2h or 3d", text)
 	}
 	return d, nil
 }
