@@ -3,7 +3,9 @@ package kinesin
 import (
 	"go/ast"
 	"go/types"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,8 @@ import (
 var oneWay = []string{
 	"dispatcher",
 	"hsc",
+	"inbound",
+	"inbound/intake",
 	"internal/controller",
 	"internal/sqsclient",
 	"queue/sqs",
@@ -30,6 +34,46 @@ func TestFilesReferOneWay(t *testing.T) {
 		}
 		if circle := circleOf(refers); circle != nil {
 			t.Errorf("files of %s refer to each other in a circle: %s; move what they share to a file below both", dir, strings.Join(circle, " → "))
+		}
+	}
+}
+
+// fileName finds the names of files in docs/files.md.
+var fileName = regexp.MustCompile(`\b[a-z0-9_]+\.go\b`)
+
+// TestFilesPageIsTrue compares docs/files.md with the packages: it names each of their files once, and none
+// below one that it builds on.
+func TestFilesPageIsTrue(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/files.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range oneWay {
+		_, section, found := strings.Cut(string(page), "\n## "+dir+"\n")
+		if !found {
+			t.Errorf("docs/files.md: no section %s", dir)
+			continue
+		}
+		section, _, _ = strings.Cut(section, "\n## ")
+		lines := map[string]int{}
+		for n, line := range strings.Split(section, "\n") {
+			for _, name := range fileName.FindAllString(line, -1) {
+				if _, err := os.Stat(filepath.Join(dir, name)); err != nil || lines[name] > 0 {
+					t.Errorf("docs/files.md: %s has no %s, or it is there twice", dir, name)
+				}
+				lines[name] = n + 1
+			}
+		}
+		for from, all := range fileReferences(t, dir) {
+			if lines[from] == 0 {
+				t.Errorf("docs/files.md does not name %s/%s", dir, from)
+			}
+			for _, to := range all {
+				if lines[to] > lines[from] {
+					t.Errorf("docs/files.md: %s/%s is below %s, which it refers to", dir, from, to)
+				}
+			}
 		}
 	}
 }

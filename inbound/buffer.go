@@ -2,78 +2,17 @@ package inbound
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"time"
 
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/gather"
 )
 
 // With a buffer there are two ways to accept a task. One that has time goes to the buffer, which package
 // ingest empties at a steady rate. The store takes at once what is due soon and what has a key, since only
 // the store can say whether a key is taken; and everything else while the buffer refuses or is slow, so that
 // accepting needs one of the two and not both.
-
-const (
-	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are
-	// few.
-	bufferEnough = 10
-	// bufferSendsMax is how many sends are in flight at a time. Tasks that come meanwhile are packed.
-	bufferSendsMax = 8
-	// bufferSendMax bounds a send whose callers may be gone.
-	bufferSendMax = 10 * time.Second
-)
-
-// bufferBackoff is for how long calls do not try the buffer after it failed, so that not each of them waits
-// in vain.
-var bufferBackoff = backoff.Policy{Min: time.Second, Max: 30 * time.Second}
-
-// bufferSender sends the tasks of Schedule calls to the buffer in batches.
-type bufferSender struct {
-	*gather.Gatherer[*kinesinv1.BufferedTask]
-	breaker backoff.Breaker
-}
-
-func newBufferSender(in *Inbound) *bufferSender {
-	c := in.Buffering
-	return &bufferSender{breaker: backoff.Breaker{Policy: bufferBackoff}, Gatherer: gather.New(gather.Config[*kinesinv1.BufferedTask]{
-		Clock: in.Clock, Send: in.sendBatch, Bytes: envelope.Bytes,
-		ItemsMax: buffer.BatchMax * envelope.TasksMax, BytesMax: c.Buffer.BodyBytesMax(),
-		SendsMax: bufferSendsMax, Linger: c.Linger, Patience: c.Patience, Enough: bufferEnough, PendingMax: 2 * ScheduleItemsMax,
-	})}
-}
-
-var errNoOutcome = errors.New("the buffer gave no outcome")
-
-// sendBatch packs tasks into messages and sends them, with an outcome for each task.
-func (in *Inbound) sendBatch(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
-	ctx, cancel := clock.Within(ctx, in.Clock, bufferSendMax)
-	defer cancel()
-	messages, err := envelope.Pack(in.InboundSealer, tasks, in.Buffering.Buffer.BodyBytesMax())
-	if err != nil {
-		return slices.Repeat([]error{err}, len(tasks))
-	}
-	outgoing := make([]buffer.Outgoing, len(messages))
-	for i, m := range messages {
-		outgoing[i].Body = m.Body
-	}
-	sent := in.Buffering.Buffer.Send(ctx, outgoing)
-	results := make([]error, 0, len(tasks))
-	for i, m := range messages {
-		outcome := errNoOutcome
-		if i < len(sent) {
-			outcome = sent[i]
-		}
-		results = append(results, slices.Repeat([]error{outcome}, m.Tasks)...)
-	}
-	return results
-}
 
 // sendToBuffer sends the tasks that have time to the buffer. A task that it acknowledges needs no rows here;
 // the others are left for the store.

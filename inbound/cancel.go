@@ -3,7 +3,6 @@ package inbound
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -12,17 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
-)
-
-// Texts of CancelResult.outcome.
-const (
-	cancelled  = "cancelled" // also the text of the state
-	cancelling = "cancelling"
-)
-
-var (
-	errMoving         = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the task kept moving; try again")
-	errMayBeDelivered = api.Errorf(kinesinv1.Reason_REASON_TOO_LATE, "the task is, or is about to be, on the queue of its lambda")
 )
 
 // Cancel makes sure that tasks do not start, or asks running ones to stop. An answer "cancelled" is durable:
@@ -103,17 +91,6 @@ func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried bo
 	return state, "", errMoving
 }
 
-func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
-	rows, err := in.rows(ctx, []task.Token{token})
-	if err != nil {
-		return found{}, err
-	}
-	if rows[0].ID.IsZero() {
-		return found{}, api.ErrorOf(noSuchTask())
-	}
-	return rows[0], nil
-}
-
 // cancelUnstored cancels a task without a row. One of a deliver lambda that is neither due nor on its queue
 // was cancelled before by a caller that did not get to the end.
 func (in *Inbound) cancelUnstored(ctx context.Context, token task.Token) (state task.State, err error) {
@@ -164,121 +141,51 @@ func (in *Inbound) end(ctx context.Context, t found) (outcome string, err error)
 	return in.finish(ctx, e, in.change(ctx, e.writes), in.ended)
 }
 
-// ending is a change that ends a task, or asks its worker to stop it.
-type ending struct {
-	found  found
-	next   task.Task
-	effect task.Effect
-	writes []store.Op
-}
-
-// ending plans the end of a task that has a row. A waiting task gets an ended task row first: that row
-// refuses every later dispatch, also one of a second wake-up row that a repeated call may have left.
-func (in *Inbound) ending(t found, event task.EventKind) (*ending, error) {
-	if t.waiting && !t.Enqueued.IsZero() && in.isDeliver(t.Partition.Lambda) {
-		return nil, errMayBeDelivered // its queue, or an earlier call, was asked to take it and did not answer
-	}
-	policy := task.Policy{Retention: task.RetentionDefault}
-	if l := in.Catalog.ByRef(t.Partition.Lambda); l != nil {
-		policy = l.PolicyFor(&t.Task)
-	}
-	if t.waiting {
-		t.Task = t.Undispatched()
-	}
-	next, effect, err := t.Apply(task.Event{Kind: event}, in.Clock.Now(), policy)
-	if err != nil {
-		return nil, err
-	}
-	return &ending{t, next, effect, in.endingWrites(&t, next)}, nil
-}
-
-// finish does what follows the writes of an ending, whose results it gets. ended is called with the tasks
-// that ended.
-func (in *Inbound) finish(ctx context.Context, e *ending, results []error, ended func([]task.Task)) (outcome string, err error) {
-	switch {
-	case results[0] != nil: // a full scan of the partition finds what is left if a later write failed
-		return "", results[0]
-	case e.found.waiting && in.isDeliver(e.next.Partition.Lambda):
-		err = in.endDelivery(ctx, &e.next, results[1])
-	case e.effect == task.TellWorker:
-		in.Workers.CancelRequested(&e.next)
-		return cancelling, nil
-	}
-	if err != nil {
-		return "", err
-	}
-	ended([]task.Task{e.next})
-	return e.next.State.String(), nil
-}
-
-// endingWrites returns the writes that end a task, or ask it to stop. The first one decides.
-func (in *Inbound) endingWrites(t *found, next task.Task) []store.Op {
-	if !t.waiting {
-		return store.Change(next, false, false)
-	}
-	if t.Key == "" && in.isDeliver(t.Partition.Lambda) {
-		return store.EndUndelivered(next, &t.Task)
-	}
-	return store.EndWaiting(next, &t.Task)
-}
-
-// endDelivery finishes cancelling a task of a deliver lambda whose wake-up row is deleted; put is the outcome
-// of its task row. A process that dies between the two writes has cancelled the task and told nobody. The
-// look after that is for a wake-up row that came out of the buffer once more meanwhile.
-func (in *Inbound) endDelivery(ctx context.Context, next *task.Task, put error) error {
-	if put != nil && !errors.Is(put, store.ErrConflict) {
-		return put
-	}
-	if in.Buffering.Buffer != nil {
-		return in.removeWakeup(ctx, next)
-	}
-	return nil
-}
-
-// removeWakeup deletes the wake-up row of a cancelled task that came out of the buffer before the consumer
-// could see its tombstone. The scheduler would meet the row of a managed task and delete it too; for a
-// deliver lambda it would send the task.
-func (in *Inbound) removeWakeup(ctx context.Context, t *task.Task) error {
-	isDeliver := in.isDeliver(t.Partition.Lambda)
-	rows, err := in.Store.Wakeups(ctx, []store.WakeKey{store.KeyOf(t)})
-	switch {
-	case err != nil && isDeliver:
-		return errMayBeDelivered
-	case err != nil:
-		return fmt.Errorf("look for the wake-up row of task %s: %w", t.ID, err)
-	case rows[0].ID.IsZero():
-		return nil
-	case !isDeliver:
-		_ = in.change(ctx, []store.Op{store.Remove(&rows[0])})
-		return nil
-	case rows[0].State != task.Scheduled: // it is being sent
-		return errMayBeDelivered
-	}
-	if err := in.change(ctx, []store.Op{store.RemoveLast(&rows[0])})[0]; err != nil {
-		return errMayBeDelivered
-	}
-	return nil
-}
-
-// ended tells waiting calls and the scheduler that tasks have ended.
-func (in *Inbound) ended(rows []task.Task) {
-	ids := make([]task.ID, len(rows))
-	for i := range rows {
-		ids[i] = rows[i].ID
-		if in.Hooks.Ended != nil {
-			in.Hooks.Ended(&rows[i])
+// CancelRows cancels tasks of a set in one write, and asks running ones to stop. A task that was cancelled
+// already counts as cancelled.
+func (in *Inbound) CancelRows(ctx context.Context, rows []Row) []Changed {
+	changed := in.endRows(ctx, rows, task.Cancel)
+	for i := range changed {
+		if !isMoving(changed[i].Err) {
+			continue
+		}
+		state, outcome, err := in.cancel(ctx, in.PublicID(&rows[i]), 0, true)
+		if changed[i] = (Changed{outcome, err}); err != nil && state == task.Cancelled {
+			changed[i] = Changed{Outcome: cancelled}
 		}
 	}
-	in.Ended(ids)
-	in.Scheduler.Done(rows)
+	return changed
 }
 
-// change performs writes, with an outcome for each.
-func (in *Inbound) change(ctx context.Context, ops []store.Op) []error {
-	results := store.Outcomes(ctx, in.Store, ops)
-	for k := range ops {
-		if results[k] != nil {
-			results[k] = fmt.Errorf("change task %s: %w", ops[k].Task.ID, results[k])
+// cancelTogether cancels the tasks of a call that have rows in one write. It returns nil for each that has to
+// be looked at alone: one without a row, or that moved.
+func (in *Inbound) cancelTogether(ctx context.Context, ids []string) []*kinesinv1.CancelResult {
+	results := make([]*kinesinv1.CancelResult, len(ids))
+	if len(ids) < 2 {
+		return results
+	}
+	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
+	seen := map[task.ID]bool{}
+	for i, id := range ids {
+		if token, err := in.open(ctx, id); err == nil && !seen[token.ID] {
+			seen[token.ID] = true
+			tokens, at = append(tokens, token), append(at, i)
+		}
+	}
+	all, err := in.rows(ctx, tokens)
+	if err != nil {
+		return results // each alone, so that one row that cannot be read fails no other
+	}
+	var rows []Row
+	var of []int
+	for k := range all {
+		if row := &all[k]; !row.ID.IsZero() && !row.IsBare() && !row.State.IsEnd() {
+			rows, of = append(rows, *row), append(of, at[k])
+		}
+	}
+	for k, c := range in.endRows(ctx, rows, task.Cancel) {
+		if c.Err == nil {
+			results[of[k]] = &kinesinv1.CancelResult{Outcome: c.Outcome, State: rows[k].State.String()}
 		}
 	}
 	return results

@@ -72,10 +72,6 @@ func (tried *trial) isEffectOn(row *task.Task) bool {
 	return next.PayloadRev != 0 && next.PayloadRev == tried.seen.Seq && row.PayloadID() == next.PayloadID()
 }
 
-func staleSeq(is, want uint64) error {
-	return api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "the task is at seq %d and not at %d: it has changed since; read it again", is, want)
-}
-
 // findStored finds a task that has a row. A task in the inbound buffer gets one within moments.
 func (in *Inbound) findStored(ctx context.Context, token task.Token) (found, error) {
 	t, err := in.find(ctx, token)

@@ -2,9 +2,7 @@ package inbound
 
 import (
 	"context"
-	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/refusal"
@@ -12,24 +10,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	// estimateRowsMax bounds the rows that an estimate reads.
-	estimateRowsMax = 20_000
-	// wholeSetsMax bounds the calls under way that read a whole set, which may be millions of rows: so many
-	// callers who may only read cannot take the store from everybody else.
-	wholeSetsMax = 8
-	// wholeSetAgainAfter is when a caller that found so many may try again.
-	wholeSetAgainAfter = time.Second
-)
-
-// enterWholeSet refuses a call that reads a whole set while too many do.
-func (in *Inbound) enterWholeSet() (leave func(), err error) {
-	if in.wholeSets.Add(1) > wholeSetsMax {
-		in.wholeSets.Add(-1)
-		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls on this server count tasks, show statistics or look for the newest tasks, and no more may; try again later", wholeSetsMax).After(wholeSetAgainAfter)
-	}
-	return func() { in.wholeSets.Add(-1) }, nil
-}
+// estimateRowsMax bounds the rows that an estimate reads.
+const estimateRowsMax = 20_000
 
 // Count counts the tasks that a filter selects, of those that the caller may read: from the store's own
 // counts if those tell, else by reading them. A store whose reads cost money estimates, unless the call asks

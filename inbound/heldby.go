@@ -51,11 +51,6 @@ func keyLimitsText(l *catalog.Entry) string {
 	return strings.Join(limits, ", ") + " of each"
 }
 
-// budgetText says for people how many retries a lambda allows.
-func budgetText(l *catalog.Entry) string {
-	return fmt.Sprintf("retry budget: lambda %s has %v retries for each first start", l.Name, l.RetryShare)
-}
-
 func noWorker(l *catalog.Entry) *kinesinv1.HeldBy {
 	return &kinesinv1.HeldBy{Reason: waitsForWorker, Text: noWorkerText(l)}
 }

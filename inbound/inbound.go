@@ -15,26 +15,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Limits of calls.
-const (
-	// ScheduleItemsMax is how many tasks one call schedules at most.
-	ScheduleItemsMax = api.ItemsMax
-	// IDsMax is how many ids one call names at most.
-	IDsMax = api.IDsMax
-	// ListMax is how many tasks one page of a list has at most; listDefault when nothing is said.
-	ListMax     = 1000
-	listDefault = 100
-	// WaitMax is how long one call waits at most.
-	WaitMax = time.Minute
-	// PayloadsBytesMax bounds the payloads of one answer, so that it fits a message also in base64.
-	PayloadsBytesMax = api.MessageBytesMax / 2
-	// ResultsBytesMax bounds the results of one answer. Results that have no room are left out, and may be
-	// asked for in another call.
-	ResultsBytesMax = api.MessageBytesMax / 8
-	// casTriesMax bounds how often a change is tried again because the task moved in between.
-	casTriesMax = 8
-)
-
 // Inbound serves users. It is safe for concurrent use.
 type Inbound struct {
 	Config
@@ -53,7 +33,7 @@ func New(c Config) *Inbound {
 	c.Buffering = c.Buffering.withDefaults()
 	in := &Inbound{Config: c, draining: make(chan struct{})}
 	if c.Buffering.Buffer != nil {
-		in.sender = newBufferSender(in)
+		in.sender = newBufferSender(&in.Config)
 	}
 	return in
 }
@@ -90,4 +70,21 @@ func (in *Inbound) internalOnce(ctx context.Context, procedure string) func(p *k
 			in.Hooks.Internal(ctx, procedure, err)
 		}
 	}
+}
+
+const (
+	// wholeSetsMax bounds the calls under way that read a whole set, which may be millions of rows: so many
+	// callers who may only read cannot take the store from everybody else.
+	wholeSetsMax = 8
+	// wholeSetAgainAfter is when a caller that found so many may try again.
+	wholeSetAgainAfter = time.Second
+)
+
+// enterWholeSet refuses a call that reads a whole set while too many do.
+func (in *Inbound) enterWholeSet() (leave func(), err error) {
+	if in.wholeSets.Add(1) > wholeSetsMax {
+		in.wholeSets.Add(-1)
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls on this server count tasks, show statistics or look for the newest tasks, and no more may; try again later", wholeSetsMax).After(wholeSetAgainAfter)
+	}
+	return func() { in.wholeSets.Add(-1) }, nil
 }

@@ -25,15 +25,6 @@ const (
 	listCostEnded = 16
 )
 
-// section is the part of the store that holds the row of a listed task.
-type section uint8
-
-const (
-	inSchedule section = iota // live tasks, by their wake-up rows
-	inEnded                   // ended rows
-	sectionEnd
-)
-
 // cursor is where a list goes on: in which section of which partition, after which row.
 type cursor struct {
 	Section   section `json:"s"`
@@ -42,8 +33,6 @@ type cursor struct {
 	ID        string  `json:"i,omitempty"`
 	Inner     []byte  `json:"c,omitempty"` // cursor of the driver
 }
-
-var errCursor = refusal.Invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
 
 // List pages over tasks. Where each row that is read costs money, those of a lambda come by partition and
 // time, then ended ones. Any other list is one of a set of what the caller may read.

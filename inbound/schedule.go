@@ -2,7 +2,6 @@ package inbound
 
 import (
 	"context"
-	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -11,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // Schedule accepts tasks, with an outcome for each. A task that has an id in its result is durable.
@@ -72,98 +70,4 @@ func (in *Inbound) answer(ctx context.Context, b *intake.Batch) *kinesinv1.Sched
 		}
 	}
 	return response
-}
-
-// admit checks a task of a call, gives it an id and plans its rows. take asks the quotas for it.
-func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*catalog.Entry) error) error {
-	l, err := b.FindLambda(ctx, c.Item.Lambda)
-	if err != nil {
-		return err
-	}
-	requested, due := c.Due, c.Due
-	if due.IsZero() {
-		if requested, due, err = dueOf(b, c.Item.DueMicros, c.Item.DelayMicros); err != nil {
-			return err
-		}
-	}
-	t, err := b.Build(l, c.Item)
-	if err != nil {
-		return err
-	}
-	t.Due = due
-	if err := b.SetExpiry(l, t, c.Item); err != nil {
-		return err
-	}
-	t.Member, t.GroupEnd = c.Member, c.After
-	if err := identify(b, t, l, c.Item); err != nil {
-		return err
-	}
-	if err := b.Follow(ctx, c, l, t); err != nil {
-		return err
-	}
-	if t.Key != "" && t.Chain != nil {
-		t.Digest = intake.Digest(t, c.Item.Payload)
-	}
-	if err := take(l); err != nil {
-		return err
-	}
-	t.Partition = intake.PartitionOf(l, t.Partition.Priority, t.ID, t.LimitKey)
-	if b.Again && l.Mode == task.Deliver && t.Key == "" && c.Item.DueMicros == 0 {
-		// The earlier call may have stored a row with another due time, which a cancel would not find.
-		t.Enqueued = b.Now
-	}
-	return b.Plan(ctx, c, l, t, requested)
-}
-
-// dueMin is 2001-01-01T00:00:00Z in microseconds. The seconds and milliseconds of this century are below it.
-const dueMin = 978_307_200_000_000
-
-// dueOf returns the due time that a call asks for, counted from this server's clock for a delay, and that
-// rounded up to a millisecond; a time in the past means now.
-func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.Instant, err error) {
-	if dueMicros != 0 && delayMicros != 0 {
-		return 0, 0, refusal.Invalid("a task has a due time or a delay, not both")
-	}
-	if dueMicros != 0 && dueMicros < dueMin {
-		return 0, 0, refusal.Invalid("due time %s (due_micros %d) is before 2001, which is a mistake of unit: want microseconds since 1970, not seconds or milliseconds",
-			time.UnixMicro(dueMicros).UTC().Format(time.RFC3339), dueMicros)
-	}
-	requested = task.Instant(dueMicros)
-	if dueMicros == 0 {
-		requested = b.Now.Add(max(0, task.Micros(delayMicros)))
-	}
-	if err := b.CheckHorizon(requested); err != nil {
-		return 0, 0, err
-	}
-	if requested <= b.Now {
-		return requested, task.FromMillis(b.Now.Millis()), nil // it is due already, so that rounding down is not early
-	}
-	return requested, requested.CeilMillis(), nil
-}
-
-// identify gives the task its id: derived from the key, chosen by the client so that a repeated call is
-// harmless, or new.
-func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.ScheduleItem) error {
-	switch {
-	case item.Key != "":
-		t.ID = task.KeyedID(l.Ref, item.Key)
-		if m := t.Member; m != nil {
-			t.ID = m.ID()
-		}
-		t.Seq = b.SeqOfKeyed()
-		t.Life = t.Seq
-		t.Digest = intake.Digest(t, item.Payload)
-	case len(item.RequestId) == 0:
-		t.ID = task.NewID(b.Now, b.Clock.Uint64(), b.Clock.Uint64())
-	default:
-		var err error
-		if t.ID, err = intake.RequestID(item.RequestId); err != nil {
-			return err
-		}
-		// The id of what follows after a group is of this server's making, before its clock was set back.
-		if t.GroupEnd == nil && intake.IsAhead(t.ID, b.Now) {
-			return refusal.Invalid("request id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)
-		}
-	}
-	return nil
 }

@@ -1,12 +1,8 @@
 package inbound
 
 import (
-	"fmt"
-
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -79,60 +75,6 @@ func (in *Inbound) chainOf(t *task.Task) *kinesinv1.Link {
 		link.Parent = in.Sealer.Seal(c.Parent.Token())
 	}
 	return link
-}
-
-// The reasons why a task waits, as callers see them.
-const (
-	waitsForGate   = "gate"
-	waitsForQuota  = "quota"
-	waitsForKey    = "key"
-	waitsForBudget = "retry budget"
-	waitsForWorker = "no worker"
-	waitsForRoom   = "queue full"
-	waitsForChain  = "chain"
-	waitsForSlot   = "busy workers" // told of lambdas only
-)
-
-// waitsFor returns what holds a task back; nil: nothing that is known here. A gate is told of before the task
-// is due if it still holds the task then.
-func (in *Inbound) waitsFor(t *task.Task, l *catalog.Entry) *kinesinv1.WaitsFor {
-	if t.Chain != nil && t.Chain.Paused && !t.State.IsEnd() && !t.State.IsRunning() {
-		return &kinesinv1.WaitsFor{Reason: waitsForChain, Text: "chain paused: kinesin chain resume has it go on"}
-	}
-	start, waits := startOf(t)
-	if !waits || l == nil {
-		return nil
-	}
-	now := in.Clock.Now()
-	if in.Gates != nil {
-		if g := in.Gates.Of(t, max(start, now)); g != nil {
-			return &kinesinv1.WaitsFor{Reason: waitsForGate, Text: gateText(g), Gate: g.ID, UntilMicros: int64(g.Until)}
-		}
-	}
-	if l.RetryShare > 0 && t.State == task.RetriableFailure && t.Wake <= now {
-		return &kinesinv1.WaitsFor{Reason: waitsForBudget, Text: budgetText(l)}
-	}
-	if l.Mode == task.Managed && start <= now && in.NoWorker != nil && in.NoWorker(l) {
-		return &kinesinv1.WaitsFor{Reason: waitsForWorker, Text: noWorkerText(l)}
-	}
-	return nil
-}
-
-func noWorkerText(l *catalog.Entry) string {
-	return "no worker: none is connected for lambda " + l.Name
-}
-
-// gateText says for people which gate holds a task.
-func gateText(g *gates.Gate) string {
-	switch {
-	case g.Action == gates.Drop:
-		return g.String() + " drops it when it is due"
-	case g.Probes():
-		return fmt.Sprintf("%v, which lets %d tasks per second through as probes", g, g.Pace)
-	case !g.Resumed.IsZero():
-		return fmt.Sprintf("%v, which resumes at %d tasks per second", g, g.Pace)
-	}
-	return g.String()
 }
 
 // workerOf returns the worker of a task's newest attempt, or the process that acquired it. The process that

@@ -4,17 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// waitLookMax is how long a Wait trusts that it was told of all tasks that have ended, since a task may end
-// in another process.
-const waitLookMax = time.Second
 
 // Wait answers when all named tasks that exist have ended, or when the time is over.
 func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {

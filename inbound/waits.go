@@ -21,6 +21,10 @@ const (
 	waitAgainAfter = time.Second
 )
 
+// waitLookMax is how long a Wait trusts that it was told of all tasks that have ended, since a task may end
+// in another process.
+const waitLookMax = time.Second
+
 // waits are the calls that wait for the ends of tasks. A call that enters first and then reads the store
 // misses no end, because an end is stored before it is told. Telling is free while no call waits.
 type waits struct {

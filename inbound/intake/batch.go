@@ -64,6 +64,20 @@ type Incoming struct {
 	follow    []byte       // what follows it, if that does not fit its row
 }
 
+// room is how many more tasks of a batch a queue takes at once.
+type room struct {
+	left   int
+	queued bool // tasks wait in the queue, or will when the call is over
+}
+
+// Begin starts a call that takes in n tasks. The caller calls end when it is over.
+func (in *Intake) Begin(n int) (b *Batch, end func()) {
+	end = in.calls.begin()
+	return &Batch{
+		Intake: in, Now: in.Clock.Now(), Tasks: make([]Incoming, n), since: in.Catalog.Since(), ops: make([]store.Op, 0, n),
+	}, end
+}
+
 // IsNew reports whether a task is neither refused so far nor known to exist.
 func (c *Incoming) IsNew() bool { return c.Err == nil && !c.Exists }
 
@@ -81,23 +95,6 @@ func (c *Incoming) Wakeup() *task.Task { return &c.rows[0].Task }
 
 // AcceptWithoutRows notes that something else than the store acknowledged a task under a public id.
 func (c *Incoming) AcceptWithoutRows(way, id string) { c.Way, c.ID, c.rows = way, id, nil }
-
-// Plan decides how a task is stored. requested is its due time before it was rounded up.
-func (b *Batch) Plan(ctx context.Context, c *Incoming, l *catalog.Entry, t *task.Task, requested task.Instant) error {
-	c.Lambda, c.Task, c.requested = l, t, requested
-	switch {
-	case b.goesDirect(c):
-		c.direct = true
-	case l.Mode == task.Managed && !t.IsExpired(b.Now) && b.isNear(ctx, t): // the scheduler ends what comes out of the buffer too late
-		return b.planNear(ctx, c)
-	case t.Key != "":
-		t.Wake = t.Due
-		b.put(c, store.FirstWithRow(*t))
-	default:
-		b.put(c, store.First(*t))
-	}
-	return nil
-}
 
 // FindLambda finds the lambda of new tasks.
 func (b *Batch) FindLambda(ctx context.Context, name string) (*catalog.Entry, error) {
@@ -151,55 +148,6 @@ func (b *Batch) ReadRows(ctx context.Context, some []*Incoming, each func(c *Inc
 			each(c, &rows[k])
 		}
 	}
-}
-
-// use answers with the task that exists already, if it is the same as the one that was asked for, or if the
-// call says that this one is to replace it.
-func (b *Batch) use(c *Incoming, have *task.Task) {
-	switch {
-	case c.Task.Key == "":
-		c.Err = checkSame(c.Task, have)
-	case b.isOwn(c, have):
-		c.Err = nil // its own write, which was not answered: it is the task of this call, whatever became of it since
-	case !have.HoldsKey(b.Now, c.Lambda.PolicyFor(have)):
-		c.Err = ErrKeyMoves
-	case c.Item.OnConflict == conflictReplace && !have.State.IsEnd():
-		c.Replaces = true
-	case c.Item.OnConflict == conflictReject && !b.Again:
-		c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that is %s", c.Task.Key, have.State)
-	default:
-		c.Err = checkSame(c.Task, have)
-	}
-	if c.Err == nil {
-		c.Task, c.Exists = have, true
-	}
-}
-
-// isOwn reports whether the task that has the key is the one that this very item made: no two calls of a
-// process have the same life, and those of two processes hardly ever the same contents, too.
-func (b *Batch) isOwn(c *Incoming, have *task.Task) bool {
-	want := c.Task
-	if want.Life == 0 || have.Life != want.Life || have.Digest != want.Digest && have.PayloadRev == want.PayloadRev {
-		return false
-	}
-	return !slices.ContainsFunc(b.Tasks, func(other Incoming) bool { // an item with the same key, which may have made it
-		return other.Task != want && other.Task != nil && other.Task.ID == want.ID
-	})
-}
-
-// ErrKeyMoves is for a key that another call uses, or has just freed.
-var ErrKeyMoves = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the key changed hands meanwhile; try again")
-
-// checkSame refuses a second task under an id that is taken. Without a key the client chose the id for this
-// one call, so the same id is the same call.
-func checkSame(want, have *task.Task) error {
-	switch {
-	case have.Partition.Lambda != want.Partition.Lambda:
-		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
-	case want.Key != "" && have.Digest != want.Digest:
-		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is taken by a task with %s", want.Key, Difference(want, have))
-	}
-	return nil
 }
 
 // Announce sends the messages of tasks that were stored as enqueued and tells the scheduler of the others. A

@@ -83,6 +83,20 @@ type Scheduler interface {
 	Done(rows []task.Task)
 }
 
+// Matcher reserves slots of workers of this process that wait for a task.
+type Matcher interface {
+	// Match reserves a slot for a task; nil: none is free.
+	Match(t *task.Task) Slot
+}
+
+// Slot is a reserved slot.
+type Slot interface {
+	Worker() string
+	Lease() time.Duration
+	// Settle ends the reservation with the outcome of the write of the task as claimed. It is called once.
+	Settle(claimed *task.Task, outcome error)
+}
+
 // Config is what an Intake is made of; the durations and NearDepthMax have defaults.
 type Config struct {
 	Store     Store
@@ -142,14 +156,6 @@ func New(c Config) *Intake {
 	c.Horizon = cmp.Or(c.Horizon, HorizonDefault)
 	c.DeliverDirect = min(cmp.Or(c.DeliverDirect, DeliverDirectDefault), queue.DelayMax)
 	return &Intake{Config: c, calls: newCalls()}
-}
-
-// Begin starts a call that takes in n tasks. The caller calls end when it is over.
-func (in *Intake) Begin(n int) (b *Batch, end func()) {
-	end = in.calls.begin()
-	return &Batch{
-		Intake: in, Now: in.Clock.Now(), Tasks: make([]Incoming, n), since: in.Catalog.Since(), ops: make([]store.Op, 0, n),
-	}, end
 }
 
 // Settled returns a channel that is closed when all calls that have begun, and may have seen lambdas as they

@@ -13,26 +13,6 @@ import (
 // so that the slot is not kept from a task that could run meanwhile.
 const matchAhead = 40 * time.Millisecond
 
-// Matcher reserves slots of workers of this process that wait for a task.
-type Matcher interface {
-	// Match reserves a slot for a task; nil: none is free.
-	Match(t *task.Task) Slot
-}
-
-// Slot is a reserved slot.
-type Slot interface {
-	Worker() string
-	Lease() time.Duration
-	// Settle ends the reservation with the outcome of the write of the task as claimed. It is called once.
-	Settle(claimed *task.Task, outcome error)
-}
-
-// room is how many more tasks of a batch a queue takes at once.
-type room struct {
-	left   int
-	queued bool // tasks wait in the queue, or will when the call is over
-}
-
 // isNear reports whether a task skips the schedule: it is due within moments, and its queue is far from full,
 // so that memory stays bounded and older tasks are not overtaken.
 func (b *Batch) isNear(ctx context.Context, t *task.Task) bool {

@@ -9,7 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -48,39 +47,6 @@ func conflicting(outcome error) *task.Task {
 		return conflict.Task
 	}
 	return nil
-}
-
-// useExistingKeys answers for tasks whose key is held before anything is written for them: nobody would ever
-// delete their payload, nor their wake-up row if the task row ended or expired meanwhile (docs/protocol.md,
-// rule 5e). A task whose key is free again replaces the ended row that had it.
-func (b *Batch) useExistingKeys(ctx context.Context) {
-	keyed := b.Select(func(c *Incoming) bool { return c.IsOpen() && c.Task.ID.IsDerived() })
-	b.ReadRows(ctx, keyed, func(c *Incoming, row *task.Task) {
-		switch {
-		case row.ID.IsZero():
-		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)) && (!c.onlyLive || !row.State.IsEnd()):
-			b.use(c, row)
-		case isOfRequest(row, c.Task.Request):
-			c.Task, c.Exists = row, true
-		case b.MaySchedule != nil && row.Collection != c.Task.Collection && !b.MaySchedule(c.Lambda, row.Collection):
-			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
-		case b.Complete != nil && b.Complete(ctx, row) != nil:
-			c.Err = ErrKeyMoves // what follows the earlier task is not created yet
-		default:
-			if c.ended, c.rows = row, store.AsNext(c.rows, row); c.follow != nil {
-				chains.AsNext(c.rows, c.follow)
-			}
-			b.passKeyed(c.Task.Seq)
-			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
-		}
-	})
-}
-
-// isOfRequest reports whether an ended task was made, or replaced last, by another try of the same call. Then
-// that is the task of this try too, which may come first or last: a caller that was not answered tries again,
-// and what it gave up may still be under way when the task has ended.
-func isOfRequest(ended *task.Task, request task.ID) bool {
-	return !request.IsZero() && ended.Request == request
 }
 
 // forgetPayloads deletes the payloads of ended tasks whose rows were replaced, and what followed them.

@@ -2,11 +2,6 @@
 // Setup creates and Check compares; docs/adr/0008 says why they are as they are. It calls only the AWS client
 // that it is given, and decides nothing about tasks.
 //
-// Its files from the bottom up, each of which uses only those before it: config, loglimit, tables, keys,
-// failure, client (one request), read, payload, shape, write (one op), encode, send (one batch), queue,
-// throttle, load, deferred, batcher (all writes), dynamo (Driver), rows, control, ended; and beside them
-// check and setup.
-//
 // # Rows
 //
 // A row is the encoding of package store, in one binary attribute, and the few attributes that keys,

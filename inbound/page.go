@@ -6,12 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
-	"slices"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/catalog"
-	"github.com/kinesin-io/kinesin/internal/where"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -31,34 +28,16 @@ const (
 	dueSlack = time.Minute
 )
 
-// Selection is a set of tasks: those that a filter selects and that somebody may read.
-type Selection struct {
-	Filter *where.Filter
-	By     access.Grants  // what may be read
-	Lambda *catalog.Entry // nil: of all lambdas
-	State  task.State     // Unknown: in all states
-	// Live and Ended say which tasks are looked at.
-	Live, Ended bool
-	// EndedBy leaves out what ended later; 0: nothing.
-	EndedBy task.Instant
-	// WakesBy leaves out live tasks whose wake-up row is of later; 0: none.
-	WakesBy task.Instant
-	// Only leaves out what it is false of; nil: nothing.
-	Only func(t *task.Task) bool
+var errCursor = refusal.Invalid("cursor: want the next_cursor of the page before, with the same lambda and state")
 
-	oneShard bool // of each lambda and priority, for estimates
-}
+// section is the part of the store that holds the row of a listed task.
+type section uint8
 
-// Row is a task of a set as it was found, for the calls that change it.
-type Row = found
-
-// Page is a part of a set.
-type Page struct {
-	Rows     []Row
-	Next     []byte // position of the next page; empty after the last
-	Examined int    // rows that were read
-	Unread   int    // rows that cannot be read, and so may be of the set or not
-}
+const (
+	inSchedule section = iota // live tasks, by their wake-up rows
+	inEnded                   // ended rows
+	sectionEnd
+)
 
 // place is a position in a set: in which section, after which row.
 type place struct {
@@ -67,6 +46,14 @@ type place struct {
 	After     int64          `json:"a,omitempty"` // wake of the last wake-up row, in microseconds
 	ID        task.ID        `json:"i"`
 	Inner     []byte         `json:"c,omitempty"` // cursor of the driver
+}
+
+// Page is a part of a set.
+type Page struct {
+	Rows     []Row
+	Next     []byte // position of the next page; empty after the last
+	Examined int    // rows that were read
+	Unread   int    // rows that cannot be read, and so may be of the set or not
 }
 
 // Page returns a part of a set, live tasks first, after a position that an earlier call returned. It may have
@@ -201,11 +188,6 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 	return len(wakeups) == limit, nil
 }
 
-// isTask reports whether there is a live task behind a wake-up row.
-func (b *behind) isTask() bool {
-	return b.conclusion != store.Leftover && b.conclusion != store.Unclear && !b.ID.IsZero()
-}
-
 func (w *walk) readEnded(ctx context.Context, p *task.Partition, state task.State) (more bool, err error) {
 	w.reads++
 	rows, next, err := w.Store.ScanEnded(ctx, p, state, w.Inner, min(setRowsRead, w.limit-len(w.page.Rows)))
@@ -227,100 +209,4 @@ func (w *walk) countUnread(t *task.Task) {
 	if !t.ID.IsZero() && t.State == task.Unknown {
 		w.page.Unread++
 	}
-}
-
-// has reports whether a task is in the set.
-func (s *Selection) has(c *catalog.Catalog, t *task.Task) bool {
-	lambda, priority := namesOf(c, t.Partition)
-	switch {
-	case t.Forgotten,
-		s.Lambda != nil && s.Lambda.Ref != t.Partition.Lambda,
-		s.State != task.Unknown && s.State != t.State,
-		s.EndedBy != 0 && t.Ended > s.EndedBy,
-		!s.By.AllowIn(access.Read, lambda, t.Collection):
-		return false
-	}
-	return s.Filter.Matches(lambda, priority, t) && (s.Only == nil || s.Only(t))
-}
-
-// namesOf returns the names of the lambda and the priority of a partition.
-func namesOf(c *catalog.Catalog, p task.Partition) (lambda, priority string) {
-	l := c.ByRef(p.Lambda)
-	if l == nil {
-		return deletedLambda, ""
-	}
-	if int(p.Priority) < len(l.Priorities) {
-		priority = l.Priorities[p.Priority]
-	}
-	return l.Name, priority
-}
-
-// partitions returns those, in order, that may have tasks of the set in one of some states.
-func (s *Selection) partitions(c *catalog.Catalog, states []task.State) (all []task.Partition) {
-	if s.State != task.Unknown {
-		if !slices.Contains(states, s.State) {
-			return nil
-		}
-		states = []task.State{s.State}
-	}
-	for _, l := range c.All() {
-		if s.Lambda != nil && s.Lambda.Ref != l.Ref || !s.By.AllowSome(access.Read, l.Name) || !s.Filter.CanBeOf(l.Name) {
-			continue
-		}
-		for _, p := range l.Partitions() {
-			if s.oneShard && p.Shard > 0 {
-				continue
-			}
-			if s.Filter.CanBe(l.Name, l.Priorities[p.Priority], states...) {
-				all = append(all, p)
-			}
-		}
-	}
-	slices.SortFunc(all, comparePartitions)
-	return all
-}
-
-func comparePartitions(a, b task.Partition) int {
-	return cmp.Or(cmp.Compare(a.Lambda, b.Lambda), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Shard, b.Shard))
-}
-
-// endState returns the only end in which tasks of the set can be; Unknown if there are several.
-func (s *Selection) endState() (only task.State) {
-	for _, end := range task.States() {
-		if !end.IsEnd() || !s.canBe(end) {
-			continue
-		}
-		if only != task.Unknown {
-			return task.Unknown
-		}
-		only = end
-	}
-	return only
-}
-
-// canBe reports whether tasks of the set can be in a state.
-func (s *Selection) canBe(state task.State) bool {
-	if s.State != task.Unknown && s.State != state {
-		return false
-	}
-	t := task.Task{State: state}
-	return s.Filter.Decide(&where.Subject{Task: &t, Known: where.KnowState}) != where.Never
-}
-
-// narrowed leaves out the live or the ended tasks where none of them can be in the set.
-func (s Selection) narrowed() Selection {
-	anyOf := func(isEnd bool) bool {
-		return slices.ContainsFunc(task.States(), func(t task.State) bool { return t.IsEnd() == isEnd && s.canBe(t) })
-	}
-	s.Live, s.Ended = s.Live && anyOf(false), s.Ended && anyOf(true)
-	return s
-}
-
-func liveStates() (live []task.State) {
-	for _, s := range task.States() {
-		if !s.IsEnd() {
-			live = append(live, s)
-		}
-	}
-	return live
 }

@@ -1,0 +1,94 @@
+package intake
+
+import (
+	"context"
+	"slices"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// ErrKeyMoves is for a key that another call uses, or has just freed.
+var ErrKeyMoves = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the key changed hands meanwhile; try again")
+
+// useExistingKeys answers for tasks whose key is held before anything is written for them: nobody would ever
+// delete their payload, nor their wake-up row if the task row ended or expired meanwhile (docs/protocol.md,
+// rule 5e). A task whose key is free again replaces the ended row that had it.
+func (b *Batch) useExistingKeys(ctx context.Context) {
+	keyed := b.Select(func(c *Incoming) bool { return c.IsOpen() && c.Task.ID.IsDerived() })
+	b.ReadRows(ctx, keyed, func(c *Incoming, row *task.Task) {
+		switch {
+		case row.ID.IsZero():
+		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)) && (!c.onlyLive || !row.State.IsEnd()):
+			b.use(c, row)
+		case isOfRequest(row, c.Task.Request):
+			c.Task, c.Exists = row, true
+		case b.MaySchedule != nil && row.Collection != c.Task.Collection && !b.MaySchedule(c.Lambda, row.Collection):
+			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
+		case b.Complete != nil && b.Complete(ctx, row) != nil:
+			c.Err = ErrKeyMoves // what follows the earlier task is not created yet
+		default:
+			if c.ended, c.rows = row, store.AsNext(c.rows, row); c.follow != nil {
+				chains.AsNext(c.rows, c.follow)
+			}
+			b.passKeyed(c.Task.Seq)
+			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
+		}
+	})
+}
+
+// isOfRequest reports whether an ended task was made, or replaced last, by another try of the same call. Then
+// that is the task of this try too, which may come first or last: a caller that was not answered tries again,
+// and what it gave up may still be under way when the task has ended.
+func isOfRequest(ended *task.Task, request task.ID) bool {
+	return !request.IsZero() && ended.Request == request
+}
+
+// use answers with the task that exists already, if it is the same as the one that was asked for, or if the
+// call says that this one is to replace it.
+func (b *Batch) use(c *Incoming, have *task.Task) {
+	switch {
+	case c.Task.Key == "":
+		c.Err = checkSame(c.Task, have)
+	case b.isOwn(c, have):
+		c.Err = nil // its own write, which was not answered: it is the task of this call, whatever became of it since
+	case !have.HoldsKey(b.Now, c.Lambda.PolicyFor(have)):
+		c.Err = ErrKeyMoves
+	case c.Item.OnConflict == conflictReplace && !have.State.IsEnd():
+		c.Replaces = true
+	case c.Item.OnConflict == conflictReject && !b.Again:
+		c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that is %s", c.Task.Key, have.State)
+	default:
+		c.Err = checkSame(c.Task, have)
+	}
+	if c.Err == nil {
+		c.Task, c.Exists = have, true
+	}
+}
+
+// isOwn reports whether the task that has the key is the one that this very item made: no two calls of a
+// process have the same life, and those of two processes hardly ever the same contents, too.
+func (b *Batch) isOwn(c *Incoming, have *task.Task) bool {
+	want := c.Task
+	if want.Life == 0 || have.Life != want.Life || have.Digest != want.Digest && have.PayloadRev == want.PayloadRev {
+		return false
+	}
+	return !slices.ContainsFunc(b.Tasks, func(other Incoming) bool { // an item with the same key, which may have made it
+		return other.Task != want && other.Task != nil && other.Task.ID == want.ID
+	})
+}
+
+// checkSame refuses a second task under an id that is taken. Without a key the client chose the id for this
+// one call, so the same id is the same call.
+func checkSame(want, have *task.Task) error {
+	switch {
+	case have.Partition.Lambda != want.Partition.Lambda:
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "request id is taken by a task of another lambda")
+	case want.Key != "" && have.Digest != want.Digest:
+		return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is taken by a task with %s", want.Key, Difference(want, have))
+	}
+	return nil
+}

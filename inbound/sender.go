@@ -1,0 +1,69 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api/envelope"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/internal/backoff"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/gather"
+)
+
+const (
+	// bufferEnough tasks wait no longer than Linger for others: a hundred requests for a thousand tasks are
+	// few.
+	bufferEnough = 10
+	// bufferSendsMax is how many sends are in flight at a time. Tasks that come meanwhile are packed.
+	bufferSendsMax = 8
+	// bufferSendMax bounds a send whose callers may be gone.
+	bufferSendMax = 10 * time.Second
+)
+
+// bufferBackoff is for how long calls do not try the buffer after it failed, so that not each of them waits
+// in vain.
+var bufferBackoff = backoff.Policy{Min: time.Second, Max: 30 * time.Second}
+
+// bufferSender sends the tasks of Schedule calls to the buffer in batches.
+type bufferSender struct {
+	*gather.Gatherer[*kinesinv1.BufferedTask]
+	breaker backoff.Breaker
+}
+
+func newBufferSender(c *Config) *bufferSender {
+	return &bufferSender{breaker: backoff.Breaker{Policy: bufferBackoff}, Gatherer: gather.New(gather.Config[*kinesinv1.BufferedTask]{
+		Clock: c.Clock, Send: c.sendBatch, Bytes: envelope.Bytes,
+		ItemsMax: buffer.BatchMax * envelope.TasksMax, BytesMax: c.Buffering.Buffer.BodyBytesMax(),
+		SendsMax: bufferSendsMax, Linger: c.Buffering.Linger, Patience: c.Buffering.Patience, Enough: bufferEnough, PendingMax: 2 * ScheduleItemsMax,
+	})}
+}
+
+var errNoOutcome = errors.New("the buffer gave no outcome")
+
+// sendBatch packs tasks into messages and sends them, with an outcome for each task.
+func (c *Config) sendBatch(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
+	ctx, cancel := clock.Within(ctx, c.Clock, bufferSendMax)
+	defer cancel()
+	messages, err := envelope.Pack(c.InboundSealer, tasks, c.Buffering.Buffer.BodyBytesMax())
+	if err != nil {
+		return slices.Repeat([]error{err}, len(tasks))
+	}
+	outgoing := make([]buffer.Outgoing, len(messages))
+	for i, m := range messages {
+		outgoing[i].Body = m.Body
+	}
+	sent := c.Buffering.Buffer.Send(ctx, outgoing)
+	results := make([]error, 0, len(tasks))
+	for i, m := range messages {
+		outcome := errNoOutcome
+		if i < len(sent) {
+			outcome = sent[i]
+		}
+		results = append(results, slices.Repeat([]error{outcome}, m.Tasks)...)
+	}
+	return results
+}
