@@ -19,6 +19,7 @@ var oneWay = []string{
 	"inbound",
 	"inbound/intake",
 	"internal/controller",
+	"internal/node",
 	"internal/sqsclient",
 	"queue/sqs",
 	"scheduler",
