@@ -22,6 +22,7 @@ var oneWay = []string{
 	"internal/sqsclient",
 	"queue/sqs",
 	"scheduler",
+	"store",
 	"store/dynamo",
 }
 
