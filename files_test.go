@@ -20,6 +20,7 @@ var oneWay = []string{
 	"inbound/intake",
 	"internal/controller",
 	"internal/sqsclient",
+	"partition/fleet",
 	"queue/mem",
 	"queue/sqs",
 	"scheduler",
