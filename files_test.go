@@ -21,8 +21,11 @@ var oneWay = []string{
 	"internal/controller",
 	"internal/node",
 	"internal/sqsclient",
+	"partition/fleet",
+	"queue/mem",
 	"queue/sqs",
 	"scheduler",
+	"store",
 	"store/dynamo",
 }
 
