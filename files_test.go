@@ -17,6 +17,7 @@ var oneWay = []string{
 	"dispatcher",
 	"hsc",
 	"inbound",
+	"inbound/ingest",
 	"inbound/intake",
 	"internal/controller",
 	"internal/sqsclient",
