@@ -19,6 +19,7 @@ var oneWay = []string{
 	"inbound",
 	"inbound/ingest",
 	"inbound/intake",
+	"inbound/jobs",
 	"internal/controller",
 	"internal/sqsclient",
 	"queue/sqs",
