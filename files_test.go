@@ -20,6 +20,7 @@ var oneWay = []string{
 	"inbound/ingest",
 	"inbound/intake",
 	"inbound/jobs",
+	"internal/catalog",
 	"internal/controller",
 	"internal/sqsclient",
 	"queue/sqs",
