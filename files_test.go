@@ -20,6 +20,7 @@ var oneWay = []string{
 	"inbound/ingest",
 	"inbound/intake",
 	"inbound/jobs",
+	"inbound/periodic",
 	"internal/catalog",
 	"internal/controller",
 	"internal/sqsclient",
