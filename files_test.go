@@ -22,6 +22,7 @@ var oneWay = []string{
 	"inbound/jobs",
 	"inbound/periodic",
 	"internal/catalog",
+	"internal/catalog/lambdas",
 	"internal/controller",
 	"internal/sqsclient",
 	"queue/sqs",
