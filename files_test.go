@@ -24,6 +24,7 @@ var oneWay = []string{
 	"internal/catalog",
 	"internal/catalog/lambdas",
 	"internal/controller",
+	"internal/node",
 	"internal/sqsclient",
 	"queue/sqs",
 	"scheduler",
