@@ -20,10 +20,7 @@ const (
 	listDefault = 100
 )
 
-var (
-	errNoSuchRejected = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "nothing rejected has that name: `kinesin inbound rejected list` shows the names")
-	errNotKept        = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "its contents are gone: delete it")
-)
+var errNotKept = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "its contents are gone: delete it")
 
 // ListRejected pages over what was rejected, in the order of names.
 func (in *Ingest) ListRejected(ctx context.Context, request *kinesinv1.ListRejectedRequest) (*kinesinv1.ListRejectedResponse, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // closeMax bounds the last deletes when a Run ends.
@@ -20,6 +21,17 @@ const closeMax = 10 * time.Second
 
 // consumeBackoff is for the pauses after the buffer or the store failed.
 var consumeBackoff = backoff.Policy{Min: 100 * time.Millisecond, Max: 30 * time.Second}
+
+const (
+	// Messages that arrive while nobody receives share the next receive. Schedule puts nothing into the
+	// buffer that is due sooner than Near, so there is time; but not after something that is due soon, as
+	// clients may send themselves, nor after something old, since more of it may wait.
+	receivePause     = 500 * time.Millisecond // after a receive that was not full
+	receivePauseSoon = 20 * time.Millisecond
+	nearPauses       = 10 // a pause lasts at most that part of Near
+	soonMax          = 2 * time.Second
+	freshMax         = 2 * time.Second
+)
 
 // Run takes tasks from the buffer to the store until ctx ends; then it finishes what it has received. A
 // worthless message costs one receive; one that cannot be taken now comes again with backoff; while the store
@@ -133,4 +145,16 @@ func (c *consumer) handle(ctx context.Context, messages []buffer.Message) (tasks
 		c.failed(ctx, failure) // not for a single task that the store never takes
 	}
 	return tasks, pause
+}
+
+// pauseAfter returns for how long to receive nothing after a receive that brought these.
+func (in *Ingest) pauseAfter(arrivals []arrival) time.Duration {
+	now := in.Clock.Now()
+	for i := range arrivals {
+		a := &arrivals[i]
+		if a.due <= now.Add(soonMax) || now.Sub(task.Instant(a.AcceptedMicros)) > freshMax {
+			return receivePauseSoon
+		}
+	}
+	return max(receivePauseSoon, min(receivePause, in.Near/nearPauses))
 }

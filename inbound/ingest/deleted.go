@@ -15,27 +15,6 @@ import (
 // that drops no tasks is cancelled when one comes out, and one that drops tasks drops these too, also when
 // the lambda is gone.
 
-// deletedError says that the lambda of an arrival is being deleted, or is gone, or is not known yet.
-type deletedError struct {
-	token  task.Token
-	lambda *catalog.Entry // nil: gone, or not known yet
-}
-
-func (e *deletedError) Error() string {
-	if e.lambda != nil {
-		return fmt.Sprintf("%v: %s", catalog.ErrDeleting, e.lambda.Name)
-	}
-	return fmt.Sprintf("%v: the lambda that the task was accepted for was deleted, or was created just now; create one of its name", catalog.ErrUnknown)
-}
-
-// Is makes it one of the sentinels of the catalog.
-func (e *deletedError) Is(target error) bool {
-	if e.lambda != nil {
-		return target == catalog.ErrDeleting
-	}
-	return target == catalog.ErrUnknown
-}
-
 // decision is what to do with the arrivals of a lambda that is being deleted or gone.
 type decision struct {
 	drop   bool

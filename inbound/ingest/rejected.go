@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound/intake"
-	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -32,8 +32,6 @@ const (
 	sendersParts = 2
 
 	countEvery = time.Minute
-	// staleRowsMax bounds how many tasks SetAside keeps in one write, with their payloads.
-	staleRowsMax = 16
 )
 
 // Why a rejected task is not kept.
@@ -41,6 +39,8 @@ var (
 	errFull       = errors.New("no room for more rejected tasks: retry or delete some with `kinesin inbound rejected`")
 	errSenderFull = errors.New("no room for more rejected tasks of senders: retry or delete some with `kinesin inbound rejected`")
 )
+
+var errNoSuchRejected = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "nothing rejected has that name: `kinesin inbound rejected list` shows the names")
 
 // ControlStore is what Rejected needs of a store.
 type ControlStore interface {
@@ -73,6 +73,20 @@ type Rejected struct {
 	sender  map[string]room // by each; bounded by what is kept
 }
 
+// room is how many rows, and bytes of their bodies, rejected tasks take.
+type room struct {
+	rows  int
+	bytes int64
+}
+
+func (a room) add(b room) room { return room{max(0, a.rows+b.rows), max(0, a.bytes+b.bytes)} }
+
+// part returns one part in n, and never less than one row.
+func (a room) part(n int) room { return room{max(1, a.rows/n), max(1, a.bytes/int64(n))} }
+
+// holds reports whether b fits into a.
+func (a room) holds(b room) bool { return b.rows <= a.rows && b.bytes <= a.bytes }
+
 // NewRejected returns a Rejected.
 func NewRejected(c RejectedConfig) *Rejected {
 	c.Max = cmp.Or(c.Max, RejectedMaxDefault)
@@ -84,49 +98,6 @@ func (r *Rejected) tell(ctx context.Context, row *rejectedRow, why error) {
 	if r.Kept != nil {
 		r.Kept(ctx, row.Reason, why)
 	}
-}
-
-// SetAside keeps tasks that wake-up rows hold and that may have run though no row tells. It returns how many,
-// from the first on. They are kept as if they had come through the buffer, so that a retry takes them in.
-func (r *Rejected) SetAside(ctx context.Context, tasks []task.Task) (n int, err error) {
-	for chunk := range slices.Chunk(tasks, staleRowsMax) {
-		rows := make([]*rejectedRow, len(chunk))
-		whys := make([]error, len(chunk))
-		for i := range chunk {
-			if rows[i], whys[i], err = r.stale(ctx, &chunk[i]); err != nil {
-				return n, err
-			}
-		}
-		kept, err := r.putAll(ctx, rows)
-		for i := range kept {
-			r.tell(ctx, rows[i], whys[i])
-		}
-		if n += kept; err != nil {
-			return n, err
-		}
-	}
-	return n, nil
-}
-
-// stale returns the row of a task that may have run, and why it is rejected. If its payload is gone, the row
-// can only be deleted.
-func (r *Rejected) stale(ctx context.Context, t *task.Task) (row *rejectedRow, why, err error) {
-	l := r.Catalog.ByRef(t.Partition.Lambda)
-	if l == nil || int(t.Partition.Priority) >= len(l.Priorities) {
-		return nil, nil, fmt.Errorf("task %s: %w", t.ID, catalog.ErrUnknown)
-	}
-	why = &staleError{fmt.Sprintf("no scheduler ran for longer than %v, for which its lambda keeps ended tasks: it may have run already; "+
-		"a retry runs it", max(l.Retention, task.EndedMin))}
-	payload, err := r.Payload(ctx, t)
-	gone := errors.Is(err, store.ErrNotFound)
-	if err != nil && !gone {
-		return nil, nil, err
-	}
-	row = rejectedTask(r.BufferedTask(l, t, payload), result{rejected, ReasonStale, why})
-	if gone {
-		row.body = nil
-	}
-	return row, why, nil
 }
 
 // put writes a row and its body. A row of that name that exists is the same one.
@@ -197,6 +168,37 @@ func (r *Rejected) reserve(ctx context.Context, sender string, size int) error {
 	}
 	r.count(sender, room{1, int64(size)})
 	return nil
+}
+
+// fits returns errFull or errSenderFull if there is no room for one more row. r.mu is held.
+func (r *Rejected) fits(sender string, one room) error {
+	all := room{r.Max, r.BytesMax}
+	switch {
+	case !all.holds(r.taken.add(one)):
+		return errFull
+	case sender == "":
+		return nil
+	case !all.part(senderParts).holds(r.sender[sender].add(one)), !all.part(sendersParts).holds(r.senders.add(one)):
+		return errSenderFull
+	}
+	return nil
+}
+
+// count notes that rows came, or went. r.mu is held, or nobody else has r.
+func (r *Rejected) count(sender string, change room) {
+	r.taken = r.taken.add(change)
+	if sender == "" {
+		return
+	}
+	r.senders = r.senders.add(change)
+	if r.sender == nil {
+		r.sender = map[string]room{}
+	}
+	if left := r.sender[sender].add(change); left.rows > 0 {
+		r.sender[sender] = left
+	} else {
+		delete(r.sender, sender)
+	}
 }
 
 // all reads every row in the order of names, without the bodies.

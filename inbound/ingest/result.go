@@ -9,6 +9,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // outcome is what became of an arrival.
@@ -55,6 +56,27 @@ func (e *notOursError) Error() string { return e.text }
 type staleError struct{ text string }
 
 func (e *staleError) Error() string { return e.text }
+
+// deletedError says that the lambda of an arrival is being deleted, or is gone, or is not known yet.
+type deletedError struct {
+	token  task.Token
+	lambda *catalog.Entry // nil: gone, or not known yet
+}
+
+func (e *deletedError) Error() string {
+	if e.lambda != nil {
+		return fmt.Sprintf("%v: %s", catalog.ErrDeleting, e.lambda.Name)
+	}
+	return fmt.Sprintf("%v: the lambda that the task was accepted for was deleted, or was created just now; create one of its name", catalog.ErrUnknown)
+}
+
+// Is makes it one of the sentinels of the catalog.
+func (e *deletedError) Is(target error) bool {
+	if e.lambda != nil {
+		return target == catalog.ErrDeleting
+	}
+	return target == catalog.ErrUnknown
+}
 
 // lastingReasons are the refusals that another try does not change.
 var lastingReasons = map[kinesinv1.Reason]string{

@@ -4,13 +4,31 @@ import (
 	"context"
 	"encoding/binary"
 	"math/bits"
+	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/task"
 )
+
+// actTriesMax is how often tasks that could not be changed for now are tried in one step.
+const actTriesMax = 5
+
+var stepRetry = backoff.Policy{Min: 100 * time.Millisecond, Max: 20 * time.Second}
+
+// step is what one step of a job did.
+type step struct {
+	changed  []inbound.Changed
+	idOf     func(i int) string // public id of the task of changed[i]
+	examined int
+	matched  int
+	position []byte
+	plan     *plan
+	isLast   bool
+}
 
 // target returns when a task is to be due, or why it stays as it is. A reschedule has one.
 type target func(t *task.Task) (task.Instant, error)

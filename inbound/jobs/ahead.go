@@ -6,22 +6,7 @@ import (
 	"slices"
 
 	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/internal/access"
 )
-
-// pageAhead is a page of a set that is read while the one before it is changed, so that reading and writing
-// share the time. A task that moves in between is read again by the call that changes it.
-type pageAhead struct {
-	position []byte
-	may      access.Grants // by which it is read
-	read     chan pageRead
-}
-
-type pageRead struct {
-	inbound.Page
-
-	err error
-}
 
 // page returns the page of a job's set at its position, and begins to read the next one. A job with a pace
 // has time, and reads each page when it is needed.

@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 
@@ -12,14 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// actionBackfill is that of a job that schedules the occurrences of a cron for a past range. It changes no
-// set of tasks: its place is the nominal time that it has come to.
-const actionBackfill = "backfill"
-
-// Fill schedules the next occurrences of a backfill, at most limit, after a nominal time; 0: the first ones.
-// It leaves alone what it did before. The caller in the context is who made the job.
-type Fill func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error)
 
 // CreateBackfill starts the job of a backfill of a cron of a lambda. Without a pace it has that of the
 // lambda's recovery quota.
@@ -61,13 +52,4 @@ func (s *Service) fill(ctx context.Context, j *job) (step, error) {
 		done.changed[i].Outcome = outcome
 	}
 	return done, nil
-}
-
-// isSame reports whether two jobs were asked for by the same call.
-func (j *job) isSame(asked *job) bool {
-	if j.Group != asked.Group || (j.Backfill == nil) != (asked.Backfill == nil) || j.Action != asked.Action || j.Where != asked.Where || j.Identity != asked.Identity {
-		return false
-	}
-	a, b := j.Backfill, asked.Backfill
-	return a == nil || a.Cron == b.Cron && a.Life == b.Life && a.From == b.From && a.To == b.To && bytes.Equal(a.Spec, b.Spec)
 }

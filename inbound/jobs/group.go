@@ -11,10 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/refusal"
 )
 
-// Members returns members of a group from an index on that have not ended, at most limit, and where the next
-// ones begin. It seals the group, as the caller in the context.
-type Members func(ctx context.Context, group string, from uint32, limit int) (rows []inbound.Row, next uint32, isLast bool, err error)
-
 // CancelMembers starts a job that cancels the members of a group. Its place is the index that it has come to.
 func (s *Service) CancelMembers(ctx context.Context, group string, r *kinesinv1.CancelGroupRequest) (*kinesinv1.Job, error) {
 	if r.Pace > PaceMax {

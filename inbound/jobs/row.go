@@ -1,14 +1,13 @@
 package jobs
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
@@ -69,8 +68,39 @@ type job struct {
 	ahead   *pageAhead    // nil: no page is read ahead
 }
 
+// pageAhead is a page of a set that is read while the one before it is changed, so that reading and writing
+// share the time. A task that moves in between is read again by the call that changes it.
+type pageAhead struct {
+	position []byte
+	may      access.Grants // by which it is read
+	read     chan pageRead
+}
+
+type pageRead struct {
+	inbound.Page
+
+	err error
+}
+
 func (j *job) hasEnded() bool {
 	return j.State == stateStopped || j.State == stateDone || j.State == stateFailed
+}
+
+// isSame reports whether two jobs were asked for by the same call.
+func (j *job) isSame(asked *job) bool {
+	if j.Group != asked.Group || (j.Backfill == nil) != (asked.Backfill == nil) || j.Action != asked.Action || j.Where != asked.Where || j.Identity != asked.Identity {
+		return false
+	}
+	a, b := j.Backfill, asked.Backfill
+	return a == nil || a.Cron == b.Cron && a.Life == b.Life && a.From == b.From && a.To == b.To && bytes.Equal(a.Spec, b.Spec)
+}
+
+// batch returns how many tasks one step changes: as many as come in half a second of the job's pace.
+func (j *job) batch() int {
+	if j.Pace == 0 {
+		return batchTasksMax
+	}
+	return min(batchTasksMax, max(1, int(j.Pace/2)))
 }
 
 func decode(c store.Control) (*job, error) {
@@ -191,73 +221,4 @@ func (j *job) wire() *kinesinv1.Job {
 		w.Backfill = &kinesinv1.Backfill{Cron: b.Cron, FromMicros: int64(b.From), ToMicros: int64(b.To)}
 	}
 	return w
-}
-
-// refusals is the stored form of the refused ids of a job.
-type refusals struct {
-	All []refusedID `json:"refused"`
-}
-
-type refusedID struct {
-	ID   string `json:"id"`
-	Text string `json:"text"`
-}
-
-// noteRefused adds refused ids to those of a job, up to its bounds. A batch that is applied twice may refuse
-// an id twice, which is noted once.
-func (s *Service) noteRefused(ctx context.Context, id string, more []refusedID) error {
-	for range casTriesMax {
-		row, err := s.Store.Control(ctx, kindRefused, id)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		var known refusals
-		if len(row.Value) > 0 {
-			if err := json.Unmarshal(row.Value, &known); err != nil {
-				return fmt.Errorf("%w: refused ids of job %s: %w", store.ErrCorrupt, id, err)
-			}
-		}
-		before, size := len(known.All), len(row.Value)
-		for _, r := range more {
-			r.Text = strings.ToValidUTF8(r.Text[:min(len(r.Text), refusedTextBytesMax)], "")
-			size += len(r.ID) + 2*len(r.Text) + len(`{"id":"","text":""},`)
-			if len(known.All) == RefusedMax || size > refusedBytesMax {
-				break
-			}
-			if !slices.ContainsFunc(known.All, func(k refusedID) bool { return k.ID == r.ID }) {
-				known.All = append(known.All, r)
-			}
-		}
-		if len(known.All) == before {
-			return nil
-		}
-		value, err := json.Marshal(known)
-		if err != nil {
-			return err
-		}
-		err = s.Store.PutControl(ctx, store.Control{Kind: kindRefused, Name: id, Version: row.Version + 1, Value: value})
-		if !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-	}
-	return nil
-}
-
-// refused reads the refused ids of a job.
-func (s *Service) refused(ctx context.Context, id string) (all []*kinesinv1.JobRefusal, err error) {
-	row, err := s.Store.Control(ctx, kindRefused, id)
-	if err != nil {
-		if errors.Is(err, store.ErrNotFound) {
-			err = nil
-		}
-		return nil, err
-	}
-	var known refusals
-	if err := json.Unmarshal(row.Value, &known); err != nil {
-		return nil, fmt.Errorf("%w: refused ids of job %s: %w", store.ErrCorrupt, id, err)
-	}
-	for _, r := range known.All {
-		all = append(all, &kinesinv1.JobRefusal{Id: r.ID, Text: r.Text})
-	}
-	return all, nil
 }

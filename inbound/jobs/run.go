@@ -6,31 +6,14 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/inbound"
-	"github.com/kinesin-io/kinesin/internal/backoff"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-const (
-	// stepTriesMax is how often in a row a step of a job may fail before the job fails: for about ten
-	// minutes.
-	stepTriesMax = 70
-	// actTriesMax is how often tasks that could not be changed for now are tried in one step.
-	actTriesMax = 5
-	// saveWithin bounds how long a server that stops takes to note how far a job has come.
-	saveWithin = 2 * time.Second
-)
-
-var stepRetry = backoff.Policy{Min: 100 * time.Millisecond, Max: 20 * time.Second}
 
 // Run runs jobs until ctx ends: those that are made here, and those that no living server runs.
 func (s *Service) Run(ctx context.Context) error {
@@ -52,17 +35,6 @@ func (s *Service) Run(ctx context.Context) error {
 		return nil
 	})
 	return group.Wait()
-}
-
-// nap sleeps until the time is over, something comes on the channel, or ctx ends.
-func (s *Service) nap(ctx context.Context, wake <-chan struct{}, d time.Duration) {
-	timer := s.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wake:
-	case <-timer.C():
-	}
 }
 
 // takeUp looks at all jobs that have not ended, and starts those that nobody runs.
@@ -123,197 +95,6 @@ func (s *Service) start(ctx context.Context, group *errgroup.Group, j *job) {
 		s.look()
 		return nil
 	})
-}
-
-// step is what one step of a job did.
-type step struct {
-	changed  []inbound.Changed
-	idOf     func(i int) string // public id of the task of changed[i]
-	examined int
-	matched  int
-	position []byte
-	plan     *plan
-	isLast   bool
-}
-
-// work runs a job until it has ended, is paused or stopped, another server has it, or ctx ends.
-func (s *Service) work(ctx context.Context, j *job, changed <-chan struct{}) {
-	defer func() { j.awaitAhead() }()
-	failures := 0
-	for j.State == stateRunning && j.Owner == s.process {
-		began := clock.Mono(s.Clock)
-		done, err := s.tracedStep(ctx, j)
-		switch {
-		case ctx.Err() != nil:
-			s.leave(ctx, j)
-			return
-		case err == nil:
-			failures = 0
-			s.note(ctx, j, &done)
-		default:
-			failures++
-			j.Problem = refusal.Problem(err).GetText()
-			if !isForNow(err) || failures >= stepTriesMax {
-				j.State, j.Ended = stateFailed, s.Clock.Now()
-			}
-		}
-		if err = errors.Join(err, s.save(ctx, j)); err != nil && ctx.Err() == nil {
-			s.Log.WarnContext(ctx, "a step of a job failed", slog.String("job", j.ID), slog.Any("error", err))
-			s.nap(ctx, changed, stepRetry.Pause(s.Clock, failures+1))
-			continue
-		}
-		s.keepPace(ctx, j, len(done.changed), began, changed)
-	}
-	if ctx.Err() != nil {
-		s.leave(ctx, j)
-	}
-}
-
-// tracedStep is step with the span of it.
-func (s *Service) tracedStep(ctx context.Context, j *job) (done step, err error) {
-	if s.Step == nil {
-		return s.step(ctx, j)
-	}
-	ctx, end := s.Step(ctx, j.ID, j.Action, j.Traceparent)
-	done, err = s.step(ctx, j)
-	end(len(done.changed), err)
-	return done, err
-}
-
-// step changes the next tasks of a job. Grants that its maker lost since the last step are lost for this one.
-func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
-	if err := s.authorize(ctx, j); err != nil {
-		return done, err
-	}
-	switch {
-	case j.Backfill != nil:
-		return s.fill(ctx, j)
-	case j.Group != "":
-		return s.cancelMembers(ctx, j)
-	case j.Plan != nil && !j.Plan.Listed:
-		return s.list(ctx, j)
-	case j.Plan != nil:
-		return s.workOff(ctx, j)
-	}
-	of, err := j.selection()
-	if err != nil {
-		return done, err
-	}
-	page, err := s.page(ctx, j, of)
-	if err != nil {
-		return done, refusal.Wire(err)
-	}
-	now := s.Clock.Now()
-	rows := slices.DeleteFunc(page.Rows, func(r inbound.Row) bool { return j.hasMoved(&r.Task, now) })
-	done = step{examined: page.Examined, matched: len(rows), position: page.Next, isLast: len(page.Next) == 0}
-	if len(rows) == 0 {
-		return done, nil
-	}
-	done.idOf = func(i int) string { return s.Tasks.PublicID(&rows[i]) }
-	done.changed = s.actAgain(ctx, j, rows, j.to)
-	return done, nil
-}
-
-// batch returns how many tasks one step changes: as many as come in half a second of the job's pace.
-func (j *job) batch() int {
-	if j.Pace == 0 {
-		return batchTasksMax
-	}
-	return min(batchTasksMax, max(1, int(j.Pace/2)))
-}
-
-// note adds what a step did to its job.
-func (s *Service) note(ctx context.Context, j *job, done *step) {
-	var refused []refusedID
-	outcomes := map[string]int64{}
-	for i, c := range done.changed {
-		if c.Err == nil {
-			outcomes[c.Outcome]++
-			continue
-		}
-		p := refusal.Problem(c.Err)
-		outcomes[reasonText(p.GetReason())]++
-		refused = append(refused, refusedID{ID: done.idOf(i), Text: p.GetText()})
-	}
-	if len(refused) > 0 {
-		if err := s.noteRefused(ctx, j.ID, refused); err != nil {
-			s.Log.WarnContext(ctx, "refused ids of a job were not noted", slog.String("job", j.ID), slog.Any("error", err))
-		}
-	}
-	for outcome, n := range outcomes {
-		j.Outcomes[outcome] += n
-	}
-	j.Matched, j.Examined = j.Matched+int64(done.matched), j.Examined+int64(done.examined)
-	j.Position, j.Problem = done.position, ""
-	if done.plan != nil {
-		j.Plan = done.plan
-	}
-	if done.isLast {
-		j.State, j.Ended = stateDone, s.Clock.Now()
-	}
-}
-
-func reasonText(reason api.Reason) string {
-	return strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))
-}
-
-// save stores how far a job has come and renews its lease. If somebody else changed the row, what a user
-// wants of the job is taken from it; if another server has the job, that one goes on.
-func (s *Service) save(ctx context.Context, j *job) error {
-	for range casTriesMax {
-		j.Until = s.Clock.Now().Add(leaseFor)
-		if j.State != stateRunning {
-			j.Owner = ""
-		}
-		err := s.put(ctx, kindActive, j)
-		if !errors.Is(err, store.ErrConflict) {
-			return err
-		}
-		now, err := s.find(ctx, j.ID)
-		isGone := errors.Is(err, store.ErrNotFound)
-		if err != nil && !isGone {
-			return err
-		}
-		if isGone || now.Owner != s.process {
-			j.Owner, j.State = "", statePaused // not in the store: only this process lets go of it
-			return nil
-		}
-		if j.version = now.version; !j.hasEnded() {
-			j.State, j.Ended, j.Grants = now.State, now.Ended, now.Grants
-		}
-	}
-	return store.ErrConflict
-}
-
-// leave gives a job up when this server stops, so that another one goes on with it at once.
-func (s *Service) leave(ctx context.Context, j *job) {
-	if j.Owner != s.process {
-		return
-	}
-	ctx, cancel := clock.Within(context.WithoutCancel(ctx), s.Clock, saveWithin)
-	defer cancel()
-	j.Owner, j.Until = "", 0
-	if err := s.put(ctx, kindActive, j); err != nil && !errors.Is(err, store.ErrConflict) {
-		s.Log.WarnContext(ctx, "a job was not given up; another server takes it when its lease is over", slog.String("job", j.ID), slog.Any("error", err))
-	}
-}
-
-// keepPace sleeps as long as the tasks of a step take at the job's pace, and renews the lease meanwhile.
-func (s *Service) keepPace(ctx context.Context, j *job, tasks int, began time.Duration, changed <-chan struct{}) {
-	if j.Pace == 0 || tasks == 0 {
-		return
-	}
-	until := began + time.Duration(tasks)*time.Second/time.Duration(j.Pace)
-	for j.State == stateRunning && ctx.Err() == nil {
-		left := until - clock.Mono(s.Clock)
-		if left <= 0 {
-			return
-		}
-		s.nap(ctx, changed, min(left, napMax))
-		if left > napMax && s.save(ctx, j) != nil {
-			return
-		}
-	}
 }
 
 // bury moves a job that has ended out of the way of those that have not.

@@ -19,34 +19,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-const (
-	actionReschedule = "reschedule"
-	actionRedrive    = "redrive"
-)
-
 // shiftMax bounds by how much a job reschedules tasks.
 const shiftMax = 10 * 365 * 24 * time.Hour
-
-// action is what a job does.
-type action struct {
-	verb  access.Verb // that its maker needs on each task, besides read
-	ended bool        // it changes ended tasks; others change live ones
-	units int         // write units that one task takes on a store that counts them
-}
-
-var actions = map[string]action{
-	"cancel":         {access.Cancel, false, 2},
-	"expire":         {access.Cancel, false, 2},
-	actionReschedule: {access.Schedule, false, 3},
-	actionRedrive:    {access.Operate, true, 3},
-	"delete":         {access.Operate, true, 1},
-}
-
-// VerbOf returns the verb that an action needs on each task, besides read; false for an unknown action.
-func VerbOf(name string) (access.Verb, bool) {
-	a, known := actions[name]
-	return a.verb, known
-}
 
 // CreateJob starts a job, or counts what it would change.
 func (s *Service) CreateJob(ctx context.Context, r *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error) {

@@ -3,7 +3,6 @@ package periodic
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -26,16 +25,10 @@ const (
 	backfillSample  = 10
 	// backfillPaceMax is the highest pace, in tasks per second.
 	backfillPaceMax = 1_000_000
-	// countsMax is how many backfills a server counts at once, and countCheckEvery after how many nominal
-	// times it looks whether the caller is gone.
-	countsMax       = 2
+	// countCheckEvery is after how many nominal times a count looks whether the caller is gone.
 	countCheckEvery = 10_000
 	// forgottenMax is how many revisions a backfill tries that the cron does not remember.
 	forgottenMax = 16
-	// beforeLook is at how many nominal times a history looks for one that a backfill made up for.
-	beforeLook = 5
-	// lookAtMost is how many nominal times are looked up at once.
-	lookAtMost = 1000
 )
 
 // The outcomes of a nominal time in a backfill, besides those of a history that it leaves alone.
@@ -88,18 +81,6 @@ func (s *Service) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronReq
 }
 
 func utc(i task.Instant) string { return i.Time().UTC().Format(time.RFC3339) }
-
-// lambdaOf returns the lambda of a cron, unless it was deleted.
-func (s *Service) lambdaOf(ctx context.Context, c *crons.Cron) (*catalog.Entry, error) {
-	l, err := s.Lambdas.FindRef(ctx, c.Ref)
-	if err == nil && l == nil {
-		err = refusal.Invalid("lambda %s of cron %s was deleted, and the cron fires no more: delete it, and create it again for a lambda that is there", c.Lambda, c.Name)
-	}
-	if err == nil && l.Deleting {
-		err = api.Errorf(kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, "lambda %s of cron %s is being deleted", c.Lambda, c.Name)
-	}
-	return l, err
-}
 
 // count returns how many nominal times a backfill has, or one more than backfillAllMax if they are more, and
 // the first ones.
@@ -290,64 +271,6 @@ func (s *Service) byCron(ctx context.Context, c *crons.Cron, l *catalog.Entry, o
 	return all, nil
 }
 
-// noteWaiting corrects what is said of nominal times that have no row: those wait of which the cron has not
-// decided. Each revision decides about its own, however far a later one is. rowless says that those of a
-// revision without any row wait, too.
-func (s *Service) noteWaiting(ctx context.Context, c *crons.Cron, l *catalog.Entry, outcomes []*kinesinv1.CronOccurrence, now task.Instant, rowless bool) error {
-	for _, of := range charges(c) {
-		decided := task.Instant(-1) // not known yet
-		for _, o := range outcomes {
-			if o.Outcome != missed || o.Revision != of.revision.Number {
-				continue
-			}
-			if decided < 0 {
-				var err error
-				if decided, err = s.decided(ctx, c, l, of, now); err != nil {
-					return err
-				}
-			}
-			if task.Instant(o.NominalMicros) >= decided && (decided > 0 || rowless) {
-				o.Outcome, o.Reason = waits, ""
-			}
-		}
-	}
-	return nil
-}
-
-// decided returns a nominal time before which a revision has decided about all: that of its newest row, among
-// the next one to come and the last lookAtMost ones, or the end of all times if it has decided about that one
-// too, since the next row is there before. 0: there is no row.
-func (s *Service) decided(ctx context.Context, c *crons.Cron, l *catalog.Entry, of charge, now task.Instant) (task.Instant, error) {
-	for _, limit := range []int{1, lookAtMost} {
-		last, err := lastOf(ctx, c, []charge{of}, 0, now, limit)
-		if err != nil {
-			return 0, err
-		}
-		rows, err := s.rows(ctx, c, l, append(nextIn(c, []charge{of}, now, 1), last...))
-		if err != nil {
-			return 0, err
-		}
-		for i := range rows {
-			switch {
-			case rows[i].onlyWaits:
-				return rows[i].at, nil
-			case !rows[i].ID.IsZero():
-				return math.MaxInt64, nil
-			}
-		}
-	}
-	return 0, nil
-}
-
-// backfills reads the tasks with which backfills made up for nominal times.
-func (s *Service) backfills(ctx context.Context, c *crons.Cron, of []task.Instant) ([]task.Task, error) {
-	ids := make([]task.ID, len(of))
-	for i, at := range of {
-		ids[i] = task.BackfillID(c.Ref, c.Name, c.Created, at)
-	}
-	return s.Store.Tasks(ctx, ids)
-}
-
 // ranUnremembered returns those of some nominal times whose occurrence ran under a revision that the cron
 // does not remember any more, of the last such revisions.
 func (s *Service) ranUnremembered(ctx context.Context, c *crons.Cron, of []task.Instant) (map[task.Instant]bool, error) {
@@ -375,64 +298,4 @@ func (s *Service) ranUnremembered(ctx context.Context, c *crons.Cron, of []task.
 		}
 	}
 	return all, nil
-}
-
-// withBackfills notes in a history which nominal times a backfill made up for.
-func (s *Service) withBackfills(ctx context.Context, c *crons.Cron, history []*kinesinv1.CronOccurrence) error {
-	var at []int
-	var nominals []task.Instant
-	for i, o := range history {
-		if o.Outcome == skipped || o.Outcome == missed || o.Outcome == forgotten {
-			at, nominals = append(at, i), append(nominals, task.Instant(o.NominalMicros))
-		}
-	}
-	rows, err := s.backfills(ctx, c, nominals)
-	if err != nil {
-		return err
-	}
-	for k := range rows {
-		if !rows[k].ID.IsZero() {
-			history[at[k]] = s.backfill(&rows[k])
-		}
-	}
-	return nil
-}
-
-// backfill describes the task with which a backfill made up for a nominal time.
-func (s *Service) backfill(t *task.Task) *kinesinv1.CronOccurrence {
-	o := &kinesinv1.CronOccurrence{NominalMicros: int64(t.Occurrence.At.Nominal), Revision: t.Occurrence.At.Revision, Backfill: true}
-	s.describe(o, &row{Task: *t, nominal: nominal{at: t.Occurrence.At.Nominal, due: t.Due}})
-	return o
-}
-
-// before returns the nominal times before those that the cron remembers for which a backfill made up, newest
-// first. It looks at the last historyMax ones, or, if nobody said from when on, at fewer: each costs a read.
-func (s *Service) before(ctx context.Context, c *crons.Cron, from, to task.Instant, limit int) (all []*kinesinv1.CronOccurrence, err error) {
-	oldest := c.Revisions[0].From
-	if limit <= 0 || from > oldest {
-		return nil, nil
-	}
-	look := historyMax
-	if from == 0 {
-		look = min(look, beforeLook*limit)
-	}
-	schedule, err := c.Now().Spec.Parse(c.Name)
-	if err != nil {
-		return nil, err
-	}
-	times, err := lastTimes(ctx, schedule, from.Time(), min(to, oldest).Time().Add(time.Microsecond), look)
-	if err != nil {
-		return nil, err
-	}
-	nominals := make([]task.Instant, len(times))
-	for i, at := range times {
-		nominals[i] = task.InstantOf(at)
-	}
-	rows, err := s.backfills(ctx, c, nominals)
-	for i := range rows {
-		if !rows[i].ID.IsZero() && len(all) < limit {
-			all = append(all, s.backfill(&rows[i]))
-		}
-	}
-	return all, err
 }

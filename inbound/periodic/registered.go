@@ -36,10 +36,6 @@ func registered(c *crons.Cron) error {
 		"cron %s is registered with lambda %s: change or remove it there (crons of its module call in Terraform); a pause needs no change of it", c.Name, c.Lambda)
 }
 
-func delivers(lambda string) error {
-	return api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "lambda %s delivers to SQS, and crons of such lambdas are not supported yet: want a managed lambda", lambda)
-}
-
 // specOfRegistered returns what a registration says about a cron, checked.
 func (s *Service) specOfRegistered(name string, asked *catalog.RegisteredCron, l *task.Lambda) (*crons.Spec, *cron.Schedule, error) {
 	spec := &crons.Spec{

@@ -1,20 +1,10 @@
 package catalog
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// Bounds are how much an installation may have; 0: no bound. They refuse what is added. Existing lambdas are
-// kept, so that a server starts whatever was created under other bounds. Processes that create lambdas at the
-// same moment do not know of each other, and may each pass a bound by what the others add.
-type Bounds struct {
-	Lambdas          int
-	LambdaPartitions int // of one lambda: its shards times its priorities
-	Partitions       int // of all lambdas together
-}
 
 // CheckBounds refuses, with task.ErrInvalid, a lambda that would bring the installation above a bound, or
 // further above it: a new one, or one with more shards than it has. Unset fields have their defaults.
@@ -40,17 +30,4 @@ func (c *Catalog) CheckBounds(want task.Lambda) error {
 			task.ErrInvalid, want.Name, partitions, want.Shards, len(want.Priorities), known.partitions-has+partitions, b.Partitions)
 	}
 	return nil
-}
-
-func partitionsOf(l *task.Lambda) int { return len(l.Priorities) * int(l.Shards) }
-
-// inTurn waits until no other change of this process is under way, so that the bounds hold for calls at the
-// same moment; done ends the turn.
-func (c *Catalog) inTurn(ctx context.Context) (done func(), err error) {
-	select {
-	case c.changing <- struct{}{}:
-		return func() { <-c.changing }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }

@@ -20,9 +20,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Kind is the kind of the control rows.
-const Kind = "lambda"
-
 // RefreshEvery is how soon a change made by another process is known here: so soon that the partitions of a
 // new lambda have an owner within 2 s.
 const RefreshEvery = 1500 * time.Millisecond
@@ -57,6 +54,15 @@ var (
 	// ErrChanged says that others kept changing the lambda at the same time.
 	ErrChanged = errors.New("lambda was changed at the same time")
 )
+
+// Bounds are how much an installation may have; 0: no bound. They refuse what is added. Existing lambdas are
+// kept, so that a server starts whatever was created under other bounds. Processes that create lambdas at the
+// same moment do not know of each other, and may each pass a bound by what the others add.
+type Bounds struct {
+	Lambdas          int
+	LambdaPartitions int // of one lambda: its shards times its priorities
+	Partitions       int // of all lambdas together
+}
 
 // Catalog answers from memory. It is safe for concurrent use; what it returns is shared and must not be
 // changed.
@@ -95,30 +101,6 @@ type snapshot struct {
 	partitions int // of all lambdas
 }
 
-// Entry is one lambda and the version of its row.
-type Entry struct {
-	task.Lambda
-	Version uint64
-	// Registration is the sum of the Registration that the settings were last taken from; empty when there
-	// never was one.
-	Registration string
-	// Made is the sum of the Registration of which all was made that it declares beside the lambda; empty:
-	// none ever declared anything. Crons are those that are there because a registration declares them, and
-	// those that were about to be.
-	Made  string
-	Crons []string
-	// Dropping says that a deletion of the lambda drops its tasks. Marked is when the deletion was last
-	// written.
-	Dropping bool
-	Marked   task.Instant
-
-	row []byte // as it is stored, with fields that a newer version may have written
-
-	// In monotonic time of this process:
-	known  time.Duration // since when it knows this version
-	marked time.Duration // since when it knows the lambda to be marked as being deleted, without a break
-}
-
 // New returns an empty catalog; Refresh or Run fills it.
 func New(rows store.ControlRows, c clock.Clock, log *slog.Logger) *Catalog {
 	cat := &Catalog{
@@ -127,31 +109,6 @@ func New(rows store.ControlRows, c clock.Clock, log *slog.Logger) *Catalog {
 	}
 	cat.known.Store(&snapshot{})
 	return cat
-}
-
-// Run refreshes until ctx ends.
-func (c *Catalog) Run(ctx context.Context) error {
-	defer c.isRunning.Store(false)
-	for {
-		c.lastTry.Store(int64(clock.Mono(c.clock)))
-		c.isRunning.Store(true)
-		if err := c.Refresh(ctx); err != nil && ctx.Err() == nil {
-			c.log.WarnContext(ctx, "cannot refresh lambdas", slog.Any("error", err))
-		}
-		c.cancelStaleDeletions(ctx)
-		if clock.Sleep(ctx, c.clock, RefreshEvery) != nil {
-			return nil
-		}
-	}
-}
-
-// Stalled returns how long ago Run last began to refresh. It does so every RefreshEvery if the store answers
-// in time.
-func (c *Catalog) Stalled() time.Duration {
-	if !c.isRunning.Load() {
-		return 0
-	}
-	return clock.Mono(c.clock) - time.Duration(c.lastTry.Load())
 }
 
 // Refresh reads all lambdas from the store. When it returns, everything that was stored before the call is
@@ -280,4 +237,16 @@ func (c *Catalog) Partitions() []task.Partition {
 		all = append(all, entry.Partitions()...)
 	}
 	return all
+}
+
+// WithDefaults returns a lambda to be created with a default for each unset field. The default of the shards
+// of one that exists is what it has.
+func (c *Catalog) WithDefaults(want task.Lambda) task.Lambda {
+	if want.Shards == 0 {
+		want.Shards = c.ShardsDefault
+		if have := c.known.Load().byName[want.Name]; have != nil {
+			want.Shards = have.Shards
+		}
+	}
+	return want.WithDefaults()
 }

@@ -56,16 +56,15 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, registration str
 	return nil, false, fmt.Errorf("%w: %s exists in a format that this version cannot read, or was deleted at this moment", ErrChanged, want.Name)
 }
 
-// WithDefaults returns a lambda to be created with a default for each unset field. The default of the shards
-// of one that exists is what it has.
-func (c *Catalog) WithDefaults(want task.Lambda) task.Lambda {
-	if want.Shards == 0 {
-		want.Shards = c.ShardsDefault
-		if have := c.known.Load().byName[want.Name]; have != nil {
-			want.Shards = have.Shards
-		}
+// inTurn waits until no other change of this process is under way, so that the bounds hold for calls at the
+// same moment; done ends the turn.
+func (c *Catalog) inTurn(ctx context.Context) (done func(), err error) {
+	select {
+	case c.changing <- struct{}{}:
+		return func() { <-c.changing }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	return want.WithDefaults()
 }
 
 // GrownFrom returns when a count of shards that is written now comes into force.

@@ -81,15 +81,6 @@ func (e *Entry) IsSameMark(before *Entry) bool {
 	return e.Ref == before.Ref && e.Deleting && before.Deleting && e.marked == before.marked
 }
 
-// noteRead notes when an entry was read first, and carries over since when it is marked: one write after the
-// known version that leaves the lambda marked is no break.
-func (e *Entry) noteRead(now time.Duration, before *Entry) {
-	e.known, e.marked = now, now
-	if before != nil && before.Ref == e.Ref && before.Deleting && e.Deleting && e.Version == before.Version+1 {
-		e.marked = before.marked
-	}
-}
-
 // cancelStaleDeletions cancels the deletions whose marks were not renewed. It counts from when this process
 // read the row, and so needs no clock but its own.
 func (c *Catalog) cancelStaleDeletions(ctx context.Context) {

@@ -143,6 +143,10 @@ func isTransient(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || isRefusal(err, kinesinv1.Reason_REASON_UNAVAILABLE)
 }
 
+func isRefusal(err error, reason kinesinv1.Reason) bool {
+	return err != nil && refusal.Problem(err).Reason == reason
+}
+
 // mark marks the lambda as being deleted, or renews the mark.
 func (d *deletion) mark(ctx context.Context) error {
 	marked, err := d.Catalog.Mark(ctx, d.entry, d.drop)

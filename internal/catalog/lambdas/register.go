@@ -7,22 +7,15 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/refusal"
-	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Why a valid registration waits.
-var (
-	errWaiting   = errors.New("queues are not there yet")
-	errContested = errors.New("another registration wants a queue of the same name")
-)
+// errContested says why the first by name of new registrations waits: see contestedFor.
+var errContested = errors.New("another registration wants a queue of the same name")
 
 const (
 	// registerEvery is how soon a registration becomes a lambda. It costs a read unit for every 4 KB of
@@ -35,37 +28,6 @@ const (
 	// that one stays.
 	contestedFor = 15 * time.Second
 )
-
-// Outcomes of a registration; see Hooks.Registered.
-const (
-	RegistrationCreated   = "created" // the lambda was created
-	RegistrationChanged   = "changed" // the lambda was changed, or is now that of the registration
-	RegistrationWaiting   = "waiting" // the lambda is created or changed as soon as all its queues are there
-	RegistrationRefused   = "refused" // the lambda, if there is one, stays as it is
-	RegistrationDeleted   = "deleted" // the lambda was deleted: its registration is gone and it had no live task
-	RegistrationKept      = "kept"    // the lambda is kept though its registration is gone: it has live tasks
-	RegistrationUnread    = "unread"  // no registration could be read; of no lambda in particular
-	RegistrationHeld      = "held"    // so many are gone at once that nothing is deleted for a while; of no lambda in particular
-	RegistrationRecovered = "well"    // the lambda is as registered again; of no lambda: registrations can be read again
-)
-
-// RegistrationApplied is the state of a registration whose lambda is as it says. The others are
-// RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationHeld and, of no lambda in
-// particular, RegistrationUnread: see Hooks.Registrations.
-const RegistrationApplied = "taken"
-
-// Registrations lists the outcomes of registrations.
-func Registrations() []string {
-	return []string{
-		RegistrationCreated, RegistrationChanged, RegistrationWaiting, RegistrationRefused, RegistrationDeleted, RegistrationKept,
-		RegistrationUnread, RegistrationHeld, RegistrationRecovered,
-	}
-}
-
-// RegistrationStates lists the states that registrations can be in.
-func RegistrationStates() []string {
-	return []string{RegistrationApplied, RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread, RegistrationHeld}
-}
 
 // Register creates and changes lambdas as registrations in the store say, and deletes withdrawn lambdas that
 // have no live task, until ctx ends. Several processes may do so at once. Where no other process uses the
@@ -82,30 +44,6 @@ func (svc *Service) Register(ctx context.Context) error {
 	}
 	r.cancelDeletions(context.WithoutCancel(ctx))
 	return nil
-}
-
-// registrar is one Register.
-type registrar struct {
-	*Service
-	lambdas map[string]*progress // by name, of those that have or had a registration; empty: of all together
-	states  map[string]int       // as of the last round that could read registrations
-	held    bool                 // deletions wait for withdrawnManyAfter
-}
-
-// progress is what is known of a lambda from round to round.
-type progress struct {
-	outcome, text  string       // last told, so that it is told once
-	contestedSince task.Instant // when its registration was first seen to want a queue of a later one; 0: it does not
-	withdrawal
-}
-
-func (r *registrar) of(name string) *progress {
-	p := r.lambdas[name]
-	if p == nil {
-		p = &progress{}
-		r.lambdas[name] = p
-	}
-	return p
 }
 
 // pause returns how long after a round the next one begins.
@@ -175,12 +113,6 @@ func (r *registrar) unread(ctx context.Context, err error) {
 	r.tell(ctx, "", RegistrationUnread, err)
 	r.states[RegistrationUnread] = 1
 	r.report()
-}
-
-func (r *registrar) report() {
-	if r.Hooks.Registrations != nil {
-		r.Hooks.Registrations(r.states)
-	}
 }
 
 // compareAll compares registrations with their lambdas.
@@ -307,55 +239,4 @@ func (r *registrar) apply(ctx context.Context, c *candidate) (outcome string, er
 		return RegistrationCreated, nil
 	}
 	return RegistrationChanged, nil
-}
-
-// checkQueues fails unless all queues of a lambda exist, under names that are still free. Terraform makes
-// them, with keys, tags and policies that this program does not know; a queue that this program made would be
-// in the way.
-func (svc *Service) checkQueues(ctx context.Context, l task.Lambda) error {
-	missing, err := svc.Queue.Missing(ctx, l)
-	switch {
-	case errors.Is(err, queue.ErrOtherMode):
-		return fmt.Errorf("%w: %w", errWaiting, err)
-	case err != nil:
-		return err
-	case len(missing) > 0:
-		return fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
-	}
-	if err := svc.Catalog.Refresh(ctx); err != nil { // the queue service may have taken a while
-		return err
-	}
-	return svc.Queue.CheckLambda(l)
-}
-
-func isRefusal(err error, reason kinesinv1.Reason) bool {
-	return err != nil && refusal.Problem(err).Reason == reason
-}
-
-// recovered tells that a lambda is as registered again, if something else was told before.
-func (r *registrar) recovered(ctx context.Context, name string) {
-	p := r.of(name)
-	switch p.outcome {
-	case RegistrationWaiting, RegistrationRefused, RegistrationKept, RegistrationUnread:
-		r.tell(ctx, name, RegistrationRecovered, nil)
-	}
-	if ctx.Err() == nil {
-		p.outcome, p.text = "", ""
-	}
-}
-
-// tell tells the hook what became of a registration, unless it was told last or ctx has ended.
-func (r *registrar) tell(ctx context.Context, name, outcome string, err error) {
-	text := outcome
-	if err != nil {
-		text += ": " + err.Error()
-	}
-	p := r.of(name)
-	if ctx.Err() != nil || p.text == text {
-		return
-	}
-	p.outcome, p.text = outcome, text
-	if r.Hooks.Registered != nil {
-		r.Hooks.Registered(ctx, name, outcome, err)
-	}
 }

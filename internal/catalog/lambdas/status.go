@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // status compares a lambda with the registration of its name.
@@ -91,11 +94,24 @@ func (svc *Service) checkNotRegistered(ctx context.Context, entry *catalog.Entry
 		"lambda %s is registered: remove its registration (its module call in Terraform), and servers delete it when it has no live tasks%s", entry.Name, way)
 }
 
-// viewLambda returns a lambda as callers see it, after a look at the registration of its name.
-func (svc *Service) viewLambda(ctx context.Context, e *catalog.Entry) (v *kinesinv1.Lambda, err error) {
-	var s status
-	if svc.mayBeRegistered(e) {
-		s, err = svc.statusOf(ctx, e)
+// errWaiting says why a valid registration waits.
+var errWaiting = errors.New("queues are not there yet")
+
+// checkQueues fails unless all queues of a lambda exist, under names that are still free. Terraform makes
+// them, with keys, tags and policies that this program does not know; a queue that this program made would be
+// in the way.
+func (svc *Service) checkQueues(ctx context.Context, l task.Lambda) error {
+	missing, err := svc.Queue.Missing(ctx, l)
+	switch {
+	case errors.Is(err, queue.ErrOtherMode):
+		return fmt.Errorf("%w: %w", errWaiting, err)
+	case err != nil:
+		return err
+	case len(missing) > 0:
+		return fmt.Errorf("%w: %s", errWaiting, strings.Join(missing, ", "))
 	}
-	return viewEntry(e, s), err
+	if err := svc.Catalog.Refresh(ctx); err != nil { // the queue service may have taken a while
+		return err
+	}
+	return svc.Queue.CheckLambda(l)
 }

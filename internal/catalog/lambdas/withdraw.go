@@ -9,7 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -27,15 +26,6 @@ const (
 	// registrations.
 	withdrawnTogether = 10
 )
-
-// withdrawal is the progress of deleting a lambda whose registration is gone, or does not fit it any more.
-type withdrawal struct {
-	since    task.Instant // 0: the registration fits
-	next     task.Instant // when the lambda is deleted, or looked at again
-	tried    bool         // its deletion was tried
-	deleting bool         // its deletion goes on in the next round
-	keptBy   error        // why a lambda that does not fit its registration still exists
-}
 
 // errNotWithdrawn says that there is nothing to tell of a lambda: its registration is back, or another lambda
 // has it.

@@ -1,0 +1,203 @@
+package periodic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+const (
+	// listBytesMax bounds a list.
+	listBytesMax = api.MessageBytesMax / 4
+	// pauseMax bounds for how long a cron may be paused before it resumes by itself.
+	pauseMax = 10 * 366 * 24 * time.Hour
+)
+
+// PauseCron has a cron fire no more, from a moment later on.
+func (s *Service) PauseCron(ctx context.Context, r *kinesinv1.PauseCronRequest) (_ *kinesinv1.PauseCronResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	reason := strings.TrimSpace(r.Reason)
+	if err := crons.CheckReason(reason); err != nil {
+		return nil, err
+	}
+	now, until := s.Clock.Now(), task.Instant(r.UntilMicros)
+	if r.UntilMicros != 0 && (until <= now || until > now.Add(pauseMax)) {
+		return nil, refusal.Invalid("until %s: want a time to come, within ten years, or none for a pause that lasts", time.UnixMicro(r.UntilMicros).UTC().Format(time.RFC3339))
+	}
+	c, err := s.changeNamed(ctx, r.Name, func(c *crons.Cron, now task.Instant) (bool, error) {
+		by := access.From(ctx).Name
+		if p := c.Now().Pause; p != nil && p.Reason == reason && p.Until == until && p.By == by {
+			return false, nil
+		}
+		return true, c.PauseAt(crons.Pause{Reason: reason, By: by, At: now, Until: until}, now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &kinesinv1.PauseCronResponse{Cron: s.view(c, nextMax)}, nil
+}
+
+// ResumeCron has a cron fire again. One that is not paused stays as it is.
+func (s *Service) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (_ *kinesinv1.ResumeCronResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	c, err := s.changeNamed(ctx, r.Name, func(c *crons.Cron, now task.Instant) (bool, error) {
+		if c.Now().Pause == nil {
+			return false, nil
+		}
+		return true, c.Resume(now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &kinesinv1.ResumeCronResponse{Cron: s.view(c, nextMax)}, nil
+}
+
+// changeNamed changes a cron and stores it, unless change says that there is nothing to do.
+func (s *Service) changeNamed(ctx context.Context, name string, change func(c *crons.Cron, now task.Instant) (changed bool, err error)) (*crons.Cron, error) {
+	for range casTriesMax {
+		c, err := s.find(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := s.lambdaOf(ctx, c); err != nil {
+			return nil, err
+		}
+		now := s.Clock.Now()
+		changed, err := change(c, now)
+		if err != nil || !changed {
+			return c, err
+		}
+		c.Updated, c.UpdatedBy = now, access.From(ctx).Name
+		err = s.Keeper.Save(ctx, c)
+		if !errors.Is(err, store.ErrConflict) {
+			return c, err
+		}
+	}
+	return nil, errBusy
+}
+
+// RunCron schedules a task as the cron would, now.
+func (s *Service) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (_ *kinesinv1.RunCronResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	c, err := s.find(ctx, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.lambdaOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	spec := &c.Now().Spec
+	schedule, err := spec.Parse(c.Name)
+	if err != nil {
+		return nil, err
+	}
+	at := s.Clock.Now()
+	if len(r.RequestId) == len(task.ID{}) {
+		if made, known := task.ID(r.RequestId).Made(); known {
+			at = made // the same in a call that is made again
+		}
+	}
+	response, err := s.Tasks.Schedule(ctx, &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{{
+		Lambda: l.Name, Priority: spec.Priority, Collection: spec.Collection, Tags: spec.Tags,
+		Payload: crons.PayloadAt(spec.Payload, at, schedule.Zone()), RequestId: r.RequestId,
+	}}})
+	if err != nil {
+		return nil, err
+	}
+	result := response.Results[0]
+	if result.Problem != nil {
+		return nil, api.ErrorOf(result.Problem)
+	}
+	return &kinesinv1.RunCronResponse{Id: result.Id}, nil
+}
+
+// DeleteCron deletes a cron. Its occurrences that were not dispatched are skipped, and the next one is
+// cancelled at once, so that it does not wait for a time at which nothing happens.
+func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest) (_ *kinesinv1.DeleteCronResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	for range casTriesMax {
+		c, err := s.find(ctx, r.Name)
+		if err != nil {
+			return nil, err
+		}
+		if s.isRegistered(c) {
+			return nil, registered(c)
+		}
+		err = crons.Delete(ctx, s.Store, c)
+		if errors.Is(err, store.ErrConflict) {
+			continue
+		}
+		if err == nil {
+			s.cancelNext(ctx, c)
+		}
+		return &kinesinv1.DeleteCronResponse{}, err
+	}
+	return nil, errBusy
+}
+
+// GetCron returns a cron.
+func (s *Service) GetCron(ctx context.Context, r *kinesinv1.GetCronRequest) (_ *kinesinv1.GetCronResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	c, err := s.find(ctx, r.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.Lambdas.FindRef(ctx, c.Ref); err != nil { // it may have been created a moment ago
+		return nil, err
+	}
+	return &kinesinv1.GetCronResponse{Cron: s.view(c, nextMax)}, nil
+}
+
+// ListCrons returns the crons of a lambda, or of all lambdas that the caller may read, by name, without their
+// payloads and each with the next nominal time only. A cron that would not fit an answer is refused.
+func (s *Service) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) (_ *kinesinv1.ListCronsResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	if r.Lambda != "" {
+		if _, err := s.Lambdas.Find(ctx, r.Lambda); err != nil {
+			return nil, err
+		}
+	}
+	all, err := crons.All(ctx, s.Store)
+	if err != nil {
+		return nil, err
+	}
+	grants, size := access.From(ctx).Grants, 0
+	response := &kinesinv1.ListCronsResponse{}
+	for _, c := range all {
+		if r.Lambda != "" && c.Lambda != r.Lambda || !grants.AllowSome(access.Read, c.Lambda) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		v := s.view(c, listedNextMax)
+		v.Payload = nil
+		if size += v.SizeVT(); size > listBytesMax {
+			return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "the first %d crons fill an answer, which has %d bytes at most: want those of one lambda, or one cron", len(response.Crons), listBytesMax)
+		}
+		response.Crons = append(response.Crons, v)
+	}
+	slices.SortFunc(response.Crons, func(a, b *kinesinv1.Cron) int { return cmp.Compare(a.Name, b.Name) })
+	return response, nil
+}
+
+// LambdaOf returns the lambda and the collection of a cron, for whoever decides who may see and change it.
+func (s *Service) LambdaOf(ctx context.Context, name string) (lambda, collection string, err error) {
+	c, err := s.find(ctx, name)
+	if err != nil {
+		return "", "", refusal.Wire(err)
+	}
+	return c.Lambda, c.Now().Spec.Collection, nil
+}

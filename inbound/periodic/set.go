@@ -1,0 +1,162 @@
+package periodic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// SetCron creates a cron, or changes the version that the request has. A dry run answers what it would be.
+func (s *Service) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (_ *kinesinv1.SetCronResponse, err error) {
+	defer func() { err = refusal.Wire(err) }()
+	asked := r.GetCron()
+	if asked == nil {
+		return nil, refusal.Invalid("no cron given")
+	}
+	spec, l, err := s.specOf(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	if asked.ManagedBy != "" {
+		if err := task.CheckName("managed by", asked.ManagedBy); err != nil {
+			return nil, err
+		}
+	}
+	for range casTriesMax {
+		c, err := crons.Find(ctx, s.Store, asked.Name)
+		isNew := errors.Is(err, store.ErrNotFound)
+		switch {
+		case isNew && asked.Version > 0:
+			return nil, noCron(asked.Name)
+		case isNew:
+			c = s.newCron(asked.Name, spec, l, access.From(ctx).Name)
+			c.ManagedBy = managedBy(c, asked)
+			if s.Traced != nil {
+				c.Traceparent = s.Traced(ctx)
+			}
+		case err != nil:
+			return nil, err
+		case isSame(c, spec, l) && c.ManagedBy == managedBy(c, asked): // also a call that is made again
+			return s.answer(c, true)
+		case s.isRegistered(c):
+			return nil, registered(c)
+		case isSame(c, spec, l) && asked.Version == c.Version:
+			// Nothing else fires, so that there is no first occurrence to put.
+			c.ManagedBy = managedBy(c, asked)
+			if r.DryRun {
+				return s.answer(c, false)
+			}
+			if err := crons.Put(ctx, s.Store, c); !errors.Is(err, store.ErrConflict) {
+				if err != nil {
+					return nil, err
+				}
+				return s.answer(c, false)
+			}
+			continue
+		default:
+			if err := s.change(ctx, c, asked, spec, l); err != nil {
+				return nil, err
+			}
+		}
+		if r.DryRun {
+			return s.answer(c, false)
+		}
+		err = s.Keeper.Save(ctx, c)
+		switch {
+		case errors.Is(err, store.ErrConflict):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		s.cancelOccurrences(ctx, c, replacedOf(c))
+		return s.answer(c, false)
+	}
+	return nil, errBusy
+}
+
+func (s *Service) answer(c *crons.Cron, existed bool) (*kinesinv1.SetCronResponse, error) {
+	response := &kinesinv1.SetCronResponse{Cron: s.view(c, nextMax), Existed: existed}
+	if schedule, err := c.Now().Spec.Parse(c.Name); err == nil {
+		response.Warning = schedule.SecondsNote(schedule.After(s.Clock.Now().Add(crons.ChangeAfter).Time(), nextMax))
+	}
+	return response, nil
+}
+
+// differing names the settings of a request that a cron does not have, for people.
+func differing(c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec) string {
+	var names []string
+	have, want := settingsOf(&c.Now().Spec), settingsOf(spec)
+	all := maps.Clone(have)
+	maps.Copy(all, want)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if name != "class" && !bytes.Equal(have[name], want[name]) { // that goes with the priority
+			names = append(names, strings.TrimSuffix(name, "_ms"))
+		}
+	}
+	if c.ManagedBy != managedBy(c, asked) {
+		names = append(names, "managed_by")
+	}
+	return strings.Join(names, ", ")
+}
+
+func settingsOf(s *crons.Spec) map[string]json.RawMessage {
+	settings := map[string]json.RawMessage{}
+	if data, err := json.Marshal(s); err == nil {
+		_ = json.Unmarshal(data, &settings) // it is an object
+	}
+	return settings
+}
+
+// nobody is the ManagedBy of a request that takes a cron out of its set.
+const nobody = "none"
+
+// managedBy returns the set of which a cron is after a request.
+func managedBy(c *crons.Cron, asked *kinesinv1.Cron) string {
+	switch asked.ManagedBy {
+	case "":
+		return c.ManagedBy
+	case nobody:
+		return ""
+	}
+	return asked.ManagedBy
+}
+
+// change gives a cron other settings.
+func (s *Service) change(ctx context.Context, c *crons.Cron, asked *kinesinv1.Cron, spec *crons.Spec, l *catalog.Entry) error {
+	version := asked.Version
+	switch {
+	case version == 0 && c.Ref != l.Ref:
+		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists, of another lambda: want another name", c.Name)
+	case version == 0:
+		return api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists with other settings (%s): want another name, or a change of its version %d (kinesin cron update)",
+			c.Name, differing(c, asked, spec), c.Version)
+	case version != c.Version:
+		return stale(c, version)
+	case c.Ref != l.Ref:
+		return refusal.Invalid("cron %s is of another lambda than %s, or of an earlier one of that name, and that cannot change: delete it and create another one", c.Name, l.Name)
+	}
+	now := s.Clock.Now()
+	if err := c.Change(*spec, now); err != nil {
+		return err
+	}
+	c.ManagedBy = managedBy(c, asked)
+	c.Updated, c.UpdatedBy = now, access.From(ctx).Name
+	return nil
+}
+
+func stale(c *crons.Cron, version uint64) error {
+	return api.Errorf(kinesinv1.Reason_REASON_STALE_SEQ, "cron %s is at version %d, not at %d: it was changed meanwhile; read it and change it again", c.Name, c.Version, version)
+}

@@ -1,0 +1,130 @@
+package periodic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/cron"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
+)
+
+func delivers(lambda string) error {
+	return api.Errorf(kinesinv1.Reason_REASON_UNSUPPORTED, "lambda %s delivers to SQS, and crons of such lambdas are not supported yet: want a managed lambda", lambda)
+}
+
+// specOf returns what a request says about a cron, checked, and its lambda.
+func (s *Service) specOf(ctx context.Context, asked *kinesinv1.Cron) (*crons.Spec, *catalog.Entry, error) {
+	jitter, err := millisOf("jitter", asked.JitterMicros)
+	if err != nil {
+		return nil, nil, err
+	}
+	within, err := millisOf("catch-up within", asked.CatchUpWithinMicros)
+	if err != nil {
+		return nil, nil, err
+	}
+	if asked.StartMicros < 0 || asked.EndMicros < 0 {
+		return nil, nil, refusal.Invalid("the start or the end is before 1970: want the years 1970 to 2199")
+	}
+	spec := &crons.Spec{
+		Schedule: strings.TrimSpace(asked.Schedule), Zone: asked.Zone, Start: task.Instant(asked.StartMicros), End: task.Instant(asked.EndMicros), JitterMS: jitter,
+		Gap: cron.Gap(asked.Gap), Fold: cron.Fold(asked.Fold), Overlap: crons.Overlap(asked.Overlap), CatchUp: crons.CatchUp(asked.CatchUp),
+		CatchUpMax: int(asked.CatchUpMax), CatchUpWithinMS: within, FailuresMax: int(asked.FailuresMax),
+		Priority: asked.Priority, Collection: asked.Collection, Tags: asked.Tags, Payload: asked.Payload,
+	}
+	if err := spec.Validate(asked.Name); err != nil {
+		return nil, nil, err
+	}
+	withoutDefaults(spec)
+	l, err := s.Lambdas.Find(ctx, asked.Lambda)
+	if err != nil {
+		return nil, nil, err
+	}
+	if l.Mode == task.Deliver {
+		return nil, nil, delivers(l.Name)
+	}
+	if spec.Class, err = l.Priority(spec.Priority); err != nil {
+		return nil, nil, err
+	}
+	schedule, err := spec.Parse(asked.Name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.checkPayload(spec); err != nil {
+		return nil, nil, err
+	}
+	if err := s.checkFires(spec, schedule); err != nil {
+		return nil, nil, err
+	}
+	return spec, l, nil
+}
+
+// checkFires refuses a cron whose time is over.
+func (s *Service) checkFires(spec *crons.Spec, schedule *cron.Schedule) error {
+	now := s.Clock.Now()
+	if _, fires := schedule.Next(now.Add(crons.ChangeAfter).Time()); !fires {
+		return refusal.Invalid("%q fires no more after %s: want a later end, UNTIL or COUNT", spec.Schedule, now.Time().UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+func (s *Service) checkPayload(spec *crons.Spec) error {
+	if n := payloadBytes(spec); s.PayloadBytesMax > 0 && n > s.PayloadBytesMax {
+		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "payload of %d bytes, with the nominal time in it: want at most %d", n, s.PayloadBytesMax)
+	}
+	return nil
+}
+
+// payloadBytes returns how large the payload of an occurrence may be.
+func payloadBytes(s *crons.Spec) int {
+	const name, longest = "{{nominal}}", "2027-01-31T09:00:00+01:00"
+	return len(s.Payload) + bytes.Count(s.Payload, []byte(name))*(len(longest)-len(name))
+}
+
+// millisOf returns a duration of a request, which has whole milliseconds.
+func millisOf(what string, micros int64) (int64, error) {
+	if micros < 0 || micros%1000 != 0 {
+		return 0, refusal.Invalid("%s %s: want whole milliseconds, and not less than 0", what, task.Micros(micros))
+	}
+	return micros / 1000, nil
+}
+
+// withoutDefaults takes out what says the same as nothing, so that equal settings are stored equally.
+func withoutDefaults(s *crons.Spec) {
+	isDefault(&s.Zone, "UTC")
+	isDefault(&s.Gap, cron.GapShift)
+	isDefault(&s.Fold, cron.FoldFirst)
+	isDefault(&s.Overlap, crons.OverlapSkip)
+	isDefault(&s.CatchUp, crons.CatchUpLast)
+	isDefault(&s.CatchUpMax, crons.CatchUpMaxDefault)
+	isDefault(&s.CatchUpWithinMS, crons.CatchUpWithinDefault.Milliseconds())
+}
+
+func isDefault[T comparable](setting *T, value T) {
+	if *setting == value {
+		*setting = *new(T)
+	}
+}
+
+// newCron returns a cron that is in charge of the nominal times from a moment after now on.
+func (s *Service) newCron(name string, spec *crons.Spec, l *catalog.Entry, by string) *crons.Cron {
+	now := s.Clock.Now()
+	return &crons.Cron{
+		Name: name, Lambda: l.Name, Ref: l.Ref, Created: now, CreatedBy: by, Updated: now, UpdatedBy: by,
+		Revisions: []crons.Revision{{Number: 1, From: now.Add(crons.ChangeAfter), Spec: *spec}},
+	}
+}
+
+// isSame reports whether a cron has these settings already.
+func isSame(c *crons.Cron, spec *crons.Spec, l *catalog.Entry) bool {
+	have, errHave := json.Marshal(c.Now().Spec)
+	want, errWant := json.Marshal(spec)
+	return errHave == nil && errWant == nil && c.Ref == l.Ref && bytes.Equal(have, want)
+}
