@@ -23,6 +23,7 @@ var oneWay = []string{
 	"queue/sqs",
 	"scheduler",
 	"store/dynamo",
+	"web",
 }
 
 func TestFilesReferOneWay(t *testing.T) {
