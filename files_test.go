@@ -18,6 +18,7 @@ var oneWay = []string{
 	"hsc",
 	"inbound",
 	"inbound/intake",
+	"internal/chains",
 	"internal/controller",
 	"internal/sqsclient",
 	"queue/sqs",
