@@ -20,6 +20,7 @@ var oneWay = []string{
 	"inbound/intake",
 	"internal/chains",
 	"internal/controller",
+	"internal/groups",
 	"internal/sqsclient",
 	"queue/sqs",
 	"scheduler",
