@@ -95,7 +95,8 @@ install: ## install kinesin to where go install puts programs
 .PHONY: test
 test: ## what must hold for a change, in eight minutes; `make ci` has all
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
-	@go vet ./... # compiles: tests with deadlines fail beside minutes of compiling, as on a new machine
+	@go vet ./...
+	@go list -test -export ./... >/dev/null # compiles: tests with deadlines fail beside minutes of it, as on a new machine
 	$(WITH_AWS_LOCAL) go test -p 3 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT))
 	$(MAKE) arch test/e2e
 	$(MAKE) test/faults LONG=

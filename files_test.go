@@ -21,6 +21,7 @@ var oneWay = []string{
 	"internal/chains",
 	"internal/controller",
 	"internal/groups",
+	"internal/node",
 	"internal/sqsclient",
 	"queue/sqs",
 	"scheduler",

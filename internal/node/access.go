@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
-	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -16,13 +14,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/guard"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// AuditConfig configures the audit log of a node.
-type AuditConfig struct {
-	Keep time.Duration // 0: audit.KeepDefault
-	// Written is called with each record, in order. It may be nil.
-	Written func(audit.Record)
-}
 
 // newGuard makes what checks and records calls.
 func (n *Node) newGuard(c *Config) *guard.Guard {
@@ -108,22 +99,3 @@ func (n *Node) SessionSealer() *task.SessionSealer { return n.keyring.Sessions()
 
 // Audit returns the audit log; nil if there is none.
 func (n *Node) Audit() *audit.Log { return n.audit }
-
-// Trusting lets every call do everything, as access.Anonymous. It is for tests, and for whoever has decided
-// that a call needs no token.
-func Trusting(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Caller{Identity: access.Anonymous(), From: r.RemoteAddr})))
-	})
-}
-
-// needing refuses calls of which the caller has not the verb.
-func (n *Node) needing(v access.Verb, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if n.guard.Read(r.Context(), r.URL.Path, v) != nil {
-			say(w, http.StatusForbidden, access.From(r.Context()).Denied(v, "").Error())
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}

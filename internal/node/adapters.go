@@ -1,12 +1,17 @@
 package node
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/kinesin-io/kinesin/dispatcher"
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/internal/quota"
 	"github.com/kinesin-io/kinesin/scheduler"
 	"github.com/kinesin-io/kinesin/task"
@@ -39,13 +44,6 @@ func (n *Node) matchers(c *Config) (dispatcher.Matcher, intake.Matcher) {
 	}
 	return matching[dispatcher.Slot]{n, func(s *hsc.Slot) dispatcher.Slot { return s }},
 		matching[intake.Slot]{n, func(s *hsc.Slot) intake.Slot { return s }}
-}
-
-// ended wakes the calls on this server that wait for one of these tasks to end.
-func (n *Node) ended(ids []task.ID) {
-	if n.inbound != nil {
-		n.inbound.Ended(ids)
-	}
 }
 
 // foundClaimed passes a claimed task that the scheduler found to the HSC.
@@ -124,3 +122,36 @@ func (n *Node) downtime(c *Config, seal *task.Sealer) *scheduler.Downtime {
 		Aside:     n.newRejected(intake.New(intake.Config{Store: n.store, Catalog: n.catalog, Sealer: seal, Clock: c.Clock})),
 	}
 }
+
+// cancels tells the worker of a task to stop it, on whichever server it is connected to.
+type cancels struct{ n *Node }
+
+func (c cancels) CancelRequested(t *task.Task) {
+	if c.n.hsc != nil {
+		c.n.hsc.CancelRequested(*t)
+		return
+	}
+	ctx, cancel := clock.Within(context.Background(), c.n.clock, attendWithin)
+	defer cancel()
+	if err := c.n.leases.Attend(ctx, t.Worker); err != nil && !errors.Is(err, lease.ErrLost) { // if so, its rows tell later
+		c.n.log.WarnContext(ctx, "worker not told of a cancel", slog.String("worker", t.Worker), slog.Any("error", err))
+	}
+}
+
+// attendWithin bounds how long a cancel waits for its worker's lease to be marked.
+const attendWithin = time.Second
+
+// noScheduler stands in for a scheduler on a server without that role.
+type noScheduler struct{}
+
+func (noScheduler) Added(*task.Task)    {}
+func (noScheduler) Awake(*task.Task)    {}
+func (noScheduler) Enqueued(*task.Task) {}
+func (noScheduler) Done([]task.Task)    {}
+
+// forHSC adapts the scheduler to the HSC.
+type forHSC struct{ *scheduler.Scheduler }
+
+func (s forHSC) Awake(t task.Task) { s.Scheduler.Awake(&t) }
+
+func (s forHSC) PutBack(t task.Task, hasRow bool) { s.Scheduler.PutBack(&t, hasRow) }

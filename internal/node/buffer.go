@@ -6,50 +6,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
 	"github.com/kinesin-io/kinesin/inbound/ingest"
 	"github.com/kinesin-io/kinesin/inbound/intake"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// bufferMetrics holds the series of the inbound buffer.
-type bufferMetrics struct {
-	ways     *prometheus.CounterVec // way
-	rejected *prometheus.CounterVec // reason
-	left     *prometheus.CounterVec // why
-	consumed prometheus.Counter
-	age      prometheus.Histogram
-	trouble  prometheus.Counter
-}
-
-func newBufferMetrics(f promauto.Factory, c MetricsConfig) bufferMetrics {
-	m := bufferMetrics{
-		ways: counters(f, "kinesin_inbound_accepted_total", "Accepted tasks by where they were stored first: the inbound buffer, the store, the store "+
-			"because the buffer failed or was slow (fallback), the buffer by a client that sends to it directly (direct), or the queue of a deliver lambda.", "way"),
-		rejected: counters(f, "kinesin_inbound_rejected_total", "Messages and tasks of the inbound buffer, and tasks that may have run, that were set aside.", "reason"),
-		left:     counters(f, "kinesin_inbound_left_total", "Messages left in the inbound buffer for a later receive.", "why"),
-		consumed: counter(f, "kinesin_inbound_consumed_total", "Tasks moved from the inbound buffer to the store."),
-		age: f.NewHistogram(c.histogram(prometheus.HistogramOpts{
-			Name: "kinesin_inbound_age_seconds", Buckets: latenessBuckets,
-			Help: "Time since the oldest task of a batch from the inbound buffer was accepted.",
-		})),
-		trouble: counter(f, "kinesin_inbound_pauses_total", "Pauses in consuming the inbound buffer because it or the store failed."),
-	}
-	for _, way := range intake.Ways() {
-		m.ways.WithLabelValues(way)
-	}
-	for _, reason := range ingest.Reasons() {
-		m.rejected.WithLabelValues(reason)
-	}
-	for _, why := range ingest.Lefts() {
-		m.left.WithLabelValues(why)
-	}
-	return m
-}
 
 func (n *Node) ingestHooks() ingest.Hooks {
 	m := &n.metrics.buffer

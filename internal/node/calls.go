@@ -9,11 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/tracing"
 )
 
-// Outcomes of a Schedule call.
-const (
-	callAccepted, callRefused, callFailed = "accepted", "refused", "failed"
-)
-
 // countedTasks counts Schedule calls by their outcome, and traces them. It adds the overview to statistics.
 type countedTasks struct {
 	kinesinv1connect.TaskServiceHandler

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -57,32 +56,6 @@ func (n *Node) lambdaOfFollowup(ctx context.Context, ref uint32) (*task.Lambda, 
 		return nil, nil //nolint:nilnil // it was deleted
 	}
 	return &l.Lambda, nil
-}
-
-// goneMax bounds how many deleted lambdas are remembered.
-const goneMax = 10_000
-
-// goneLambdas are lambdas that follow-ups name and that were deleted, so that the lambdas are read again once
-// for each and not for each of its follow-ups. A reference is never used again.
-type goneLambdas struct {
-	mu   sync.Mutex // guards refs
-	refs map[uint32]struct{}
-}
-
-func (g *goneLambdas) has(ref uint32) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, is := g.refs[ref]
-	return is
-}
-
-func (g *goneLambdas) add(ref uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.refs == nil || len(g.refs) >= goneMax {
-		g.refs = map[uint32]struct{}{}
-	}
-	g.refs[ref] = struct{}{}
 }
 
 // takeKey has a follow-up become the task of its key, or returns the task that holds that.

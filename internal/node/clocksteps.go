@@ -12,12 +12,6 @@ import (
 // matters at once compares them itself.
 const clockLookEvery = time.Second
 
-// Values of the label direction.
-const (
-	stepForward = "forward"
-	stepBack    = "back"
-)
-
 // watchClock looks for steps of the wall clock until ctx ends.
 func (n *Node) watchClock(ctx context.Context) error {
 	for clock.Sleep(ctx, n.clock, clockLookEvery) == nil {

@@ -345,14 +345,6 @@ func (c *classCollector) collectQueue(ctx context.Context, out *gauges, l *catal
 	out.most(c.oldestMessage, depth.Oldest.Seconds(), lambda, name)
 }
 
-func partitionsOf(l *catalog.Entry, priority int) []task.Partition {
-	all := make([]task.Partition, l.Shards)
-	for shard := range all {
-		all[shard] = task.Partition{Lambda: l.Ref, Priority: uint8(priority), Shard: uint16(shard)}
-	}
-	return all
-}
-
 func boolean(b bool) float64 {
 	if b {
 		return 1

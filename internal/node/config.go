@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -8,10 +9,12 @@ import (
 	"github.com/kinesin-io/kinesin/hsc"
 	"github.com/kinesin-io/kinesin/inbound/buffer"
 	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/blobsweep"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/logging"
 	processes "github.com/kinesin-io/kinesin/internal/process"
 	"github.com/kinesin-io/kinesin/internal/tracing"
 	"github.com/kinesin-io/kinesin/partition"
@@ -104,6 +107,29 @@ type Config struct {
 
 	shared   bool    // several processes may use the store
 	keyUnits float64 // write units that a key of the store takes in a second; 0: what DynamoDB documents
+}
+
+// AuditConfig configures the audit log of a node.
+type AuditConfig struct {
+	Keep time.Duration // 0: audit.KeepDefault
+	// Written is called with each record, in order. It may be nil.
+	Written func(audit.Record)
+}
+
+// Debug is what a process tells of itself besides its node.
+type Debug struct {
+	Log *logging.Log // nil: its levels cannot be changed
+	// Settings are those of the process, without secrets.
+	Settings func() any
+}
+
+// Membership is a membership that has to run, such as one by the pods of a cluster.
+type Membership interface {
+	partition.Membership
+	// Run follows the members until its context ends.
+	Run(ctx context.Context) error
+	// Stalled returns how long ago Run last made progress.
+	Stalled() time.Duration
 }
 
 // nameDefault is the name of a process without one.

@@ -1,26 +1,11 @@
 package node
 
 import (
-	"context"
-	"encoding/hex"
-	"encoding/json"
-	"log/slog"
-	"math/rand/v2"
 	"net/http"
-	"strings"
 
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
-	"github.com/kinesin-io/kinesin/internal/logging"
-	"github.com/kinesin-io/kinesin/internal/tracing"
 )
-
-// Debug is what a process tells of itself besides its node.
-type Debug struct {
-	Log *logging.Log // nil: its levels cannot be changed
-	// Settings are those of the process, without secrets.
-	Settings func() any
-}
 
 // debugRoutes adds what `kinesin debug` reads and changes.
 func (n *Node) debugRoutes(mux *http.ServeMux) {
@@ -59,13 +44,6 @@ func (n *Node) setLogLevel(w http.ResponseWriter, r *http.Request) {
 	answer(w, n.debug.Log.Levels())
 }
 
-func answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	_ = e.Encode(v)
-}
-
 // partitionView is a partition as this process sees it.
 type partitionView struct {
 	Lambda      string  `json:"lambda"`
@@ -93,39 +71,4 @@ func (n *Node) partitions() []partitionView {
 		}
 	}
 	return all
-}
-
-// requestIDHeader names a call in the log and in its answer.
-const requestIDHeader = "X-Request-Id"
-
-// requestIDMax bounds an id that the caller chose, in bytes.
-const requestIDMax = 64
-
-type requestIDKey struct{}
-
-// withRequestID gives each call an id, its caller's if that is a short word.
-func withRequestID(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := r.Header.Get(requestIDHeader)
-		if id == "" || len(id) > requestIDMax || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' }) {
-			var random [8]byte
-			for i := range random {
-				random[i] = byte(rand.Uint32()) //nolint:gosec // no secret
-			}
-			id = hex.EncodeToString(random[:])
-		}
-		w.Header().Set(requestIDHeader, id)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
-	})
-}
-
-// LogIDs returns the ids of a context's request and trace, for the log.
-func LogIDs(ctx context.Context) (attrs []slog.Attr) {
-	if id, is := ctx.Value(requestIDKey{}).(string); is {
-		attrs = append(attrs, slog.String("request_id", id))
-	}
-	if id := tracing.TraceIDOf(ctx); id != "" {
-		attrs = append(attrs, slog.String("trace_id", id))
-	}
-	return attrs
 }

@@ -69,22 +69,6 @@ type grower struct {
 	hot   map[uint32]bool // lambdas that were near their limit then
 }
 
-// newGrower returns nil if the store has no limit for a partition.
-func (n *Node) newGrower(c *Config) *grower {
-	taken := c.Store.Capabilities().KeyLoads
-	if taken == nil || c.NoGrow {
-		return nil
-	}
-	limit := c.keyUnits
-	if limit == 0 {
-		limit = keyUnitsMax
-	}
-	return &grower{
-		taken: taken, rows: n.store, catalog: n.catalog, clock: c.Clock, log: c.Log, grown: n.metrics.grew,
-		name: fmt.Sprintf("%016x", c.Clock.Uint64()), limit: limit, since: clock.Mono(c.Clock),
-	}
-}
-
 // run measures and grows until ctx ends.
 func (g *grower) run(ctx context.Context) error {
 	for clock.Sleep(ctx, g.clock, measureEvery) == nil {

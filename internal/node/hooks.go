@@ -93,6 +93,13 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 	}
 }
 
+// ended wakes the calls on this server that wait for one of these tasks to end.
+func (n *Node) ended(ids []task.ID) {
+	if n.inbound != nil {
+		n.inbound.Ended(ids)
+	}
+}
+
 // endedUnrun notes that a task has ended without an attempt.
 func (n *Node) endedUnrun(t *task.Task) {
 	n.ended([]task.ID{t.ID})
@@ -192,14 +199,6 @@ func (n *Node) traceLost(t *task.Task) {
 	}
 }
 
-// nameOf returns the name of a lambda; empty for one that is gone.
-func nameOf(l *catalog.Entry) string {
-	if l == nil {
-		return ""
-	}
-	return l.Name
-}
-
 func (n *Node) delivered(t *task.Task, late time.Duration) {
 	l := n.catalog.ByRef(t.Partition.Lambda)
 	n.late(l, t, stageDelivered, max(0, late))
@@ -252,4 +251,9 @@ func (n *Node) late(l *catalog.Entry, t *task.Task, s stage, late time.Duration)
 // reasonLabel returns the wire's name of a reason without its prefix.
 func reasonLabel(reason kinesinv1.Reason) string {
 	return strings.ToLower(strings.TrimPrefix(reason.String(), "REASON_"))
+}
+
+func (n *Node) internalError(ctx context.Context, procedure string, err error) {
+	n.metrics.internal.Inc()
+	n.log.ErrorContext(ctx, "call failed", slog.String("procedure", procedure), slog.Any("error", err))
 }

@@ -1,11 +1,9 @@
 package node
 
 import (
-	"io"
 	"net/http"
 	"net/http/pprof"
 	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
@@ -71,33 +69,4 @@ func services() (names []string) {
 		names = append(names, string(all.Get(i).FullName()))
 	}
 	return names
-}
-
-// withPlain serves the plain API beside everything else. It gets the path as it was sent, since a key may
-// have any characters, and http.ServeMux redirects some.
-func withPlain(plain, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, api.PlainPrefix) {
-			plain.ServeHTTP(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-// probe answers well, or 503 and a short reason; short, because probes need no token.
-func probe(well, wrong func() string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		if reason := wrong(); reason != "" {
-			say(w, http.StatusServiceUnavailable, reason)
-			return
-		}
-		say(w, http.StatusOK, well())
-	}
-}
-
-func say(w http.ResponseWriter, status int, text string) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text+"\n") //nolint:gosec // plain text
 }

@@ -9,14 +9,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// running says which partitions have one owner because their running tasks are counted together: those of a
-// lambda with a concurrency quota, and those of a shard of a lambda with limits by key.
-type running struct {
-	*quota.Running
-
-	n *Node
-}
-
 // Group implements scheduler.Concurrency, as does Limits.
 func (r running) Group(p task.Partition) (group task.Partition, limited bool) {
 	if group, limited = r.Running.Group(p); limited || r.keyLimited(p.Lambda) == nil {

@@ -1,28 +1,15 @@
 package node
 
 import (
-	"cmp"
 	"context"
-	"log/slog"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/partition/fleet"
 	"github.com/kinesin-io/kinesin/scheduler"
 )
-
-// Membership is a membership that has to run, such as one by the pods of a cluster.
-type Membership interface {
-	partition.Membership
-	// Run follows the members until its context ends.
-	Run(ctx context.Context) error
-	// Stalled returns how long ago Run last made progress.
-	Stalled() time.Duration
-}
 
 // members is the membership of a process with the scheduler's role. If several processes use the store, their
 // lease rows tell which of them are alive and which partitions they handle, whatever tells who the members
@@ -32,30 +19,6 @@ type members struct {
 
 	rows    *fleet.Membership // nil: this process is alone
 	watched Membership        // nil: there is nothing to run besides the rows
-}
-
-func (n *Node) newMembers(c *Config) *members {
-	m := &members{Membership: c.Membership}
-	if !c.shared {
-		return m
-	}
-	host := cmp.Or(c.Name, nameDefault)
-	if c.Membership != nil {
-		host = c.Membership.Self() // by which the others look for it
-	}
-	m.rows = fleet.New(fleet.Config{
-		Rows: n.store, Self: fleet.NewName(cmp.Or(c.Name, nameDefault), c.Clock.Uint64()), Host: host, Group: c.Group, Version: n.metrics.version(),
-		Clock: c.Clock, Log: c.Log, Hooks: n.fleetHooks(),
-	})
-	m.rows.Declare(fleet.Joining)
-	switch {
-	case c.Over != nil:
-		m.watched = c.Over(m.rows)
-		m.Membership = m.watched
-	case c.Membership == nil:
-		m.Membership = m.rows
-	}
-	return m
 }
 
 // process returns the name of this process in the rows that it acquires, which is unique per start if there
@@ -108,20 +71,21 @@ func (m *members) leaving() {
 	}
 }
 
-// farewell waits until the others have taken over from this process, for fleet.FarewellMax at most. It
-// reports whether there are others and all of them have.
-func (n *Node) farewell(ctx context.Context) (taken bool) {
-	if n.members == nil || n.members.rows == nil || n.members.Changed() == nil {
-		return false // nobody takes over from this process
+// follows returns whether a member is known to handle the partitions that it owns in a share.
+func (m *members) follows(share *scheduler.Assignment) func(member string) bool {
+	if m.rows == nil {
+		return func(string) bool { return true }
 	}
-	began := clock.Mono(n.clock)
-	if err := n.members.rows.Taken(ctx); err != nil {
-		n.log.WarnContext(ctx, "leaving before all others have taken over; tasks due until then are late", slog.Any("error", err))
-		return false
+	silent := map[string]bool{} // of versions that do not declare it
+	for _, p := range m.rows.Peers() {
+		if p.Alive && p.Host == "" {
+			silent[p.Process] = true
+		}
 	}
-	if !slices.ContainsFunc(n.members.rows.Peers(), func(p fleet.Peer) bool { return p.Alive }) {
-		return false
+	return func(member string) bool {
+		if member == m.Self() {
+			return share.Warm > 0
+		}
+		return silent[member] || m.rows.Follows(member, share.Members)
 	}
-	n.log.InfoContext(ctx, "the others have taken over", slog.Duration("after", clock.Mono(n.clock)-began))
-	return true
 }

@@ -6,8 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,93 +17,6 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// latenessBuckets range from an embedded store (below a millisecond) to a backlog of minutes.
-var latenessBuckets = []float64{
-	.0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
-}
-
-// stage is the event at which a task's lateness is measured.
-type stage uint8
-
-const (
-	stageEnqueued stage = iota
-	stageClaimed
-	stageStarted
-	stageDelivered
-
-	stageEnd
-)
-
-var stageTexts = [stageEnd]string{"enqueued", "claimed", "started", "delivered"}
-
-// Metrics are all series of a process. Labels come from the catalog and never from a request, so that no
-// caller can add series.
-type Metrics struct {
-	registry *prometheus.Registry
-	config   MetricsConfig
-	labels   *lambdaLabels
-	series   seriesBook
-
-	lateness *prometheus.HistogramVec // lambda, priority, stage
-	accepted *prometheus.CounterVec   // lambda, priority
-	matched  *prometheus.CounterVec   // lambda, priority
-	refused  *prometheus.CounterVec   // reason
-	finished *prometheus.CounterVec   // lambda, priority, outcome
-	expired  *prometheus.CounterVec   // lambda, priority
-	dead     *prometheus.CounterVec   // lambda, priority
-	wakeups  *prometheus.CounterVec   // event
-	claims   *prometheus.CounterVec   // reason of the refusal
-	lost     prometheus.Counter
-	unsent   prometheus.Counter
-	calls    *prometheus.CounterVec // outcome
-
-	objective *prometheus.CounterVec // lambda, in_time
-
-	undelivered *prometheus.CounterVec // lambda, priority
-	grown       *prometheus.CounterVec // lambda
-
-	failures    prometheus.Counter
-	hscFailures *prometheus.CounterVec   // what
-	storeTime   *prometheus.HistogramVec // op
-	storeErrors *prometheus.CounterVec   // op
-	fsync       prometheus.Histogram
-	internal    prometheus.Counter
-	auditLost   prometheus.Counter
-	buffer      bufferMetrics
-
-	registrations registrationMetrics
-
-	ownership  ownershipMetrics
-	clockAhead prometheus.Histogram
-	clockSteps *prometheus.CounterVec // direction
-	clockStep  prometheus.Gauge
-
-	// A look-up of a series by its labels costs more than counting, so the series that change with every task
-	// are cached.
-	classes  atomic.Pointer[map[class]*classSeries] // replaced under growing
-	growing  sync.Mutex
-	byEvent  [task.Drop + 1]prometheus.Counter
-	existing func(ref uint32) bool // whether a lambda exists
-}
-
-// class is one priority of one lambda.
-type class struct {
-	lambda   uint32
-	priority uint8
-}
-
-// classSeries are the cached series of a class.
-type classSeries struct {
-	name     string // the value of the label lambda
-	use      *usage
-	accepted prometheus.Counter
-	matched  prometheus.Counter
-	expired  prometheus.Counter
-	dead     prometheus.Counter
-	lateness [stageEnd]prometheus.Observer
-	finished [task.OutcomeUnstarted + 1]prometheus.Counter
-}
 
 // of returns the series of a class, to count one use of it.
 func (m *Metrics) of(l *catalog.Entry, priority uint8) *classSeries {
@@ -200,31 +112,6 @@ func (m *Metrics) waked(kind task.EventKind) {
 	}
 }
 
-// MetricsConfig says which series there are. Its zero value means the defaults.
-type MetricsConfig struct {
-	// LambdasMax is how many lambdas have series of their own; 0: MetricLambdasDefault.
-	LambdasMax int
-	// NoNative leaves native histograms out. They are beside the classic ones, for scrapes that ask for them.
-	NoNative bool
-	Version  string // of the program; empty: what the Go toolchain recorded
-}
-
-// Native histograms tell values apart by 10 %, in at most 160 buckets; they are started anew once an hour at
-// most when they need more.
-const (
-	nativeFactor     = 1.1
-	nativeBucketsMax = 160
-	nativeResetEvery = time.Hour
-)
-
-// histogram returns the options with those of a native histogram.
-func (c MetricsConfig) histogram(o prometheus.HistogramOpts) prometheus.HistogramOpts {
-	if !c.NoNative {
-		o.NativeHistogramBucketFactor, o.NativeHistogramMaxBucketNumber, o.NativeHistogramMinResetDuration = nativeFactor, nativeBucketsMax, nativeResetEvery
-	}
-	return o
-}
-
 // NewMetrics returns all series at zero.
 func NewMetrics(c MetricsConfig) *Metrics {
 	c.LambdasMax = cmp.Or(c.LambdasMax, MetricLambdasDefault)
@@ -268,3 +155,24 @@ func (m *Metrics) Registerer() prometheus.Registerer { return &m.series }
 
 // Gatherer returns what collects all series.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// Series lists all series of Kinesin that this process may have, sorted by name.
+func (m *Metrics) Series() []Series {
+	m.series.mu.Lock()
+	defer m.series.mu.Unlock()
+	found := map[string]Series{}
+	for _, c := range m.series.all {
+		descs := make(chan *prometheus.Desc)
+		go func() {
+			defer close(descs)
+			c.Describe(descs)
+		}()
+		for d := range descs {
+			if s := seriesOf(d); strings.HasPrefix(s.Name, "kinesin_") {
+				s.Type = typeOf(c)
+				found[s.Name] = s
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
+}

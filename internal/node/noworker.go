@@ -2,12 +2,10 @@ package node
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
-	"github.com/kinesin-io/kinesin/internal/lease"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -18,21 +16,6 @@ const (
 	// leasesWithin bounds the read of the leases.
 	leasesWithin = time.Second
 )
-
-// noWorker knows of which lambdas no worker runs the tasks, on any server, for whoever looks at what waits.
-type noWorker struct {
-	n *Node
-
-	mu   sync.Mutex
-	last leaseLook
-}
-
-// leaseLook is what was seen when the leases were read, at a monotonic time; 0: never.
-type leaseLook struct {
-	at     time.Duration
-	leases []lease.Lease
-	failed bool // they could not be read
-}
 
 // is reports whether no worker has a stream here or a lease for a lambda. While the leases cannot be read it
 // is false.

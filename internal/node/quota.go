@@ -10,16 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// quotaKeeper has what keeps the quotas of a process.
-type quotaKeeper struct {
-	book      *quota.Book
-	starts    *quota.Starts
-	running   running
-	admission *quota.Admission
-	retries   *quota.Retries
-	service   *quotas.Service
-}
-
 // newQuotas reads the quotas. Processes that share a store keep a rate together, by rows.
 func (n *Node) newQuotas(ctx context.Context, c *Config) (*quotaKeeper, error) {
 	k := &quotaKeeper{book: quota.NewBook(n.store, c.Clock, c.Log)}

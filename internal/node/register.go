@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -13,33 +11,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
 )
-
-// registrationMetrics are the series of the registrations of lambdas.
-type registrationMetrics struct {
-	changes *prometheus.CounterVec // outcome
-	states  *prometheus.GaugeVec   // outcome
-}
-
-func newRegistrationMetrics(f promauto.Factory) registrationMetrics {
-	m := registrationMetrics{
-		changes: counters(f, "kinesin_registrations_total", "Changes of the state of a registration.", "outcome"),
-		states: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "kinesin_registrations",
-			Help: "Registrations of lambdas by their state in this process; refused includes those that cannot be read; unread is 1 while none can be read.",
-		}, []string{"outcome"}),
-	}
-	for _, outcome := range lambdas.Registrations() {
-		m.changes.WithLabelValues(outcome)
-	}
-	m.set(nil)
-	return m
-}
-
-func (m registrationMetrics) set(states map[string]int) {
-	for _, state := range lambdas.RegistrationStates() {
-		m.states.WithLabelValues(state).Set(float64(states[state]))
-	}
-}
 
 // register applies the registrations of lambdas until ctx ends.
 func (n *Node) register(ctx context.Context) error {

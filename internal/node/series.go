@@ -4,10 +4,107 @@ import (
 	"cmp"
 	"runtime"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/kinesin-io/kinesin/task"
 )
+
+// stage is the event at which a task's lateness is measured.
+type stage uint8
+
+const (
+	stageEnqueued stage = iota
+	stageClaimed
+	stageStarted
+	stageDelivered
+
+	stageEnd
+)
+
+var stageTexts = [stageEnd]string{"enqueued", "claimed", "started", "delivered"}
+
+// Outcomes of a Schedule call.
+const (
+	callAccepted, callRefused, callFailed = "accepted", "refused", "failed"
+)
+
+// Values of the label direction.
+const (
+	stepForward = "forward"
+	stepBack    = "back"
+)
+
+// Metrics are all series of a process. Labels come from the catalog and never from a request, so that no
+// caller can add series.
+type Metrics struct {
+	registry *prometheus.Registry
+	config   MetricsConfig
+	labels   *lambdaLabels
+	series   seriesBook
+
+	lateness *prometheus.HistogramVec // lambda, priority, stage
+	accepted *prometheus.CounterVec   // lambda, priority
+	matched  *prometheus.CounterVec   // lambda, priority
+	refused  *prometheus.CounterVec   // reason
+	finished *prometheus.CounterVec   // lambda, priority, outcome
+	expired  *prometheus.CounterVec   // lambda, priority
+	dead     *prometheus.CounterVec   // lambda, priority
+	wakeups  *prometheus.CounterVec   // event
+	claims   *prometheus.CounterVec   // reason of the refusal
+	lost     prometheus.Counter
+	unsent   prometheus.Counter
+	calls    *prometheus.CounterVec // outcome
+
+	objective *prometheus.CounterVec // lambda, in_time
+
+	undelivered *prometheus.CounterVec // lambda, priority
+	grown       *prometheus.CounterVec // lambda
+
+	failures    prometheus.Counter
+	hscFailures *prometheus.CounterVec   // what
+	storeTime   *prometheus.HistogramVec // op
+	storeErrors *prometheus.CounterVec   // op
+	fsync       prometheus.Histogram
+	internal    prometheus.Counter
+	auditLost   prometheus.Counter
+	buffer      bufferMetrics
+
+	registrations registrationMetrics
+
+	ownership  ownershipMetrics
+	clockAhead prometheus.Histogram
+	clockSteps *prometheus.CounterVec // direction
+	clockStep  prometheus.Gauge
+
+	// A look-up of a series by its labels costs more than counting, so the series that change with every task
+	// are cached.
+	classes  atomic.Pointer[map[class]*classSeries] // replaced under growing
+	growing  sync.Mutex
+	byEvent  [task.Drop + 1]prometheus.Counter
+	existing func(ref uint32) bool // whether a lambda exists
+}
+
+// class is one priority of one lambda.
+type class struct {
+	lambda   uint32
+	priority uint8
+}
+
+// classSeries are the cached series of a class.
+type classSeries struct {
+	name     string // the value of the label lambda
+	use      *usage
+	accepted prometheus.Counter
+	matched  prometheus.Counter
+	expired  prometheus.Counter
+	dead     prometheus.Counter
+	lateness [stageEnd]prometheus.Observer
+	finished [task.OutcomeUnstarted + 1]prometheus.Counter
+}
 
 // addSeries adds the series of the roles.
 func (m *Metrics) addSeries(f promauto.Factory) {
@@ -75,12 +172,4 @@ func builtVersion() string {
 		return cmp.Or(info.Main.Version, "unknown")
 	}
 	return "unknown"
-}
-
-func counters(f promauto.Factory, name, help string, labels ...string) *prometheus.CounterVec {
-	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-func counter(f promauto.Factory, name, help string) prometheus.Counter {
-	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }

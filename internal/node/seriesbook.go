@@ -1,11 +1,8 @@
 package node
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 
@@ -49,27 +46,6 @@ func (b *seriesBook) Unregister(c prometheus.Collector) bool { return b.registry
 type Series struct {
 	Name, Type, Help string
 	Labels           []string
-}
-
-// Series lists all series of Kinesin that this process may have, sorted by name.
-func (m *Metrics) Series() []Series {
-	m.series.mu.Lock()
-	defer m.series.mu.Unlock()
-	found := map[string]Series{}
-	for _, c := range m.series.all {
-		descs := make(chan *prometheus.Desc)
-		go func() {
-			defer close(descs)
-			c.Describe(descs)
-		}()
-		for d := range descs {
-			if s := seriesOf(d); strings.HasPrefix(s.Name, "kinesin_") {
-				s.Type = typeOf(c)
-				found[s.Name] = s
-			}
-		}
-	}
-	return slices.SortedFunc(maps.Values(found), func(a, b Series) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // descForm is how a Desc is printed, which is the only way to read it.

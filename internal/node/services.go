@@ -1,0 +1,44 @@
+package node
+
+import (
+	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/inbound/deadletters"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
+	"github.com/kinesin-io/kinesin/internal/objective"
+	"github.com/kinesin-io/kinesin/internal/rest"
+)
+
+// Services are the guarded services of a node. They do what the caller in a context may do.
+type Services struct {
+	rest.Services
+
+	Inbound kinesinv1connect.InboundServiceHandler
+	Access  kinesinv1connect.AccessServiceHandler
+	Keyring kinesinv1connect.KeyringServiceHandler
+}
+
+// Services returns the services of this node's roles; those of other roles are nil.
+func (n *Node) Services() (s Services) {
+	s.Access = n.guard.Access(n.tokens, n.taken)
+	if n.hsc != nil {
+		s.Workers = n.hsc
+	}
+	if n.inbound == nil {
+		return s
+	}
+	s.Tasks, s.Lambdas, s.Jobs = countedTasks{n.guard.Tasks(n.inbound), n.metrics, n.tracer, &glance{source: n, clock: n.clock}}, n.guard.Lambdas(n.lambdas), n.guard.Jobs(n.jobs, jobs.VerbOf)
+	s.DeadLetters = n.guard.DeadLetters(deadletters.New(deadletters.Config{Queue: n.queue, Lambda: n.catalog.Find, LambdaOf: n.inbound.LambdaOf, Clock: n.clock}))
+	s.Gates = n.guard.Gates(n.gating, n.gating.LambdaOf)
+	s.Crons = n.guard.Crons(n.periodic, n.periodic.LambdaOf)
+	s.Chains = n.guard.Chains(n.chaining)
+	s.Groups = n.guard.Groups(n.grouping, n.grouping.LambdaOf)
+	s.Quotas = n.guard.Quotas(n.quotas.service)
+	s.Objectives = n.guard.Objectives(n.objectiveService())
+	s.Inbound, s.Keyring = n.guard.Inbound(n.ingest), n.guard.Keyring(n.keyring)
+	return s
+}
+
+// objectiveService serves objectives, and makes those of registrations.
+func (n *Node) objectiveService() *objective.Service {
+	return &objective.Service{Keeper: n.objectives, Catalog: n.catalog}
+}

@@ -1,0 +1,138 @@
+package node
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/kinesin-io/kinesin/dispatcher"
+	"github.com/kinesin-io/kinesin/hsc"
+	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/inbound/buffer"
+	"github.com/kinesin-io/kinesin/inbound/chaining"
+	"github.com/kinesin-io/kinesin/inbound/gating"
+	"github.com/kinesin-io/kinesin/inbound/grouping"
+	"github.com/kinesin-io/kinesin/inbound/ingest"
+	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/inbound/jobs"
+	"github.com/kinesin-io/kinesin/inbound/periodic"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/access/sessions"
+	"github.com/kinesin-io/kinesin/internal/access/tokens"
+	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/internal/blobsweep"
+	"github.com/kinesin-io/kinesin/internal/breaker"
+	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/catalog/lambdas"
+	"github.com/kinesin-io/kinesin/internal/chains"
+	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/gates"
+	"github.com/kinesin-io/kinesin/internal/groups"
+	"github.com/kinesin-io/kinesin/internal/guard"
+	"github.com/kinesin-io/kinesin/internal/keyring"
+	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/internal/objective"
+	"github.com/kinesin-io/kinesin/internal/quota"
+	"github.com/kinesin-io/kinesin/internal/quota/quotas"
+	"github.com/kinesin-io/kinesin/internal/tracing"
+	"github.com/kinesin-io/kinesin/queue"
+	"github.com/kinesin-io/kinesin/scheduler"
+	"github.com/kinesin-io/kinesin/store"
+)
+
+// Node is a set of roles in one process.
+type Node struct {
+	log     *slog.Logger
+	clock   clock.Clock
+	steps   *clock.Steps // of that clock; nil if it moves in jumps
+	metrics *Metrics
+	store   *store.Store
+	chains  *chains.Keeper // the store, for who may end tasks
+	intake  *intake.Intake
+	gone    goneLambdas
+	queue   *queue.Queue
+	buffer  buffer.Buffer // nil: none
+
+	moves moves
+
+	leases     *lease.Book
+	catalog    *catalog.Catalog
+	gates      *gates.Book
+	keyring    *keyring.Ring
+	quotas     *quotaKeeper
+	members    *members             // nil without the scheduler's role
+	scheduler  *scheduler.Scheduler // nil without the role
+	dispatcher *dispatcher.Dispatcher
+	sweeper    *scheduler.Sweeper
+	blobs      *blobsweep.Sweeper // nil: none are swept
+	inbound    *inbound.Inbound   // nil without the role
+	ingest     *ingest.Ingest     // nil without inbound's role
+	lambdas    *lambdas.Service   // nil without inbound's role
+	jobs       *jobs.Service      // nil without inbound's role
+	gating     *gating.Service    // nil without inbound's role
+	firing     *crons.Firing
+	chaining   *chaining.Service // nil without inbound's role
+	horizon    time.Duration     // of due times; 0: inbound's default
+	periodic   *periodic.Service // nil without inbound's role
+	groups     *groups.Keeper    // nil without inbound's role
+	grouping   *grouping.Service // nil without inbound's role
+	hsc        *hsc.Service      // nil without the role
+	noWorker   *noWorker
+	guard      *guard.Guard
+	tokens     *tokens.Registry
+	sessions   *sessions.Registry
+	audit      *audit.Log // nil: nothing is recorded
+	defined    func(name string) (may access.Grants, found bool)
+	grower     *grower // nil if shards are not added
+	recent     *recent
+	history    *history
+	objectives *objective.Keeper
+	breakers   *breaker.Keeper
+
+	storeOutage, queueOutage outage
+	tracer                   *tracing.Tracer // nil: nothing is traced
+	debug                    Debug
+	spans                    []connect.HandlerOption // that make those of calls
+
+	shared   bool // several processes may use the store
+	running  atomic.Bool
+	warm     atomic.Bool // all partitions of this process have been read once
+	draining atomic.Bool
+}
+
+// noWorker knows of which lambdas no worker runs the tasks, on any server, for whoever looks at what waits.
+type noWorker struct {
+	n *Node
+
+	mu   sync.Mutex
+	last leaseLook
+}
+
+// leaseLook is what was seen when the leases were read, at a monotonic time; 0: never.
+type leaseLook struct {
+	at     time.Duration
+	leases []lease.Lease
+	failed bool // they could not be read
+}
+
+// quotaKeeper has what keeps the quotas of a process.
+type quotaKeeper struct {
+	book      *quota.Book
+	starts    *quota.Starts
+	running   running
+	admission *quota.Admission
+	retries   *quota.Retries
+	service   *quotas.Service
+}
+
+// running says which partitions have one owner because their running tasks are counted together: those of a
+// lambda with a concurrency quota, and those of a shard of a lambda with limits by key.
+type running struct {
+	*quota.Running
+
+	n *Node
+}
