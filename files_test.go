@@ -23,8 +23,11 @@ var oneWay = []string{
 	"internal/groups",
 	"internal/node",
 	"internal/sqsclient",
+	"partition/fleet",
+	"queue/mem",
 	"queue/sqs",
 	"scheduler",
+	"store",
 	"store/dynamo",
 	"web",
 }

@@ -78,20 +78,6 @@ func appendLink(dst []byte, f protowire.Number, l *task.Link) []byte {
 	return insertLength(appendVarint(dst, linkLife, l.Life), start)
 }
 
-func appendFlag(dst []byte, f protowire.Number, is bool) []byte {
-	if !is {
-		return dst
-	}
-	return appendVarint(dst, f, 1)
-}
-
-func appendBytes(dst []byte, f protowire.Number, b []byte) []byte {
-	if len(b) == 0 {
-		return dst
-	}
-	return protowire.AppendBytes(protowire.AppendTag(dst, f, protowire.BytesType), b)
-}
-
 func setChain(t *task.Task, b []byte) error {
 	c := &task.Chain{}
 	t.Chain = c

@@ -2,11 +2,7 @@ package store
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"time"
-
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -50,13 +46,6 @@ func decodeTask(t *task.Task, row []byte) error {
 	return nil
 }
 
-// field is one decoded field: number holds varints, bytes the rest.
-type field struct {
-	id     protowire.Number
-	number uint64
-	bytes  []byte
-}
-
 // decodeFields sets the varint and bytes fields of t, and skips fields of other types.
 func decodeFields(t *task.Task, b []byte) error {
 	for len(b) > 0 {
@@ -70,29 +59,6 @@ func decodeFields(t *task.Task, b []byte) error {
 		}
 	}
 	return nil
-}
-
-// nextField reads one field and returns its length. A field of another type has id 0.
-func nextField(b []byte) (f field, length int, err error) {
-	id, kind, n := protowire.ConsumeTag(b)
-	if n < 0 {
-		return f, 0, fmt.Errorf("%w: %w", ErrCorrupt, protowire.ParseError(n))
-	}
-	var m int
-	switch f.id = id; kind {
-	case protowire.VarintType:
-		f.number, m = protowire.ConsumeVarint(b[n:])
-	case protowire.BytesType:
-		f.bytes, m = protowire.ConsumeBytes(b[n:])
-	case protowire.Fixed32Type, protowire.Fixed64Type, protowire.StartGroupType, protowire.EndGroupType:
-		f.id, m = 0, protowire.ConsumeFieldValue(id, kind, b[n:])
-	default:
-		m = -1
-	}
-	if m < 0 {
-		return f, 0, fmt.Errorf("%w: field %d: %w", ErrCorrupt, id, protowire.ParseError(m))
-	}
-	return f, n + m, nil
 }
 
 // setField sets one field. The switch compiles to a jump table, because every read of a row comes here.
@@ -312,24 +278,5 @@ func setAttempt(a *task.Attempt, f *field) error {
 	case attemptError:
 		a.Error = string(f.bytes)
 	}
-	return nil
-}
-
-func (f *field) instant() task.Instant   { return task.Instant(f.number) }
-func (f *field) duration() time.Duration { return time.Duration(f.number) }
-
-func setArray[A ~[16]byte](dst *A, f *field) error {
-	if len(f.bytes) != 16 {
-		return fmt.Errorf("%w: field %d has %d bytes, want 16", ErrCorrupt, f.id, len(f.bytes))
-	}
-	*dst = A(f.bytes)
-	return nil
-}
-
-func setUint32(dst *uint32, f *field) error {
-	if f.number > math.MaxUint32 {
-		return fmt.Errorf("%w: field %d is %d", ErrCorrupt, f.id, f.number)
-	}
-	*dst = uint32(f.number)
 	return nil
 }

@@ -53,6 +53,8 @@ func IsUnreadable(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrVersion) || errors.Is(err, ErrOldForm)
 }
 
+func isUnknown(err error) bool { return err != nil && errors.Is(err, ErrUnknown) }
+
 // Why a task ends whose payload no try will ever read, as its history says.
 const (
 	PayloadMissing = "the payload of the task is missing from the store"

@@ -1,6 +1,30 @@
 package store
 
-import "context"
+import (
+	"context"
+
+	"github.com/kinesin-io/kinesin/task"
+)
+
+// WakeKey is the key of a wake-up row.
+type WakeKey struct {
+	Partition task.Partition
+	Wake      task.Instant
+	ID        task.ID
+}
+
+// KeyOf returns the key of the wake-up row that a task row names, or of a wake-up row itself.
+func KeyOf(t *task.Task) WakeKey {
+	return WakeKey{Partition: t.Partition, Wake: t.WakeRow.At, ID: t.ID}
+}
+
+// Control is a row of settings or leases, changed by compare-and-set on Version.
+type Control struct {
+	Kind    string
+	Name    string
+	Version uint64 // starts at 1
+	Value   []byte
+}
 
 // ControlRows are the control rows of a store, for those who keep something in them.
 type ControlRows interface {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"io"
 )
 
@@ -21,13 +20,4 @@ type SnapshotFile struct {
 	Bytes int64
 	// Immutable files have the same content in each snapshot that this process takes.
 	Immutable bool
-}
-
-// Snapshot takes a snapshot; nil when the driver takes none. The caller closes it.
-func (s *Store) Snapshot(ctx context.Context) (Snapshot, error) {
-	take := s.can.Snapshot
-	if take == nil {
-		return nil, nil //nolint:nilnil // there is none, which is no failure
-	}
-	return take(ctx)
 }

@@ -12,14 +12,6 @@ import (
 // write that was decided on meanwhile may take.
 const countedMax = firstReadLength - 500*time.Millisecond
 
-// counted is since when the others have counted this process without a break; Membership.mu guards it. How
-// long ago a round was is told by all clocks: the monotonic one alone stands still while the machine is
-// suspended, and the others take us for gone meanwhile.
-type counted struct {
-	since task.Instant   // by the monotonic clock; zero: they do not
-	last  clock.Readings // when the latest round began in which our row was renewed and the others were read
-}
-
 // Counted returns since when the others have counted this process as a member without a break, by the
 // monotonic clock, and whether they are sure to do so now: its row was renewed and theirs were read a moment
 // ago. Where they may have taken this process for gone in between, since is later than before. A process that

@@ -17,11 +17,8 @@
 package fleet
 
 import (
-	"context"
 	"encoding/base32"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -30,43 +27,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
-)
-
-// Kind is the kind of the control rows.
-const Kind = "member"
-
-// Timing. The others remove a killed member at most RenewEvery (until they saw its last renewal) + Length +
-// RenewEvery (until they look again) after its last renewal: 8 seconds. One call to the store that fails or
-// hangs meanwhile adds at most readMax: 10 seconds.
-const (
-	// RenewEvery is how often a process renews its row and reads the others.
-	RenewEvery = 1500 * time.Millisecond
-	// Length is how long a row may stay unchanged.
-	Length = 5 * time.Second
-
-	// gapMax is the longest time between two reads after which an unchanged row is taken for silent. One read
-	// that hung fits in.
-	gapMax = 2*RenewEvery + time.Second
-	// When more than failuresMax calls in a row failed and no write of ours was answered for awayAfter, the
-	// store is away for everybody, and unchanged rows mean nothing.
-	awayAfter   = 2 * RenewEvery
-	failuresMax = 1
-	// writeMax and readMax bound a renewal and a read, so that a call that hangs delays the next one by no
-	// more. After slowAfter failures in a row the store may be slow, and only callMax bounds a call.
-	writeMax  = RenewEvery
-	readMax   = 2 * time.Second
-	slowAfter = 3
-	// firstReadLength is how long a row that the first read found may stay unchanged. It is shorter than
-	// Length because a process mostly starts in place of one that was killed, and finds the row of that one.
-	firstReadLength = 2 * RenewEvery
-	// deleteAfter is how long a row must have been silent before others delete it.
-	deleteAfter = 12 * Length
-	// callMax bounds a round of calls to the store.
-	callMax = Length
-	// casTriesMax bounds how often one round writes the own row because it was changed meanwhile.
-	casTriesMax = 3
-
-	suffixChars = 8 // 40 random bits
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Config configures a Membership. Rows, Self, Clock and Log are required.
@@ -89,6 +50,8 @@ type Hooks struct {
 	// judged by the clocks of several processes, so it has to stay far below a quarter of the shortest lease.
 	ClockAhead func(member string, by time.Duration)
 }
+
+const suffixChars = 8 // 40 random bits
 
 // NewName returns a name for a process: something readable, such as the host's name, and random characters,
 // so that a process that restarts is another member.
@@ -131,6 +94,27 @@ type Membership struct {
 	counted  counted
 }
 
+// handover is the state of this process; Membership.mu guards it.
+type handover struct {
+	declared       State
+	since          time.Duration // of declared
+	founder        bool          // it joined when nobody was ready
+	settled        bool          // another source tells the others that it is ready
+	overtakenSince time.Duration // since when most others are ready and it is not; 0: they are not
+	inForce        []string      // sorted; nil: none yet
+	view           uint64        // of inForce
+	inForceSince   time.Duration
+	fastUntil      time.Duration // until when rows are read more often in any case
+}
+
+// counted is since when the others have counted this process without a break; Membership.mu guards it. How
+// long ago a round was is told by all clocks: the monotonic one alone stands still while the machine is
+// suspended, and the others take us for gone meanwhile.
+type counted struct {
+	since task.Instant   // by the monotonic clock; zero: they do not
+	last  clock.Readings // when the latest round began in which our row was renewed and the others were read
+}
+
 // New returns a Membership without members, of a process that is Ready.
 func New(c Config) *Membership {
 	var run [8]byte
@@ -160,198 +144,10 @@ func (m *Membership) Changed() <-chan struct{} {
 	return m.changed
 }
 
-// Run renews our row and reads the others until ctx ends. Then it deletes our row, so that the others need
-// not wait for its lease to end.
-func (m *Membership) Run(ctx context.Context) error {
-	for {
-		if err := m.step(ctx); err != nil && ctx.Err() == nil {
-			m.Log.WarnContext(ctx, "membership not renewed", slog.Any("error", err))
-		}
-		if m.pause(ctx) != nil {
-			m.leave(context.WithoutCancel(ctx))
-			return nil //nolint:nilerr // the end of ctx is the way to stop
-		}
-	}
-}
-
-// step renews our row if that is due, and reads the others.
-func (m *Membership) step(ctx context.Context) error {
-	if m.renewalDue(clock.Mono(m.Clock)) {
-		return m.round(ctx)
-	}
-	ctx, done := clock.Within(ctx, m.Clock, callMax)
-	defer done()
-	return m.read(ctx)
-}
-
-// round renews our row and reads the others, whether or not the renewal succeeded.
-func (m *Membership) round(ctx context.Context) error {
-	ctx, done := clock.Within(ctx, m.Clock, callMax)
-	defer done()
-	began := clock.Read(m.Clock)
-	within, stop := m.bound(ctx, writeMax)
-	err := m.renew(within)
-	stop()
-	renewed := clock.Read(m.Clock)
-	m.failed = err != nil && !errors.Is(err, errNameTaken)
-	if m.failed {
-		m.failures++
-	} else {
-		m.storeAway = m.storeAway || m.isStoreAway(clock.Mono(m.Clock))
-		m.answered = m.renewed
-	}
-	err = errors.Join(err, m.read(ctx))
-	if err == nil {
-		m.noteCounted(began, renewed)
-	}
-	return err
-}
-
-// bound limits a call to the store.
-func (m *Membership) bound(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if m.failures >= slowAfter {
-		limit = callMax
-	}
-	return clock.Within(ctx, m.Clock, limit)
-}
-
-func (m *Membership) isStoreAway(now time.Duration) bool {
-	return m.failures > failuresMax && now-m.answered >= awayAfter
-}
-
-// read reads the rows of the others and publishes what follows from them.
-func (m *Membership) read(ctx context.Context) error {
-	defer m.stamp()
-	within, stop := m.bound(ctx, readMax)
-	rows, err := m.Rows.Controls(within, Kind)
-	stop()
-	if err != nil {
-		m.failures++
-		return fmt.Errorf("read the members: %w", err)
-	}
-	if len(rows) == 0 { // though our own was just written
-		return errEmpty
-	}
-	if m.owned {
-		before := len(rows)
-		rows = slices.DeleteFunc(rows, func(row store.Control) bool { return row.Name == m.Config.Self })
-		m.rowDeleted = m.rowDeleted || len(rows) == before
-	}
-	m.look(ctx, rows)
-	m.publish()
-	return m.deleteSilent(ctx)
-}
-
-var errEmpty = errors.New("the store returned no member rows; keeping the last known members")
-
-// renew writes our row, and notes if somebody else had deleted it.
-func (m *Membership) renew(ctx context.Context) (err error) {
-	m.attempted, m.renewed = true, clock.Mono(m.Clock)
-	r := m.desired()
-	for range casTriesMax {
-		next := m.version + 1
-		err = m.Rows.PutControl(ctx, m.row(next, r))
-		if err == nil {
-			m.version, m.owned, m.published = next, true, r
-			return nil
-		}
-		if !errors.Is(err, store.ErrConflict) {
-			break
-		}
-		have, readErr := m.current(ctx, err)
-		switch {
-		case errors.Is(readErr, store.ErrNotFound):
-			m.rowDeleted, m.version = m.rowDeleted || m.version > 0, 0
-		case readErr != nil:
-			return fmt.Errorf("read the membership of %s: %w", m.Config.Self, readErr)
-		case decode(&have).Run == m.run: // our own write, whose answer was lost
-			m.version = have.Version
-		default:
-			m.owned, m.version = false, 0
-			return fmt.Errorf("%w: %s", errNameTaken, m.Config.Self)
-		}
-	}
-	return fmt.Errorf("renew the membership of %s: %w", m.Config.Self, err)
-}
-
-// errNameTaken keeps this process without partitions until the other one is silent and its row deleted.
-var errNameTaken = errors.New("another process is a member of the same name; give each one of its own")
-
-// current returns our row from the conflict, or reads it.
-func (m *Membership) current(ctx context.Context, conflict error) (store.Control, error) {
-	if seen, ok := errors.AsType[*store.ConflictError](conflict); ok && seen.Control != nil {
-		return *seen.Control, nil
-	}
-	return m.Rows.Control(ctx, Kind, m.Config.Self)
-}
-
-// look judges the rows of the others, and reports clocks that are ahead of ours.
-func (m *Membership) look(ctx context.Context, rows []store.Control) {
-	now := clock.Mono(m.Clock)
-	m.others.storeAway = m.storeAway || m.isStoreAway(now)
-	if !m.failed {
-		m.failures, m.storeAway = 0, false
-	}
-	clocksAhead := m.others.look(rows, now, m.Clock.Now(), m.rowDeleted)
-	m.rowDeleted = false
-	for _, ahead := range clocksAhead {
-		if ahead.first {
-			m.Log.WarnContext(ctx, "a member's clock is ahead of ours; worker leases depend on both",
-				slog.String("member", ahead.name), slog.Duration("ahead_by", ahead.by))
-		}
-		if m.Hooks.ClockAhead != nil {
-			m.Hooks.ClockAhead(ahead.name, ahead.by)
-		}
-	}
-}
-
-// publish updates Peers and Members from the rows.
-func (m *Membership) publish() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	peers := m.others.peers(m.Config.Self)
-	m.setPeers(peers)
-	if m.handover.declared == Leaving {
-		return
-	}
-	var members []string
-	for i := range peers {
-		if peers[i].counts() {
-			members = append(members, peers[i].Process)
-		}
-	}
-	if m.owned {
-		members = append(members, m.Config.Self)
-	}
-	slices.Sort(members)
-	if len(members) == 0 || slices.Equal(members, m.members) {
-		return
-	}
-	m.members = members
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
-
-// deleteSilent deletes rows that have been silent for long, unless they change at this moment.
-func (m *Membership) deleteSilent(ctx context.Context) error {
-	for _, row := range m.others.toDelete(clock.Mono(m.Clock), m.Config.Self) {
-		if err := m.Rows.DeleteControl(ctx, row); err != nil && !errors.Is(err, store.ErrConflict) {
-			return fmt.Errorf("delete the row of the silent member %s: %w", row.Name, err)
-		}
-	}
-	return nil
-}
-
-// leave deletes our row, if it is ours. Should that fail, its lease ends.
-func (m *Membership) leave(ctx context.Context) {
-	if !m.owned {
-		return
-	}
-	ctx, done := clock.Within(ctx, m.Clock, callMax)
-	defer done()
-	m.owned = false
-	err := m.Rows.DeleteControl(ctx, store.Control{Kind: Kind, Name: m.Config.Self, Version: m.version})
-	if err != nil && !errors.Is(err, store.ErrConflict) {
-		m.Log.WarnContext(ctx, "member row not deleted; its lease ends by itself", slog.Any("error", err))
+// wake makes pause compute again how long to wait.
+func (m *Membership) wake() {
+	select {
+	case m.kick <- struct{}{}:
+	default:
 	}
 }

@@ -23,44 +23,6 @@ const (
 // due tasks are late until they do.
 var ErrNotTaken = errors.New("not all members have taken over")
 
-// Peer is what the rows hold about another process.
-type Peer struct {
-	Process string // its name, as in rows of tasks
-	Host    string // empty: written by an older version
-	Group   string
-	Version string // of its program; empty: written by an older version
-	State   State
-	Founder bool // it joined when nobody was ready, and counts unless it is Leaving
-	Alive   bool // it renews its row; false: it was there, and is silent or has deleted its row
-
-	handsOver bool // it takes part in planned hand-overs; older versions do not
-	view      uint64
-	without   []uint32
-	since     time.Duration // when it was first seen in its state
-}
-
-// counts reports whether the process is a member.
-func (p *Peer) counts() bool {
-	return p.Alive && (p.State == Ready || p.Founder && p.State == Joining)
-}
-
-// is reports whether the process is the member of that name: members are processes, or hosts if those are
-// pods.
-func (p *Peer) is(member string) bool { return p.Process == member || p.Host != "" && p.Host == member }
-
-// handover is the state of this process; Membership.mu guards it.
-type handover struct {
-	declared       State
-	since          time.Duration // of declared
-	founder        bool          // it joined when nobody was ready
-	settled        bool          // another source tells the others that it is ready
-	overtakenSince time.Duration // since when most others are ready and it is not; 0: they are not
-	inForce        []string      // sorted; nil: none yet
-	view           uint64        // of inForce
-	inForceSince   time.Duration
-	fastUntil      time.Duration // until when rows are read more often in any case
-}
-
 // Declare sets the state of this process, which its row shows as soon as it can be written. The state is
 // Ready unless Joining was declared before Run. Declare Ready after Joining when all partitions that this
 // process owns by Members have been read. Leaving is final.
@@ -254,9 +216,4 @@ func (h *handover) updateFounder(peers []Peer, now time.Duration) {
 	case now-h.overtakenSince >= FounderMax:
 		h.founder = false
 	}
-}
-
-func samePeer(a, b Peer) bool {
-	return a.Process == b.Process && a.Host == b.Host && a.Group == b.Group && a.Version == b.Version && a.State == b.State && a.Founder == b.Founder &&
-		a.Alive == b.Alive && a.handsOver == b.handsOver && a.view == b.view && a.since == b.since && slices.Equal(a.without, b.without)
 }

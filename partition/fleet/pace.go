@@ -42,14 +42,6 @@ func (m *Membership) stamp() {
 	m.stepped = clock.Mono(m.Clock)
 }
 
-// wake makes pause compute again how long to wait.
-func (m *Membership) wake() {
-	select {
-	case m.kick <- struct{}{}:
-	default:
-	}
-}
-
 // pause waits until the next step is due.
 func (m *Membership) pause(ctx context.Context) error {
 	for {

@@ -9,6 +9,9 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
+// Kind is the kind of the control rows.
+const Kind = "member"
+
 // State is the state of a process, as its row holds it.
 type State uint8
 
@@ -79,13 +82,6 @@ type record struct {
 	Version string   `json:"version,omitempty"`     // of the program
 	View    uint64   `json:"view,omitempty,string"` // of the members it acts on
 	Without []uint32 `json:"without,omitempty"`     // marks of the leaving processes it has taken over from
-}
-
-func (m *Membership) row(version uint64, r record) store.Control {
-	m.beat++
-	r.Run, r.Beat, r.Wall, r.Format = m.run, m.beat, int64(m.Clock.Now()), format
-	value, _ := json.Marshal(r) // strings and numbers never fail
-	return store.Control{Kind: Kind, Name: m.Config.Self, Version: version, Value: value}
 }
 
 // decode reads a row. Of a row that cannot be read only the version counts.

@@ -1,6 +1,9 @@
 package mem
 
 import (
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -86,27 +89,36 @@ func (l *lane) leave(s *place) {
 	s.prev, s.next = nil, nil
 }
 
-// lane returns the lane of that name, a new one if there is none.
-func (d *Driver) lane(name queue.Name) *lane {
-	if l, found := d.lanes[name]; found {
-		return l
-	}
-	l := &lane{}
-	if last := len(d.lanesSpare) - 1; last >= 0 {
-		l, d.lanesSpare = d.lanesSpare[last], d.lanesSpare[:last]
-	}
-	l.name = name
-	d.lanes[name] = l
-	return l
+// waiter is a waiting Receive call. It has a place in the lane of each of its names.
+//
+// A waiter is woken and then takes messages itself. Until it has run it stays first in its lanes, so that
+// more messages wake no other waiter. Then it notifies the next waiter of each of its lanes, whether it
+// took messages, found none or was cancelled. So no message is forgotten.
+type waiter struct {
+	ahead  time.Duration
+	places []place // one for each name
+	wake   chan struct{}
+	woken  bool // wake is full, or was just emptied by the waiter
+	timer  clock.Timer
+	armed  task.Instant // when the timer fires; 0 when it is not set
 }
 
-// dropIdle drops an unused lane, so that deleted lambdas cost nothing.
-func (d *Driver) dropIdle(l *lane) {
-	if !l.isIdle() || d.lanes[l.name] != l {
-		return
+func (w *waiter) wakeUp() {
+	if !w.woken {
+		w.woken = true
+		w.wake <- struct{}{} // has room: clearWakes emptied it
 	}
-	delete(d.lanes, l.name)
-	if len(d.lanesSpare) < lanesSpareMax && cap(l.waiting) <= entriesSpareMax {
-		d.lanesSpare = append(d.lanesSpare, l)
+}
+
+// clearWakes clears all wake-ups and the timer, so that notify starts anew.
+func (w *waiter) clearWakes() {
+	w.woken = false
+	select {
+	case <-w.wake:
+	default:
+	}
+	if w.armed != 0 {
+		w.armed = 0
+		w.timer.Stop()
 	}
 }

@@ -4,24 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// waiter is a waiting Receive call. It has a place in the lane of each of its names.
-//
-// A waiter is woken and then takes messages itself. Until it has run it stays first in its lanes, so that
-// more messages wake no other waiter. Then it notifies the next waiter of each of its lanes, whether it
-// took messages, found none or was cancelled. So no message is forgotten.
-type waiter struct {
-	ahead  time.Duration
-	places []place // one for each name
-	wake   chan struct{}
-	woken  bool // wake is full, or was just emptied by the waiter
-	timer  clock.Timer
-	armed  task.Instant // when the timer fires; 0 when it is not set
-}
 
 // Receive implements queue.Driver.
 func (d *Driver) Receive(ctx context.Context, names []queue.Name, limit int, ahead time.Duration) ([]queue.Message, error) {
@@ -178,42 +163,5 @@ func (d *Driver) removeWaiter(w *waiter, now task.Instant) {
 	clear(w.places)
 	if len(d.waitersSpare) < waitersSpareMax {
 		d.waitersSpare = append(d.waitersSpare, w)
-	}
-}
-
-// notify wakes the first waiter of a lane if it may take the earliest message, and sets its timer otherwise.
-func (d *Driver) notify(l *lane, now task.Instant) {
-	if l.first == nil || len(l.waiting) == 0 {
-		return
-	}
-	w := l.first.waiter
-	wakeAt := l.waiting[0].at.Add(-(w.ahead / 2))
-	if wakeAt <= now {
-		w.wakeUp()
-		return
-	}
-	if w.armed == 0 || wakeAt < w.armed {
-		w.armed = wakeAt
-		w.timer.Reset(min(wakeAt.Sub(now), recheckMax))
-	}
-}
-
-func (w *waiter) wakeUp() {
-	if !w.woken {
-		w.woken = true
-		w.wake <- struct{}{} // has room: clearWakes emptied it
-	}
-}
-
-// clearWakes clears all wake-ups and the timer, so that notify starts anew.
-func (w *waiter) clearWakes() {
-	w.woken = false
-	select {
-	case <-w.wake:
-	default:
-	}
-	if w.armed != 0 {
-		w.armed = 0
-		w.timer.Stop()
 	}
 }

@@ -83,18 +83,3 @@ func setGroupEnd(t *task.Task, b []byte) error {
 		return nil
 	})
 }
-
-// eachField calls set with each field of a message.
-func eachField(b []byte, set func(f *field) error) error {
-	for len(b) > 0 {
-		f, n, err := nextField(b)
-		if err != nil {
-			return err
-		}
-		b = b[n:]
-		if err := set(&f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
