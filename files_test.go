@@ -23,7 +23,9 @@ var oneWay = []string{
 	"inbound/periodic",
 	"internal/catalog",
 	"internal/catalog/lambdas",
+	"internal/chains",
 	"internal/controller",
+	"internal/groups",
 	"internal/node",
 	"internal/sqsclient",
 	"partition/fleet",
@@ -32,6 +34,7 @@ var oneWay = []string{
 	"scheduler",
 	"store",
 	"store/dynamo",
+	"web",
 }
 
 func TestFilesReferOneWay(t *testing.T) {

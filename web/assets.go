@@ -95,20 +95,3 @@ func serveAsset() http.Handler {
 		send(w, r, a.plain, a.zipped)
 	})
 }
-
-// send sends a body, zipped if the browser takes that and it is known or worth it.
-func send(w http.ResponseWriter, r *http.Request, plain, zipped []byte) {
-	const worth = 1400 // bytes that fit into one packet
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") && len(plain) > worth {
-		if zipped == nil {
-			var b bytes.Buffer
-			z, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
-			_, _ = z.Write(plain)
-			_ = z.Close()
-			zipped = b.Bytes()
-		}
-		w.Header().Set("Content-Encoding", "gzip")
-		plain = zipped
-	}
-	_, _ = w.Write(plain) // fails only if the browser has gone
-}

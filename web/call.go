@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 )
@@ -25,24 +23,6 @@ type call struct {
 
 	caller  access.Caller
 	session *sessions.Session // nil: not signed in by a form
-}
-
-// handle answers with a page, or with a page that says what went wrong.
-func (k *Console) handle(show func(*call) error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{Console: k, w: w, r: r, caller: access.From(r.Context())}
-		if Needs(r.URL.Path) {
-			if s, err := k.Session(r); err == nil {
-				c.session = s
-				k.renew(w, r, s)
-			}
-		}
-		if isStream(r) {
-			c.stream(show)
-			return
-		}
-		c.answer(show)
-	})
 }
 
 // answer answers with a page, or with one that says what went wrong.
@@ -127,42 +107,10 @@ func (c *call) render(status int, template, name string, data any) error {
 	return nil
 }
 
-// problem is what went wrong.
-type problem struct {
-	Status int
-	Title  string
-	Text   string
-	Advice string
-}
-
 type problemBody struct {
 	problem
 
 	Back string // the page with the form that was sent; empty: none was
-}
-
-// problemOf returns what an error says to a viewer. Of an internal one he learns nothing but that.
-func problemOf(err error) problem {
-	var own problemError
-	switch {
-	case errors.As(err, &own):
-		return own.problem
-	case errors.Is(err, errNoPage):
-		return problem{http.StatusNotFound, "No such page", "There is no page of this name.", "The menu leads to all pages."}
-	case errors.Is(err, errReadOnly):
-		return problem{http.StatusForbidden, "Read-only", err.Error() + ".", "Use the command line, or a console of another server."}
-	}
-	p := api.HTTPProblemOf(api.ProblemOf(err))
-	of := problem{Status: p.Status, Title: strings.ToUpper(p.Title[:1]) + p.Title[1:], Text: p.Detail}
-	switch p.Status {
-	case http.StatusForbidden:
-		of.Advice = "An administrator grants rights with a token or in the policy file."
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		of.Advice = "Try again in a moment."
-	case http.StatusNotImplemented:
-		of.Advice = "Ask a server with the role inbound."
-	}
-	return of
 }
 
 func (c *call) fail(err error) {
@@ -217,6 +165,17 @@ func (c *call) mayAny(v access.Verb) bool { return !c.ReadOnly && c.caller.Grant
 // sees reports whether he may read a whole lambda.
 func (c *call) sees(lambda string) bool { return c.caller.Grants.Allow(access.Read, lambda) }
 
+// seesFleet reports whether the viewer may see what is of the whole installation, as /metrics shows it.
+func (c *call) seesFleet() bool { return c.caller.Grants.AllowAll(access.Metrics) }
+
+// seesAudit reports whether the viewer may read the audit log.
+func (c *call) seesAudit() bool { return c.caller.Grants.AllowAll(access.Admin) }
+
+// fleetDenied is the refusal of what seesFleet guards.
+func (c *call) fleetDenied() error {
+	return problemError{problem{http.StatusForbidden, "Permission denied", c.caller.Denied(access.Metrics, "").Error() + ".", "An administrator grants metrics with a token or in the policy file."}}
+}
+
 // because notes why somebody stops work: with what the audit log keeps of it.
 func (c *call) because() error {
 	const reasonBytesMax = 512
@@ -234,5 +193,10 @@ func (c *call) because() error {
 
 // field returns a value of a form or of the query.
 func (c *call) field(name string) string { return strings.TrimSpace(c.r.FormValue(name)) }
+
+// payload returns what was typed as one. Browsers send line ends as CR LF.
+func (c *call) payload() []byte {
+	return []byte(strings.ReplaceAll(c.r.FormValue("payload"), "\r\n", "\n"))
+}
 
 func (c *call) now() time.Time { return c.Clock.Now().Time() }

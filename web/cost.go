@@ -6,6 +6,22 @@ import (
 	"github.com/kinesin-io/kinesin/internal/where"
 )
 
+const (
+	// tasksShown is how many tasks a page lists.
+	tasksShown = 50
+	// newestRowsMax bounds the rows that the page of tasks reads to find the newest, unless it is asked for
+	// them.
+	newestRowsMax = 20_000
+	// deadReadMax is how many dead tasks are read to group them.
+	deadReadMax = 5000
+)
+
+// The orders of the page of tasks; empty: the newest first, or live ones first where that would read much.
+const (
+	orderNewest = "-created"
+	orderLive   = "live"
+)
+
 // scanCost is what a page would read of a store that bills reads, before it does.
 type scanCost struct {
 	Text string

@@ -3,120 +3,12 @@ package web
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/access"
-	"github.com/kinesin-io/kinesin/internal/cron"
 )
-
-type previewBody struct {
-	Times   []nominal
-	Change  int64     // when the clocks of the zone change next; 0: they do not, or it does not fire around then
-	Around  []nominal // nominal times before and after it
-	Zone    string
-	Problem string
-}
-
-// nominal is a nominal time, also as the clocks of the cron's zone show it.
-type nominal struct {
-	Micros int64
-	Local  string
-}
-
-func scheduleOf(k *kinesinv1.Cron) (*cron.Schedule, error) {
-	config := cron.Config{
-		Name: k.GetName(), Expression: k.GetSchedule(), Zone: k.GetZone(), Gap: cron.Gap(k.GetGap()), Fold: cron.Fold(k.GetFold()),
-		Jitter: time.Duration(k.GetJitterMicros()) * time.Microsecond,
-	}
-	if k.GetStartMicros() != 0 {
-		config.Start = time.UnixMicro(k.GetStartMicros())
-	}
-	if k.GetEndMicros() != 0 {
-		config.End = time.UnixMicro(k.GetEndMicros())
-	}
-	return cron.Parse(config)
-}
-
-// nominal returns the nominal times to come.
-func (c *call) nominal(k *kinesinv1.Cron, count int) (micros []int64) {
-	s, err := scheduleOf(k)
-	if err != nil {
-		return nil
-	}
-	for _, t := range s.After(c.now(), count) {
-		micros = append(micros, t.UnixMicro())
-	}
-	return micros
-}
-
-// Of the nominal times around a change of clocks, which is where people err, a preview shows some before and
-// after it.
-const (
-	aroundWithin = 36 * time.Hour
-	aroundShown  = 3
-	aroundMax    = 10_000 // that are looked at; one that fires more often needs no preview of that
-)
-
-// preview tells when a schedule would fire.
-func (c *call) preview(k *kinesinv1.Cron, count int) *previewBody {
-	b := &previewBody{Zone: k.GetZone()}
-	s, err := scheduleOf(k)
-	if err != nil {
-		b.Problem = err.Error()
-		return b
-	}
-	b.Times = nominals(s.After(c.now(), count), s.Zone())
-	change := clockChange(c.now().In(s.Zone()))
-	if change.IsZero() {
-		return b
-	}
-	before, after := s.Between(change.Add(-aroundWithin), change, aroundMax), s.Between(change, change.Add(aroundWithin), aroundShown)
-	if before = before[max(0, len(before)-aroundShown):]; len(before)+len(after) > 0 {
-		b.Change, b.Around = change.UnixMicro(), nominals(slices.Concat(before, after), s.Zone())
-	}
-	return b
-}
-
-// clockChange returns when the clocks of the zone of a time change next, within a year or two; zero: they do
-// not.
-func clockChange(t time.Time) time.Time {
-	const boundsMax = 5 // a zone also has some at which no clock changes
-	_, before := t.Zone()
-	for range boundsMax {
-		_, end := t.ZoneBounds()
-		if end.IsZero() {
-			break
-		}
-		if _, after := end.Zone(); after != before {
-			return end
-		}
-		t = end
-	}
-	return time.Time{}
-}
-
-func nominals(times []time.Time, zone *time.Location) (all []nominal) {
-	for _, t := range times {
-		all = append(all, nominal{t.UnixMicro(), t.In(zone).Format("Mon 2 Jan 15:04:05 MST")})
-	}
-	return all
-}
-
-// lambdasForCrons returns the lambdas for which the viewer may create crons.
-func (c *call) lambdasForCrons() (names []string, err error) {
-	if !c.mayAny(access.Operate) {
-		return nil, nil
-	}
-	response, err := c.Lambdas.ListLambdas(c.r.Context(), &kinesinv1.ListLambdasRequest{})
-	for _, l := range response.GetLambdas() {
-		if c.mayOperate(l.GetName()) && c.mayIn(access.Schedule, l.GetName(), "") && !l.GetDeleting() {
-			names = append(names, l.GetName())
-		}
-	}
-	return names, err
-}
 
 // typedCron returns the cron that a form describes.
 func (c *call) typedCron() *kinesinv1.Cron {
@@ -124,6 +16,20 @@ func (c *call) typedCron() *kinesinv1.Cron {
 		Name: c.field("name"), Lambda: c.field("lambda"), Schedule: c.field("schedule"), Zone: c.field("zone"), Overlap: c.field("overlap"), CatchUp: c.field("catch-up"),
 		Gap: c.field("gap"), Fold: c.field("fold"), Payload: c.payload(),
 	}
+}
+
+// previewCron shows when a schedule would fire, while somebody types it.
+func previewCron(c *call) error {
+	k := c.typedCron()
+	if name := c.field("name"); name != "" && c.field("action") == "change" {
+		response, err := c.Crons.GetCron(c.r.Context(), &kinesinv1.GetCronRequest{Name: name})
+		if err != nil {
+			return err
+		}
+		k = proto.CloneOf(response.GetCron())
+		k.Schedule, k.Zone = c.field("schedule"), c.field("zone")
+	}
+	return c.part("cron", "preview", c.preview(k, previewShown))
 }
 
 // createCron creates a cron. Mistakes in it are said beside the form, which keeps what was typed.
@@ -139,13 +45,50 @@ func createCron(c *call) error {
 	return c.goTo(Prefix+"crons/"+url.PathEscape(response.GetCron().GetName()), "cron-created")
 }
 
-// backfillPlan is a backfill that is about to begin, with what it would schedule.
-type backfillPlan struct {
-	*kinesinv1.Job
-
-	From, To, Pace string
-	Many           bool // it has to be said that so many are meant
-	Request        string
+// actOnCron pauses, resumes, runs or changes a cron.
+func actOnCron(c *call) error {
+	ctx, name := c.r.Context(), c.r.PathValue("name")
+	path := Prefix + "crons/" + url.PathEscape(name)
+	switch c.field("action") {
+	case "pause":
+		request := &kinesinv1.PauseCronRequest{Name: name, Reason: c.field("reason")}
+		if text := c.field("for"); text != "" {
+			d, err := parseDuration(text)
+			if err != nil {
+				return err
+			}
+			request.UntilMicros = c.now().Add(d).UnixMicro()
+		}
+		if _, err := c.Crons.PauseCron(ctx, request); err != nil {
+			return err
+		}
+		return c.goTo(path, "cron-paused")
+	case "resume":
+		if _, err := c.Crons.ResumeCron(ctx, &kinesinv1.ResumeCronRequest{Name: name}); err != nil {
+			return err
+		}
+		return c.goTo(path, "cron-resumed")
+	case "run":
+		if _, err := c.Crons.RunCron(ctx, &kinesinv1.RunCronRequest{Name: name, RequestId: requestID(c.field("request"))}); err != nil {
+			return err
+		}
+		return c.goTo(path, "cron-ran")
+	case "backfill":
+		return c.backfill(name)
+	case "change":
+		response, err := c.Crons.GetCron(ctx, &kinesinv1.GetCronRequest{Name: name})
+		if err != nil {
+			return err
+		}
+		k := proto.CloneOf(response.GetCron())
+		k.Schedule, k.Zone = c.field("schedule"), c.field("zone")
+		k.Revision, k.CreatedMicros, k.CreatedBy, k.UpdatedMicros, k.UpdatedBy, k.Pause, k.NextMicros = 0, 0, "", 0, "", nil, nil
+		if _, err := c.Crons.SetCron(ctx, &kinesinv1.SetCronRequest{Cron: k}); err != nil {
+			return err
+		}
+		return c.goTo(path, "cron-changed")
+	}
+	return invalid("action %q: want pause, resume, run, backfill or change", c.field("action"))
 }
 
 // backfillMany is how many occurrences a backfill has at most unless it is said that more are meant.

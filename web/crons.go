@@ -2,11 +2,8 @@ package web
 
 import (
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -69,6 +66,20 @@ func (c *call) cronsPage(status int, typed *kinesinv1.Cron, problem string) erro
 	return c.showStatus(status, "crons", "Crons", Prefix+"crons", b)
 }
 
+// lambdasForCrons returns the lambdas for which the viewer may create crons.
+func (c *call) lambdasForCrons() (names []string, err error) {
+	if !c.mayAny(access.Operate) {
+		return nil, nil
+	}
+	response, err := c.Lambdas.ListLambdas(c.r.Context(), &kinesinv1.ListLambdasRequest{})
+	for _, l := range response.GetLambdas() {
+		if c.mayOperate(l.GetName()) && c.mayIn(access.Schedule, l.GetName(), "") && !l.GetDeleting() {
+			names = append(names, l.GetName())
+		}
+	}
+	return names, err
+}
+
 type cronBody struct {
 	*kinesinv1.Cron
 
@@ -82,6 +93,15 @@ type cronBody struct {
 
 // showCron shows a cron and what became of its nominal times.
 func showCron(c *call) error { return c.cronPage(nil) }
+
+// backfillPlan is a backfill that is about to begin, with what it would schedule.
+type backfillPlan struct {
+	*kinesinv1.Job
+
+	From, To, Pace string
+	Many           bool // it has to be said that so many are meant
+	Request        string
+}
 
 func (c *call) cronPage(plan *backfillPlan) error {
 	ctx, name := c.r.Context(), c.r.PathValue("name")
@@ -98,64 +118,4 @@ func (c *call) cronPage(plan *backfillPlan) error {
 	b.Run = b.Operate && c.mayIn(access.Schedule, k.GetLambda(), k.GetCollection())
 	b.Preview = c.preview(k, previewShown)
 	return c.show("cron", k.GetName(), Prefix+"crons", b)
-}
-
-// previewCron shows when a schedule would fire, while somebody types it.
-func previewCron(c *call) error {
-	k := c.typedCron()
-	if name := c.field("name"); name != "" && c.field("action") == "change" {
-		response, err := c.Crons.GetCron(c.r.Context(), &kinesinv1.GetCronRequest{Name: name})
-		if err != nil {
-			return err
-		}
-		k = proto.CloneOf(response.GetCron())
-		k.Schedule, k.Zone = c.field("schedule"), c.field("zone")
-	}
-	return c.part("cron", "preview", c.preview(k, previewShown))
-}
-
-// actOnCron pauses, resumes, runs or changes a cron.
-func actOnCron(c *call) error {
-	ctx, name := c.r.Context(), c.r.PathValue("name")
-	path := Prefix + "crons/" + url.PathEscape(name)
-	switch c.field("action") {
-	case "pause":
-		request := &kinesinv1.PauseCronRequest{Name: name, Reason: c.field("reason")}
-		if text := c.field("for"); text != "" {
-			d, err := parseDuration(text)
-			if err != nil {
-				return err
-			}
-			request.UntilMicros = c.now().Add(d).UnixMicro()
-		}
-		if _, err := c.Crons.PauseCron(ctx, request); err != nil {
-			return err
-		}
-		return c.goTo(path, "cron-paused")
-	case "resume":
-		if _, err := c.Crons.ResumeCron(ctx, &kinesinv1.ResumeCronRequest{Name: name}); err != nil {
-			return err
-		}
-		return c.goTo(path, "cron-resumed")
-	case "run":
-		if _, err := c.Crons.RunCron(ctx, &kinesinv1.RunCronRequest{Name: name, RequestId: requestID(c.field("request"))}); err != nil {
-			return err
-		}
-		return c.goTo(path, "cron-ran")
-	case "backfill":
-		return c.backfill(name)
-	case "change":
-		response, err := c.Crons.GetCron(ctx, &kinesinv1.GetCronRequest{Name: name})
-		if err != nil {
-			return err
-		}
-		k := proto.CloneOf(response.GetCron())
-		k.Schedule, k.Zone = c.field("schedule"), c.field("zone")
-		k.Revision, k.CreatedMicros, k.CreatedBy, k.UpdatedMicros, k.UpdatedBy, k.Pause, k.NextMicros = 0, 0, "", 0, "", nil, nil
-		if _, err := c.Crons.SetCron(ctx, &kinesinv1.SetCronRequest{Cron: k}); err != nil {
-			return err
-		}
-		return c.goTo(path, "cron-changed")
-	}
-	return invalid("action %q: want pause, resume, run, backfill or change", c.field("action"))
 }

@@ -13,9 +13,7 @@ import (
 )
 
 const (
-	// deadReadMax is how many dead tasks are read to group them.
-	deadReadMax = 5000
-	deadPage    = 1000
+	deadPage = 1000
 	// groupsMax is how many groups a page shows, the largest first.
 	groupsMax     = 100
 	rejectedShown = 50
@@ -189,16 +187,6 @@ func (c *call) addVersion(versions map[string]*deadVersion, version, where strin
 		v.Lambdas = append(v.Lambdas, t.GetLambda())
 		v.Redrive = v.Redrive && c.mayOperate(t.GetLambda())
 	}
-}
-
-// lastError returns the text of the last attempt that failed.
-func lastError(t *kinesinv1.Task) string {
-	for _, a := range slices.Backward(t.GetAttempts()) {
-		if a.GetError() != "" {
-			return a.GetError()
-		}
-	}
-	return ""
 }
 
 // addQueues adds the dead-letter queues of deliver lambdas.

@@ -9,45 +9,11 @@ import (
 	"github.com/kinesin-io/kinesin/internal/overview"
 )
 
-// soonAhead are the times from now of which the first page says how much they bring.
-var soonAhead = []struct { //nolint:gochecknoglobals // a table
-	name  string
-	ahead time.Duration
-}{{"5 minutes", 5 * time.Minute}, {"15 minutes", 15 * time.Minute}, {"an hour", time.Hour}, {"24 hours", forecastAhead}}
-
-// forecastEdges returns the ends of the buckets: now, those of soonAhead, and the half hours of clocks, so
-// that what is due at midnight begins one.
-func forecastEdges(now time.Time) []time.Time {
-	edges := []time.Time{now}
-	for _, s := range soonAhead {
-		edges = append(edges, now.Add(s.ahead))
-	}
-	for at := now.Truncate(forecastStep).Add(forecastStep); at.Before(now.Add(forecastAhead)); at = at.Add(forecastStep) {
-		edges = append(edges, at)
-	}
-	slices.SortFunc(edges, time.Time.Compare)
-	return slices.CompactFunc(edges, time.Time.Equal)
-}
-
-// addSoon adds up the forecast for what the viewer may read.
-func (c *call) addSoon(b *nowBody) {
-	f := c.live.due(c.field("part") == "")
-	if f == nil {
-		b.NoSoon = true
-		return
-	}
-	sum := f.Sum(c.sees)
-	b.SoonUntil = sum.Until
-	last := 0
-	for _, s := range soonAhead {
-		edge := f.At.Add(s.ahead)
-		for last+1 < len(f.Edges) && !f.Edges[last+1].After(edge) {
-			last++
-		}
-		row := soonRow{Name: s.name, Most: sum.IsAtLeast(edge)}
-		row.Due, row.Error = sum.In(1, last)
-		b.Soon = append(b.Soon, row)
-	}
+type soonRow struct {
+	Name  string
+	Due   int64
+	Most  bool  // at least so many
+	Error int64 // of an estimate: 19 times of 20 it is off by no more; 0: counted
 }
 
 // halfHour is what will be due from one half hour of clocks to the next, or the part of one that is left.
@@ -110,23 +76,6 @@ func (c *call) addLambdas(at *halfHour, f *overview.Forecast, first, last int) {
 	if n := len(at.Lambdas); n > lambdasDueShown {
 		at.Lambdas, at.More = at.Lambdas[:lambdasDueShown], n-lambdasDueShown
 	}
-}
-
-// plotForecast sends how many tasks are due in each half hour of a day.
-func plotForecast(c *call) error {
-	p := plot{Names: []string{"due", "± (of an estimate)"}, Values: [][]float64{{}, {}}}
-	if f := c.live.due(false); f != nil {
-		all, until := c.halfHours(f)
-		for i := range all {
-			p.Times = append(p.Times, all[i].From.Truncate(forecastStep).Unix()) // bars are as wide as the least distance
-			p.Values[0] = append(p.Values[0], float64(all[i].Due))
-			p.Values[1] = append(p.Values[1], float64(all[i].Error))
-		}
-		if !until.IsZero() {
-			p.Until = until.Unix()
-		}
-	}
-	return c.json(p)
 }
 
 type dueBody struct {

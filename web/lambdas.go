@@ -1,6 +1,8 @@
 package web
 
 import (
+	"cmp"
+	"math"
 	"net/url"
 	"slices"
 	"strconv"
@@ -59,6 +61,17 @@ func showLambdas(c *call) error {
 		b.Order = ""
 	}
 	return c.show("lambdas", "Lambdas", Prefix+"lambdas", b)
+}
+
+// byBudget puts the lambdas first that have least left of their budgets, and last those without an objective.
+func byBudget(rows []lambdaRow) {
+	left := func(r *lambdaRow) float64 {
+		if r.Objective == nil {
+			return math.Inf(1)
+		}
+		return r.Objective.GetBudgetLeft()
+	}
+	slices.SortStableFunc(rows, func(x, y lambdaRow) int { return cmp.Compare(left(&x), left(&y)) })
 }
 
 type lambdaBody struct {

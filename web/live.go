@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,14 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/overview"
 )
-
-// Source tells what no service does: the installation as the process sees it.
-type Source interface {
-	Fleet(ctx context.Context) (overview.Fleet, error)
-	Window(length time.Duration) overview.Window
-	Minutes(count int) []overview.Minute
-	Forecast(ctx context.Context, edges []time.Time, rowsMax int) (overview.Forecast, error)
-}
 
 // Live figures are read for all viewers together and only while somebody looks: a thousand open pages cost
 // the reads of one, and their rendering.
@@ -153,4 +146,24 @@ func (l *live) readDue(rows int) *overview.Forecast {
 		return nil
 	}
 	return &f
+}
+
+// soonAhead are the times from now of which the first page says how much they bring.
+var soonAhead = []struct { //nolint:gochecknoglobals // a table
+	name  string
+	ahead time.Duration
+}{{"5 minutes", 5 * time.Minute}, {"15 minutes", 15 * time.Minute}, {"an hour", time.Hour}, {"24 hours", forecastAhead}}
+
+// forecastEdges returns the ends of the buckets: now, those of soonAhead, and the half hours of clocks, so
+// that what is due at midnight begins one.
+func forecastEdges(now time.Time) []time.Time {
+	edges := []time.Time{now}
+	for _, s := range soonAhead {
+		edges = append(edges, now.Add(s.ahead))
+	}
+	for at := now.Truncate(forecastStep).Add(forecastStep); at.Before(now.Add(forecastAhead)); at = at.Add(forecastStep) {
+		edges = append(edges, at)
+	}
+	slices.SortFunc(edges, time.Time.Compare)
+	return slices.CompactFunc(edges, time.Time.Equal)
 }

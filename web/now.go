@@ -3,16 +3,12 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/overview"
 )
 
@@ -57,13 +53,6 @@ type rate struct {
 	PerSecond float64
 }
 
-type soonRow struct {
-	Name  string
-	Due   int64
-	Most  bool  // at least so many
-	Error int64 // of an estimate: 19 times of 20 it is off by no more; 0: counted
-}
-
 type heldRow struct {
 	Lambda string
 	*kinesinv1.HeldBy
@@ -96,9 +85,6 @@ func showNow(c *call) error {
 	send(c.w, c.r, html, nil)
 	return nil
 }
-
-// seesFleet reports whether the viewer may see what is of the whole installation, as /metrics shows it.
-func (c *call) seesFleet() bool { return c.caller.Grants.AllowAll(access.Metrics) }
 
 func (c *call) nowBody(snap *snapshot) *nowBody {
 	b := &nowBody{At: snap.at, SeesFleet: c.seesFleet(), Fleet: snap.fleet, Workers: len(snap.fleet.Workers), Metered: snap.fleet.Store.Metered, Live: liveCounts{Exact: true}}
@@ -133,42 +119,25 @@ func (c *call) nowBody(snap *snapshot) *nowBody {
 	return b
 }
 
-// compareOutcomes puts success first, and then what ended most often as people expect it.
-func compareOutcomes(x, y string) int {
-	return cmp.Compare(slices.Index(endStates, x), slices.Index(endStates, y))
-}
-
-// compareOldest puts what has waited longest first, and what does not wait last.
-func compareOldest(x, y int64) int {
-	switch {
-	case x == y:
-		return 0
-	case x == 0:
-		return 1
-	case y == 0:
-		return -1
+// addSoon adds up the forecast for what the viewer may read.
+func (c *call) addSoon(b *nowBody) {
+	f := c.live.due(c.field("part") == "")
+	if f == nil {
+		b.NoSoon = true
+		return
 	}
-	return cmp.Compare(x, y)
-}
-
-func liveOf(s *kinesinv1.LambdaStats) (sum int64) {
-	for _, n := range s.GetTasks() {
-		sum += n
+	sum := f.Sum(c.sees)
+	b.SoonUntil = sum.Until
+	last := 0
+	for _, s := range soonAhead {
+		edge := f.At.Add(s.ahead)
+		for last+1 < len(f.Edges) && !f.Edges[last+1].After(edge) {
+			last++
+		}
+		row := soonRow{Name: s.name, Most: sum.IsAtLeast(edge)}
+		row.Due, row.Error = sum.In(1, last)
+		b.Soon = append(b.Soon, row)
 	}
-	return sum
-}
-
-var (
-	runningStates = []string{"claimed", "processing", "acquired"}                                                //nolint:gochecknoglobals // a table
-	waitingStates = []string{"scheduled", "enqueued", "retriable_failure"}                                       //nolint:gochecknoglobals // a table
-	endStates     = []string{"success", "delivered", "dead", "fatal_failure", "expired", "cancelled", "dropped"} //nolint:gochecknoglobals // a table
-)
-
-func sumOf(s *kinesinv1.LambdaStats, states []string) (sum int64) {
-	for _, state := range states {
-		sum += s.GetTasks()[state]
-	}
-	return sum
 }
 
 func (l *liveCounts) add(s *kinesinv1.LambdaStats) {
@@ -220,55 +189,4 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 		add(Prefix+"lambdas?order=budget", numberOf(int64(more), "more lambda is", "more lambdas are")+" short of error budget.")
 	}
 	return all
-}
-
-func lambdaPath(name string) string { return Prefix + "lambdas/" + url.PathEscape(name) }
-
-// plot is what the script of the page draws: the times of the points in seconds since 1970, and for each
-// series its name and values.
-type plot struct {
-	Times  []int64     `json:"times"`
-	Names  []string    `json:"names"`
-	Values [][]float64 `json:"values"`
-	Until  int64       `json:"until,omitempty"` // values from then on are at least so high; 0: all are known
-}
-
-func (c *call) json(v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	c.w.Header().Set("Content-Type", "application/json")
-	c.w.Header().Set("Vary", "Accept-Encoding")
-	send(c.w, c.r, text, nil)
-	return nil
-}
-
-// plotRates sends starts, ends and failures per second by the minute.
-func plotRates(c *call) error {
-	if !c.seesFleet() {
-		return c.fleetDenied()
-	}
-	p := plot{Names: []string{"started", "ended", "failed attempts"}, Values: make([][]float64, 3)}
-	minutes := c.Source.Minutes(minutesPlotted)
-	for i, m := range minutes {
-		seconds := 60.0
-		if i == len(minutes)-1 {
-			seconds = max(1, c.now().Sub(m.At).Seconds())
-		}
-		ended := uint64(0)
-		for _, n := range m.Ended {
-			ended += n
-		}
-		p.Times = append(p.Times, m.At.Unix())
-		for k, n := range []uint64{m.Started, ended, m.Failed} {
-			p.Values[k] = append(p.Values[k], float64(n)/seconds)
-		}
-	}
-	return c.json(p)
-}
-
-// fleetDenied is the refusal of what seesFleet guards.
-func (c *call) fleetDenied() error {
-	return problemError{problem{http.StatusForbidden, "Permission denied", c.caller.Denied(access.Metrics, "").Error() + ".", "An administrator grants metrics with a token or in the policy file."}}
 }

@@ -86,17 +86,6 @@ func percentText(percent float64) string {
 	return sign + strconv.FormatFloat(percent, 'f', digits, 64) + " %"
 }
 
-// byBudget puts the lambdas first that have least left of their budgets, and last those without an objective.
-func byBudget(rows []lambdaRow) {
-	left := func(r *lambdaRow) float64 {
-		if r.Objective == nil {
-			return math.Inf(1)
-		}
-		return r.Objective.GetBudgetLeft()
-	}
-	slices.SortStableFunc(rows, func(x, y lambdaRow) int { return cmp.Compare(left(&x), left(&y)) })
-}
-
 // setObjective sets or deletes the objective of a lambda.
 func (c *call) setObjective(name, path string) error {
 	if c.field("action") == "objective-delete" {

@@ -9,13 +9,12 @@ import (
 	"html/template"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
-
-	"github.com/google/uuid"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -229,42 +228,9 @@ func short(text string) string {
 	return string([]rune(text)[:charsMax]) + "…"
 }
 
-// tone is how a state looks.
-func tone(state string) string {
-	switch state {
-	case "success", "delivered", "ready", "done", "active", "ran", "ok":
-		return "good"
-	case "dead", "fatal_failure", "failed", "denied":
-		return "bad"
-	case "retriable_failure", "expired", "dropped", "paused", "pause", "drop", "resuming", "probing", "missed", "worker_lost", "skipped", "stopped":
-		return "warn"
-	case "claimed", "processing", "acquired", "running", "runs":
-		return "busy"
-	}
-	return "calm"
-}
-
 // quote makes a value of a filter of a text.
 func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
-}
-
-// newRequest makes an id of a form, so that it does what it does once however often it is sent.
-func newRequest() string {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return ""
-	}
-	return id.String()
-}
-
-// requestID reads one.
-func requestID(text string) []byte {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return nil
-	}
-	return id[:]
 }
 
 func escapeQuery(text string) string { return url.QueryEscape(text) }
@@ -298,37 +264,21 @@ func contentOf(data []byte) *content {
 	return c
 }
 
-// problemError is an error that says by itself what a viewer reads.
-type problemError struct{ problem }
-
-// Error returns the text.
-func (p problemError) Error() string { return p.Text }
-
-func invalid(format string, args ...any) error {
-	return api.Errorf(kinesinv1.Reason_REASON_INVALID, format, args...)
+// lastError returns the text of the last attempt that failed.
+func lastError(t *kinesinv1.Task) string {
+	for _, a := range slices.Backward(t.GetAttempts()) {
+		if a.GetError() != "" {
+			return a.GetError()
+		}
+	}
+	return ""
 }
 
-// parseDuration reads a duration such as 90s, 10m, 2h or 3d. No form of the console wants a negative one.
-func parseDuration(text string) (time.Duration, error) {
-	days, isDays := strings.CutSuffix(text, "d")
-	if n, err := strconv.ParseFloat(days, 64); isDays && err == nil && n >= 0 && n < 10_000 {
-		return time.Duration(n * 24 * float64(time.Hour)), nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, invalid("duration %q: want a number with a unit and without a sign, such as 90s, 10m, 2h or 3d", text)
-	}
-	return d, nil
-}
-
-// parsePace reads tasks per second; empty: none given.
-func parsePace(text string) (uint32, error) {
+// sentence makes a sentence of the text of an error.
+func sentence(text string) string {
+	text = strings.TrimPrefix(text, ErrRefused.Error()+": ")
 	if text == "" {
-		return 0, nil
+		return ""
 	}
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || n == 0 {
-		return 0, invalid("pace %q: want a whole number of tasks per second, or nothing", text)
-	}
-	return uint32(n), nil
+	return strings.ToUpper(text[:1]) + text[1:] + "."
 }

@@ -1,34 +1,17 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 )
 
-// CallbackPath is where the page of a provider leads back to.
-const CallbackPath = Prefix + "signin/callback"
-
 // flowWithin is how long a browser keeps what it needs for a sign-in at the page of a provider.
 const flowWithin = 10 * time.Minute
-
-// Provider signs browsers in at a page elsewhere. Its errors that are ErrRefused say why for people.
-type Provider interface {
-	// Name is what people know it by.
-	Name() string
-	// Begin returns where to send a browser, and what it is to keep until it comes back to redirect.
-	Begin(ctx context.Context, redirect, next string) (to, kept string, err error)
-	// Finish takes what it comes back with. next is the one of Begin, also if it fails.
-	Finish(r *http.Request, kept string, query url.Values) (proof sessions.Proof, next string, err error)
-	// Refresh gives a session whose token ends soon a newer proof, and reports whether it did.
-	Refresh(ctx context.Context, s *sessions.Session) (bool, error)
-}
 
 type signInBody struct {
 	Next     string
@@ -52,9 +35,6 @@ func showSignIn(c *call) error {
 	}
 	return c.askToSignIn(http.StatusOK, local(c.field("next")), "")
 }
-
-// ErrRefused is an error of Config.SignIn and of a Provider: who signs in is not let in.
-var ErrRefused = errors.New("this token is not accepted")
 
 func signIn(c *call) error {
 	if c.SignIn == nil {
@@ -131,15 +111,6 @@ func (c *call) notSignedIn(next string, err error) error {
 	}
 	c.Log.WarnContext(c.r.Context(), "console cannot sign somebody in", slog.Any("error", err))
 	return c.askToSignIn(http.StatusServiceUnavailable, next, "The provider, or the store of this server, does not answer for now. Try again.")
-}
-
-// sentence makes a sentence of the text of an error.
-func sentence(text string) string {
-	text = strings.TrimPrefix(text, ErrRefused.Error()+": ")
-	if text == "" {
-		return ""
-	}
-	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
 func signOut(c *call) error {

@@ -228,11 +228,6 @@ func actOnTask(c *call) error {
 	return c.goTo(Prefix+"tasks/"+url.PathEscape(id), done)
 }
 
-// payload returns what was typed as one. Browsers send line ends as CR LF.
-func (c *call) payload() []byte {
-	return []byte(strings.ReplaceAll(c.r.FormValue("payload"), "\r\n", "\n"))
-}
-
 // readTime reads when a task is to be due: a time in UTC, or a duration from now.
 func (c *call) readTime(r *kinesinv1.RescheduleRequest) error {
 	text := c.field("when")

@@ -13,20 +13,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 )
 
-const (
-	// tasksShown is how many tasks a page lists.
-	tasksShown = 50
-	// newestRowsMax bounds the rows that the page reads to find the newest tasks, unless it is asked for
-	// them.
-	newestRowsMax = 20_000
-)
-
-// The orders of the page; empty: the newest first, or live ones first where that would read much.
-const (
-	orderNewest = "-created"
-	orderLive   = "live"
-)
-
 type tasksBody struct {
 	Q, Order string
 	Problem  string // of the filter

@@ -7,13 +7,6 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Payloads reads payload rows.
-type Payloads interface {
-	Payload(ctx context.Context, id task.ID) ([]byte, error)
-	PayloadInlineMax() int
-	PayloadsExpire() bool
-}
-
 // Extend gives a task, of which have follows, what its handler adds to that. apart is as of Attach.
 func Extend(t *task.Task, have, add *kinesinv1.Followups, inlineMax int) (apart []byte, err error) {
 	all := &kinesinv1.Followups{

@@ -18,12 +18,6 @@ import (
 // changeTriesMax bounds how often the row of a parent is read again that changes meanwhile.
 const changeTriesMax = 5
 
-// Keyed is what the row of a follow-up with a key does not say.
-type Keyed struct {
-	Payload []byte
-	Follow  []byte // what follows it, if that does not fit its row
-}
-
 func isKeyed(f *followup) bool { return f.keyed != nil }
 
 // nesting marks calls that are made to use a key again. They complete the end of the row that had it, unless

@@ -2,28 +2,10 @@ package chains
 
 import (
 	"context"
-	"time"
 
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
-
-// Slot is a reserved slot of a worker.
-type Slot interface {
-	Worker() string
-	Lease() time.Duration
-	// Settle ends the reservation with the outcome of the write of the task as claimed. It is called once.
-	Settle(claimed *task.Task, outcome error)
-}
-
-// matched is a follow-up that is stored as claimed together with the end of its parent, so that one sync
-// stands between the two.
-type matched struct {
-	followup int // in ending.followups
-	at       int // of its task row in call.ops
-	slot     Slot
-	stored   bool
-}
 
 // matchAll adds the task rows of follow-ups that are due and for which a worker waits. They come after all
 // first rows, and nothing but the deletion of the parent's wake-up row after them. A service makes these
@@ -71,14 +53,4 @@ func (k *Keeper) settle(c *call, e *ending, outcomes []error, err error) {
 		}
 		m.slot.Settle(t, outcome)
 	}
-}
-
-// isMatched reports whether a follow-up is stored as claimed.
-func (e *ending) isMatched(followup int) bool {
-	for i := range e.matched {
-		if m := &e.matched[i]; m.followup == followup {
-			return m.stored
-		}
-	}
-	return false
 }

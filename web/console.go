@@ -1,0 +1,29 @@
+package web
+
+import "net/http"
+
+// bodyBytesMax bounds a form.
+const bodyBytesMax = 256 << 10
+
+// Console serves all paths that begin with Prefix.
+type Console struct {
+	Config
+
+	live    *live
+	streams *streams
+	mux     http.Handler
+}
+
+// CloseStreams ends the streams of all open pages, and lets none begin.
+func (k *Console) CloseStreams() { k.streams.close() }
+
+// ServeHTTP implements http.Handler.
+func (k *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	secure(w.Header())
+	if r.URL.Path == "/" || r.URL.Path == "/ui" {
+		http.Redirect(w, r, Prefix, http.StatusFound)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
+	k.mux.ServeHTTP(w, r)
+}

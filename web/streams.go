@@ -1,0 +1,91 @@
+package web
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/kinesin-io/kinesin/internal/overview"
+)
+
+// Bounds of streams, by which open pages learn what changes.
+const (
+	streamsMax    = 2000 // of a server
+	partsMax      = 200  // different ones of a server: by the URL, and by what the viewers may do
+	partURLMax    = 2048 // bytes
+	streamFor     = 10 * time.Minute
+	streamEvery   = 2 * time.Second
+	heartbeat     = 15 * time.Second // after which a stream without news says that it is there
+	writeWithin   = 10 * time.Second // or the viewer is too slow
+	retryInMillis = "2000"
+)
+
+// streams are the pages that are open. A part of a page is rendered once in streamEvery for all viewers that
+// may see the same of it, by whichever stream comes first. Each stream takes the newest when it has written
+// what it wrote before, so that a slow one leaves states out, keeps nothing waiting and holds up nobody.
+type streams struct {
+	done chan struct{} // closed with the server
+
+	mu     sync.Mutex
+	closed bool
+	open   int
+	parts  map[string]*part
+}
+
+// part is a part of a page that streams show.
+type part struct {
+	overview.Shared[*rendering]
+
+	viewers int // guarded by streams.mu
+}
+
+// rendering is a part as it was at one time.
+type rendering struct {
+	status int
+	event  []byte
+}
+
+func newStreams() *streams { return &streams{done: make(chan struct{}), parts: map[string]*part{}} }
+
+// enter counts a stream; nil: there are too many.
+func (s *streams) enter(key string) *part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parts[key]
+	switch {
+	case s.closed || s.open >= streamsMax || p == nil && len(s.parts) >= partsMax:
+		return nil
+	case p == nil:
+		p = &part{}
+		s.parts[key] = p
+	}
+	s.open++
+	p.viewers++
+	return p
+}
+
+func (s *streams) leave(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	if p := s.parts[key]; p.viewers > 1 {
+		p.viewers--
+	} else {
+		delete(s.parts, key)
+	}
+}
+
+// close ends all streams, and lets none begin.
+func (s *streams) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+}
+
+// isStream reports whether a browser asks for the changes of a part of a page, rather than for the part.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" && r.URL.Query().Get("part") != ""
+}
