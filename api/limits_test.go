@@ -303,11 +303,11 @@ func TestJSONThatIsTooDeepOrTooLong(t *testing.T) {
 func TestARequestThatExpandsTooMuch(t *testing.T) {
 	server := unimplemented(t)
 	header := map[string]string{"Content-Type": "application/json", "Content-Encoding": "gzip"}
-	body := compressed([]byte(`{"items":[{"lambda":"mail","payload":"` + strings.Repeat("A", 8<<20) + `"}]}`), gzip.BestCompression)
+	body := compressed([]byte(`{"items":[{"lambda":"mail","payload":"`+strings.Repeat("A", 8<<20)+`"}]}`), gzip.BestCompression)
 	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, body); !strings.HasPrefix(answer, "400 ") || !strings.Contains(answer, "without compression") {
 		t.Errorf("%.300s", answer)
 	}
-	some := compressed([]byte(`{"items":[{"lambda":"mail","payload":"` + strings.Repeat("A", 900<<10) + `"}]}`), gzip.BestCompression)
+	some := compressed([]byte(`{"items":[{"lambda":"mail","payload":"`+strings.Repeat("A", 900<<10)+`"}]}`), gzip.BestCompression)
 	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, some); !strings.HasPrefix(answer, "501 ") {
 		t.Errorf("%.300s", answer)
 	}
