@@ -136,7 +136,7 @@ test/faults: ## lost, stopped and poisoned workers, lost servers: the long form,
 
 .PHONY: test/aws/faults
 test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped, emptied and cut off: the long form, both ways (MATCH=both)
-	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=$(LONG) go test -count=1 -timeout 40m $(if $(LONG),-v -parallel 2,-parallel 4) $(AWSFAULTS); done
+	for match in $(WAYS); do KINESIN_MATCH=$$match KINESIN_LONG=$(LONG) go test -count=1 -timeout 40m $(if $(LONG),-v -parallel 2,-parallel 3) $(AWSFAULTS); done
 
 .PHONY: test/sim
 test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY_FAULTS=0,3 and ONLY_ORDERS= take parts of a plan
