@@ -93,7 +93,7 @@ install: ## install kinesin to where go install puts programs
 ##@ Test
 
 .PHONY: test
-test: ## what must hold for a change, in about ten minutes; `make ci` has all
+test: ## the tests that a change must pass, about ten minutes; `make ci` runs all
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
 	@go vet ./...
 	@go list -test -export ./... >/dev/null # compiles: tests with deadlines fail beside minutes of it, as on a new machine

@@ -32,23 +32,26 @@ var bufferBackoff = backoff.Policy{Min: time.Second, Max: 30 * time.Second}
 type bufferSender struct {
 	*gather.Gatherer[*kinesinv1.BufferedTask]
 	breaker backoff.Breaker
+	cfg     *Config
 }
 
 func newBufferSender(c *Config) *bufferSender {
-	return &bufferSender{breaker: backoff.Breaker{Policy: bufferBackoff}, Gatherer: gather.New(gather.Config[*kinesinv1.BufferedTask]{
-		Clock: c.Clock, Send: c.sendBatch, Bytes: envelope.Bytes,
+	s := &bufferSender{breaker: backoff.Breaker{Policy: bufferBackoff}, cfg: c}
+	s.Gatherer = gather.New(gather.Config[*kinesinv1.BufferedTask]{
+		Clock: c.Clock, Send: s.sendBatch, Bytes: envelope.Bytes,
 		ItemsMax: buffer.BatchMax * envelope.TasksMax, BytesMax: c.Buffering.Buffer.BodyBytesMax(),
 		SendsMax: bufferSendsMax, Linger: c.Buffering.Linger, Patience: c.Buffering.Patience, Enough: bufferEnough, PendingMax: 2 * ScheduleItemsMax,
-	})}
+	})
+	return s
 }
 
 var errNoOutcome = errors.New("the buffer gave no outcome")
 
 // sendBatch packs tasks into messages and sends them, with an outcome for each task.
-func (c *Config) sendBatch(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
-	ctx, cancel := clock.Within(ctx, c.Clock, bufferSendMax)
+func (s *bufferSender) sendBatch(ctx context.Context, tasks []*kinesinv1.BufferedTask) []error {
+	ctx, cancel := clock.Within(ctx, s.cfg.Clock, bufferSendMax)
 	defer cancel()
-	messages, err := envelope.Pack(c.InboundSealer, tasks, c.Buffering.Buffer.BodyBytesMax())
+	messages, err := envelope.Pack(s.cfg.InboundSealer, tasks, s.cfg.Buffering.Buffer.BodyBytesMax())
 	if err != nil {
 		return slices.Repeat([]error{err}, len(tasks))
 	}
@@ -56,7 +59,7 @@ func (c *Config) sendBatch(ctx context.Context, tasks []*kinesinv1.BufferedTask)
 	for i, m := range messages {
 		outgoing[i].Body = m.Body
 	}
-	sent := c.Buffering.Buffer.Send(ctx, outgoing)
+	sent := s.cfg.Buffering.Buffer.Send(ctx, outgoing)
 	results := make([]error, 0, len(tasks))
 	for i, m := range messages {
 		outcome := errNoOutcome
