@@ -186,11 +186,12 @@ func (s *inFlightSet) has(id task.ID, wakeRowAt task.Instant) bool {
 	return one != nil && one.wakeRowAt == wakeRowAt
 }
 
-// holders returns the places of the first and the last wake-up row of the tasks that hold slots; zero for
-// none.
-func (s *inFlightSet) holders() (first, last rowKey) {
+// holders returns the places of the first and the last wake-up row of the tasks that hold slots which others
+// wait for, whatever their priority: all hold one of the group, those with a limit key also one of that. Zero
+// for none.
+func (s *inFlightSet) holders(groupWaits bool) (first, last rowKey) {
 	for id, t := range s.byID {
-		if !t.holdsSlot {
+		if !t.holdsSlot || !groupWaits && (s.keys == nil || t.limitKey == "" || !s.keys.waits(t.limitKey)) {
 			continue
 		}
 		k := rowKey{t.wakeRowAt, id}

@@ -62,15 +62,14 @@ type keyList struct {
 // over the schedule from there fills it again. It does no I/O, and knows no slots: whoever takes a row from
 // it has to have one.
 type keyQueue struct {
-	lists  map[string]*keyList
-	ready  []*keyList             // in turn
-	timed  minheap.Heap[*keyList] // by the instant that they wait for
-	low    []*keyList             // those that a pass is to fill, in the order in which they ran low
-	limit  *inFlightLimit
-	rows   int // in all lists
-	filled int // lists that wait for a slot
-	kept   int // rows whose tasks are kept, too
-	keep   int // as many at most
+	lists map[string]*keyList
+	ready []*keyList             // in turn
+	timed minheap.Heap[*keyList] // by the instant that they wait for
+	low   []*keyList             // those that a pass is to fill, in the order in which they ran low
+	limit *inFlightLimit
+	rows  int // in all lists
+	kept  int // rows whose tasks are kept, too
+	keep  int // as many at most
 
 	// unlisted says that rows at or behind unlistedFrom may be in the schedule whose keys have no list.
 	unlisted     bool
@@ -274,7 +273,6 @@ func (q *keyQueue) freed(key string) {
 // refree makes a list ready that waits for a slot.
 func (q *keyQueue) refree(l *keyList) {
 	l.state = keyReady
-	q.filled--
 	q.ready = append(q.ready, l)
 }
 
@@ -343,7 +341,6 @@ func (q *keyQueue) take(now task.Instant, most int, start func(key string) (ok b
 			q.time(l, again)
 		default:
 			l.state = keyFilled
-			q.filled++
 		}
 		q.noteLow(l)
 		q.dropIdle(l)
@@ -386,9 +383,7 @@ func (q *keyQueue) remove(key string, k rowKey) {
 			q.timed.Remove(l)
 		case keyReady:
 			q.ready = slices.DeleteFunc(q.ready, func(o *keyList) bool { return o == l })
-		case keyFilled:
-			q.filled--
-		case keyIdle:
+		case keyFilled, keyIdle:
 		}
 		l.state = keyIdle
 	}

@@ -166,9 +166,6 @@ func (l *loop) passOn() {
 	k.told = kept
 }
 
-// keysWait reports whether a key waits for a slot.
-func (l *loop) keysWait() bool { return l.keys != nil && l.keys.queue.filled > 0 }
-
 // nextKey returns when a key becomes ready by itself, or is.
 func (l *loop) nextKey(now task.Instant, lacking bool) task.Instant {
 	at := now.Add(idleMax)

@@ -179,3 +179,22 @@ func TestALostTaskWaitsForAStartNoLongerThanItHasTo(t *testing.T) {
 		}
 	})
 }
+
+// TestASlotThatAnotherPriorityHoldsIsFreed has a task of one priority wait for the slot of its key, which a
+// task of another priority holds that ends at another server.
+func TestASlotThatAnotherPriorityHoldsIsFreed(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		w.withKeyLimit(1)
+		w.shared = true
+		w.start()
+		w.advance(3 * time.Second)
+		first := w.keyed(high, "a", 0)
+		w.advance(time.Second)
+		second := w.keyed(low, "a", 0)
+		w.advance(time.Second)
+		w.report(nil, w.claim(w.wantRunning([]task.Task{first}, 1)[0]), task.OutcomeSuccess)
+		w.wantRunning([]task.Task{second}, 0)
+		w.advance(time.Second)
+		w.wantRunning([]task.Task{second}, 1)
+	})
+}

@@ -184,6 +184,14 @@ func (s *keySlots) look(key string) (used int, limits keyLimits) {
 	return used, s.limits
 }
 
+// waits reports whether a loop waits for a slot of a key.
+func (s *keySlots) waits(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.keys[key]
+	return u != nil && len(u.waiting) > 0
+}
+
 // use returns the record of a key. Call with mu held.
 func (s *keySlots) use(key string, now task.Instant) *keyUse {
 	u := s.keys[key]

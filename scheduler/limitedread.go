@@ -8,11 +8,11 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Only its owner starts tasks with a concurrency quota. Where other processes store tasks and results, it
-// reads a part of the schedule more often than it reads ahead: what is due about now, to find tasks that were
-// stored elsewhere, and, while tasks wait for a slot, the rows of what holds one: a task whose wake-up row is
-// gone has ended, or waits for a later one. It costs a query where reading the task rows would cost one read
-// for each.
+// Only its owner starts tasks with a concurrency quota or limits by key. Where other processes store tasks
+// and results, it reads a part of the schedule more often than it reads ahead: what is due about now, to find
+// tasks that were stored elsewhere, and, while tasks wait for a slot, the rows of what holds one: a task
+// whose wake-up row is gone has ended, or waits for a later one. It costs a query where reading the task rows
+// would cost one read for each.
 
 const (
 	// soonEvery is how often an owner reads what is due about now, holdersEvery how often it reads what holds
@@ -35,7 +35,7 @@ func (l *loop) isSoonDue(now task.Instant) bool {
 	return l.readsSoon() && (now >= next || next > now.Add(soonEvery)) // the clock may be set back
 }
 
-// readSoon reads what is due about now, and what holds a slot if tasks wait for one.
+// readSoon reads what is due about now, and what holds a slot that tasks wait for.
 func (l *loop) readSoon(ctx context.Context, now task.Instant) error {
 	r, g := &l.reader.limited, l.inFlight.slots.group
 	if now >= r.around || r.around > now.Add(soonEvery) {
@@ -44,11 +44,15 @@ func (l *loop) readSoon(ctx context.Context, now task.Instant) error {
 		}
 		r.around = now.Add(soonEvery)
 	}
-	if r.next = r.around; g == nil || !g.Waits() && !l.keysWait() {
+	if r.next = r.around; g == nil {
+		return nil
+	}
+	first, last := l.inFlight.holders(g.Waits())
+	if last == (rowKey{}) {
 		return nil
 	}
 	r.next = min(r.next, now.Add(holdersEvery))
-	return l.readHolders(ctx)
+	return l.readHolders(ctx, first, last)
 }
 
 // readAroundNow adds the rows that are due about now and not known. A full buffer has no place for them.
@@ -71,13 +75,10 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 	return nil
 }
 
-// readHolders reads the wake-up rows of the tasks that hold slots, and forgets those whose rows are gone.
-func (l *loop) readHolders(ctx context.Context) error {
+// readHolders reads the wake-up rows of the tasks that hold slots, which lie between two places, and forgets
+// those whose rows are gone.
+func (l *loop) readHolders(ctx context.Context, first, last rowKey) error {
 	r := &l.reader.limited
-	first, last := l.inFlight.holders()
-	if last == (rowKey{}) {
-		return nil
-	}
 	if r.after.less(first.previous()) || !r.after.less(last) {
 		r.after = first.previous()
 	}
