@@ -180,6 +180,39 @@ func TestALostTaskWaitsForAStartNoLongerThanItHasTo(t *testing.T) {
 	})
 }
 
+// TestATaskThatIsStoredLateIsFound stores tasks of limit keys as another server does with what comes out of
+// the inbound buffer after it was due. The server that starts them gets no hint, and its read-ahead begins
+// behind those that wait. The later they are, the longer that may take.
+func TestATaskThatIsStoredLateIsFound(t *testing.T) {
+	for _, c := range []struct{ late, within time.Duration }{
+		{50 * time.Second, 31 * time.Second}, {170 * time.Second, 61 * time.Second}, {20 * time.Minute, 9 * time.Minute},
+	} {
+		t.Run(c.late.String(), func(t *testing.T) {
+			inWorld(t, depth, func(w *world) {
+				w.withKeyLimit(3)
+				w.withGates() // full scans begin behind what waits
+				w.shared = true
+				for range 20 {
+					w.keyed(high, "waits", -time.Hour) // three of these start
+				}
+				w.start()
+				w.advance(10 * time.Minute)
+				var stored []task.Task
+				for i := range 30 {
+					stored = append(stored, w.keyed(high, fmt.Sprint("k", i), -c.late))
+					w.advance(7 * time.Second)
+				}
+				w.advance(c.within)
+				for i := range stored {
+					if at, ok := w.dispatched(stored[i]); !ok || at > stored[i].Due.Add(c.late+c.within) {
+						t.Errorf("task %d was dispatched (%v) %v after it was stored, want at most %v", i, ok, at.Sub(stored[i].Due)-c.late, c.within)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestASlotThatAnotherPriorityHoldsIsFreed has a task of one priority wait for the slot of its key, which a
 // task of another priority holds that ends at another server.
 func TestASlotThatAnotherPriorityHoldsIsFreed(t *testing.T) {

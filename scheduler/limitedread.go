@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"math/bits"
 	"time"
 
 	"github.com/kinesin-io/kinesin/store"
@@ -12,7 +13,8 @@ import (
 // and results, it reads a part of the schedule more often than it reads ahead: what is due about now, to find
 // tasks that were stored elsewhere, and, while tasks wait for a slot, the rows of what holds one: a task
 // whose wake-up row is gone has ended, or waits for a later one. It costs a query where reading the task rows
-// would cost one read for each.
+// would cost one read for each. Where read-aheads begin behind rows that wait, it also looks before these now
+// and then, for what was stored after it was due.
 
 const (
 	// soonEvery is how often an owner reads what is due about now, holdersEvery how often it reads what holds
@@ -21,6 +23,17 @@ const (
 	holdersEvery = 250 * time.Millisecond
 	// soonBefore and soonAfter are how far around now it reads.
 	soonBefore, soonAfter = 5 * time.Second, time.Second
+	// lateEvery is how often an owner looks for what was stored late, lateBeforeMin how far before now such a
+	// look begins at least. A message of the inbound buffer that a killed process had received comes out
+	// again after 30 s, and its tasks may have been due meanwhile; after an outage, or a burst, it may be
+	// minutes.
+	lateEvery     = 30 * time.Second
+	lateBeforeMin = 4 * lateEvery
+	// lateDoublingsMax is how often the longest of these looks is twice as long: 64 minutes, as long as a
+	// full scan may begin behind rows that wait. lateRowsMax bounds the rows of one, so that the next is not
+	// late.
+	lateDoublingsMax = 5
+	lateRowsMax      = 1 << 15
 	// holderPagesMax bounds the pages over what holds slots that are read at once; the next time it goes on
 	// there.
 	holderPagesMax = 2
@@ -35,11 +48,14 @@ func (l *loop) isSoonDue(now task.Instant) bool {
 	return l.readsSoon() && (now >= next || next > now.Add(soonEvery)) // the clock may be set back
 }
 
-// readSoon reads what is due about now, and what holds a slot that tasks wait for.
+// readSoon reads what is due about now, what was stored late, and what holds a slot that tasks wait for.
 func (l *loop) readSoon(ctx context.Context, now task.Instant) error {
 	r, g := &l.reader.limited, l.inFlight.slots.group
 	if now >= r.around || r.around > now.Add(soonEvery) {
 		if err := l.readAroundNow(ctx, now); err != nil {
+			return err
+		}
+		if err := l.readLate(ctx, now); err != nil {
 			return err
 		}
 		r.around = now.Add(soonEvery)
@@ -65,6 +81,43 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 	if err != nil {
 		return err
 	}
+	l.addFound(rows)
+	return nil
+}
+
+// readLate reads the next page of the look for what was stored late, if it is time. Where read-aheads begin
+// at their margin they find it.
+func (l *loop) readLate(ctx context.Context, now task.Instant) error {
+	r := &l.reader.limited
+	if r.late == (rowKey{}) {
+		if !l.held.some || now < r.lateNext && r.lateNext <= now.Add(lateEvery) { // the clock may be set back
+			return nil
+		}
+		r.lateLooks++
+		r.late, r.lateNext, r.lateRows = endOf(now.Add(-lateBefore(r.lateLooks))), now.Add(lateEvery), 0
+	}
+	limit := l.pageRows()
+	rows, end, err := l.readPage(ctx, store.WakeKey{Wake: r.late.at, ID: r.late.id}, now.Add(-soonBefore), limit)
+	if err != nil {
+		return err
+	}
+	l.addFound(rows)
+	r.late = rowKey{end.Wake, end.ID}
+	if r.lateRows += limit; r.lateRows >= lateRowsMax {
+		r.late = rowKey{}
+	}
+	return nil
+}
+
+// lateBefore returns how far before now the n-th look for what was stored late begins: every second one goes
+// twice as far as the others, every fourth four times, and so on. So what was late by a time is found within
+// a part of that, and each doubling costs the same.
+func lateBefore(n uint) time.Duration {
+	return lateBeforeMin << min(bits.TrailingZeros(n), lateDoublingsMax)
+}
+
+// addFound adds rows to the buffer, or to the lists of their limit keys, unless they are there.
+func (l *loop) addFound(rows []task.Task) {
 	for i := range rows {
 		row := &rows[i]
 		isThere := l.buffer.entries.Has(entry{at: l.delayed(row.WakeRow.At), id: row.ID})
@@ -72,7 +125,6 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 			l.add(row)
 		}
 	}
-	return nil
 }
 
 // readHolders reads the wake-up rows of the tasks that hold slots, which lie between two places, and forgets

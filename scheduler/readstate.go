@@ -67,11 +67,16 @@ func newFullScan(random uint64) fullScan {
 	return fullScan{every: scanEvery - scanEvery/4 + time.Duration(spread)}
 }
 
-// limitedRead is the state of the reads that an owner makes in between while a quota bounds what runs.
+// limitedRead is the state of the reads that an owner makes in between while limits bound what runs.
 type limitedRead struct {
 	next   task.Instant
 	around task.Instant // when it reads about now next
 	after  rowKey       // where the read of what holds slots goes on; zero: at the first
+
+	late      rowKey       // where the look for what was stored late goes on; zero: none is under way
+	lateNext  task.Instant // when the next one begins
+	lateLooks uint         // that have begun
+	lateRows  int          // of that under way, at most
 }
 
 // slotCount is the state of one partition's count of slots.
