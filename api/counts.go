@@ -83,8 +83,8 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 
 // lists are the lists in a message and in the messages inside it.
 type lists struct {
-	fields map[protowire.Number]listField
-	most   int // elements that the longest of them may have
+	fields []listField // by field number; without those behind the last that matters
+	most   int         // elements that the longest of them may have
 }
 
 type listField struct {
@@ -100,7 +100,7 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 	if known, found := knownLists.Load(d.FullName()); found {
 		return known.(*lists) //nolint:errcheck,forcetypeassert // nothing else is stored
 	}
-	l := &lists{fields: map[protowire.Number]listField{}}
+	l := &lists{}
 	for i := range d.Fields().Len() {
 		field := d.Fields().Get(i)
 		f := listField{name: string(field.Name()), max: listMax[field.FullName()]}
@@ -116,6 +116,9 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 			}
 		}
 		if f.max > 0 || f.inside != nil {
+			for len(l.fields) <= int(field.Number()) {
+				l.fields = append(l.fields, listField{})
+			}
 			l.fields[field.Number()] = f
 		}
 		l.most = max(l.most, f.max)
@@ -130,14 +133,20 @@ func (l *lists) checkProto(data []byte) error {
 	if len(l.fields) == 0 {
 		return nil
 	}
-	counts := map[protowire.Number]int{}
+	var counts []int // by field number
 	for len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return nil
 		}
-		f, hasLists := l.fields[number]
-		if hasLists && f.max > 0 {
+		var f listField
+		if int(number) < len(l.fields) {
+			f = l.fields[number]
+		}
+		if f.max > 0 {
+			if counts == nil {
+				counts = make([]int, len(l.fields))
+			}
 			if counts[number]++; counts[number] > f.max {
 				return tooMany(f.name, f.max)
 			}

@@ -16,7 +16,7 @@ const patientBefore = 6 * store.PatientMax
 // Dispatch carries out orders and returns the result of each. A first order whose message could not be sent
 // fails, so that it is tried again soon; tasks of other orders are sent again after their enqueue timeout.
 func (d *Dispatcher) Dispatch(ctx context.Context, orders []task.Order) []task.Dispatched {
-	b := batch{results: make([]task.Dispatched, len(orders)), ops: make([]store.Op, 0, len(orders))}
+	b := batch{results: make([]task.Dispatched, len(orders))}
 	orders = d.decideOccurrences(ctx, orders, b.results)
 	now := d.Clock.Now()
 	for i := range orders {
@@ -51,6 +51,9 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 	if slot == nil && !expired && d.sendsFirst(o, now) {
 		queued := o.Task.Queued(now)
 		b.results[i] = task.Dispatched{Task: queued, Done: true}
+		if b.messages == nil {
+			b.messages = make([]queue.Message, 0, len(b.results)-i)
+		}
 		b.messages = append(b.messages, queue.Message{Task: queued})
 		return
 	}
@@ -60,6 +63,9 @@ func (d *Dispatcher) plan(ctx context.Context, b *batch, i int, o *task.Order, n
 			slot.Settle(&o.Task, err)
 		}
 		return // the task moved on, so the order is pointless
+	}
+	if b.ops == nil {
+		b.ops = make([]store.Op, 0, len(b.results)-i)
 	}
 	if o.First && next.State.IsEnd() && o.Delivers && next.Key == "" {
 		b.ops = append(b.ops, store.EndUndelivered(next, &o.Task)...)

@@ -72,7 +72,7 @@ func (s *Scheduler) startLoop(p *firedPartition, why ...hint) {
 	}
 	for _, h := range why {
 		l.widen(l.now()) // so that it acts on the hint also while it waits for a read
-		l.hint(&h.task, h.kind)
+		l.hint(h.task, h.kind)
 	}
 	i.loops++
 	p.loop.Store(l)
@@ -117,7 +117,7 @@ func (s *Scheduler) tellIdle(p *firedPartition, t *task.Task, kind hintKind, at 
 		}
 		return true
 	}
-	s.startLoop(p, hint{*t, kind})
+	s.startLoop(p, newHint(t, kind))
 	return true
 }
 

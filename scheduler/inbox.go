@@ -16,8 +16,13 @@ const (
 
 // hint tells a loop of a row that was stored a moment ago.
 type hint struct {
-	task task.Task
+	task *task.Task // the loop's own copy
 	kind hintKind
+}
+
+func newHint(t *task.Task, kind hintKind) hint {
+	own := *t
+	return hint{&own, kind}
 }
 
 type hintKind uint8
@@ -74,7 +79,7 @@ func (in *inbox) add(t *task.Task, kind hintKind) bool {
 		return false
 	}
 	if len(in.hints) < hintsMax {
-		in.hints = append(in.hints, hint{*t, kind})
+		in.hints = append(in.hints, newHint(t, kind))
 		return true
 	}
 	if in.missed.IsZero() || t.WakeRow.At < in.missed {

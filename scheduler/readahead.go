@@ -61,9 +61,9 @@ func (l *loop) readWindow(ctx context.Context, now task.Instant, due bool) error
 	if due {
 		l.reader.ahead.missed = 0
 	}
-	for i := range rows {
-		if l.buffer.has(keyOf(&rows[i])) {
-			l.add(&rows[i])
+	for _, row := range rows {
+		if l.buffer.has(keyOf(row)) {
+			l.add(row)
 		}
 	}
 	if end.less(until) {
@@ -85,7 +85,7 @@ func (l *loop) isFoundAgain(e entry) bool {
 // unknownRows scans from one key to another, until there are enough rows that are not known. With whole, for
 // a scan that begins where a read-ahead does, it also goes further now and then, to count what is due soon.
 // It returns those rows, and up to where there are no others.
-func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey, whole bool) (unknown []task.Task, end rowKey, err error) {
+func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey, whole bool) (unknown []*task.Task, end rowKey, err error) {
 	after := store.WakeKey{Wake: from.at, ID: from.id}
 	to, limit, counts := until.at, l.buffer.limit, false
 	if whole {
@@ -111,7 +111,7 @@ func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until ro
 				counted = append(counted, page[i].WakeRow.At)
 			}
 			if page[i].WakeRow.At <= until.at {
-				unknown = append(unknown, page[i])
+				unknown = append(unknown, &page[i])
 			}
 		}
 		full := len(page) == limit

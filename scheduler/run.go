@@ -108,7 +108,7 @@ func (l *loop) readInbox() {
 		l.inFlight.checkAll(now)
 	}
 	for i := range news.hints {
-		l.followHint(&news.hints[i])
+		l.followHint(news.hints[i])
 	}
 	for _, k := range news.done {
 		if !l.inFlight.has(k.id, k.at) {
@@ -125,8 +125,8 @@ func (l *loop) readInbox() {
 	}
 }
 
-func (l *loop) followHint(h *hint) {
-	t := &h.task
+func (l *loop) followHint(h hint) {
+	t := h.task
 	_, known := l.inFlight.byID[t.ID]
 	noScan := known || t.Wake != t.WakeRow.At // no scan brings it at its time
 	if l.limited && l.inFlight.isOlder(t) {

@@ -40,27 +40,32 @@ type Task[T any] struct {
 	Parent      *Parent      // the task before it; nil: it follows no other
 	Chain       ID           // id of its chain; empty: it is in none
 
-	result *any    // shared by all forms of the attempt
-	then   *[]Step // shared by all forms of the attempt
+	given *given // shared by all forms of the attempt
 }
 
 // Then has more tasks follow, if the handler returns nil. The worker's identity needs the right to schedule
 // them. Where the server refuses one, such as of an unknown lambda, the task ends as fatal_failure.
 func (t *Task[T]) Then(steps ...Step) {
-	if t.then == nil {
-		t.then = new([]Step)
+	if t.given == nil {
+		t.given = new(given)
 	}
-	*t.then = append(*t.then, steps...)
+	t.given.then = append(t.given.then, steps...)
 }
 
 // SetResult gives the task a value that is kept with it if the handler returns nil, for whoever reads the
 // task or waits for it: bytes as they are, anything else as JSON. A second one replaces the first, and nil
 // removes it. A value that has no JSON, or more than 32 KiB of it, fails the attempt, which is tried again.
 func (t *Task[T]) SetResult(value any) {
-	if t.result == nil {
-		t.result = new(any)
+	if t.given == nil {
+		t.given = new(given)
 	}
-	*t.result = value
+	t.given.result = value
+}
+
+// given is what a handler leaves besides its error.
+type given struct {
+	result any
+	then   []Step
 }
 
 // Handler runs one attempt. nil means success. An error means that the task is tried again after a backoff,
@@ -98,7 +103,7 @@ func typed[T any](raw *Task[[]byte]) *Task[T] {
 		Attempt: raw.Attempt, Failures: raw.Failures, MaxAttempts: raw.MaxAttempts, WorkerLost: raw.WorkerLost,
 		Due: raw.Due, Created: raw.Created, Timeout: raw.Timeout, Traceparent: raw.Traceparent, Tags: raw.Tags,
 		Occurrence: raw.Occurrence, Member: raw.Member, Group: raw.Group, Parent: raw.Parent, Chain: raw.Chain,
-		result: raw.result, then: raw.then,
+		given: raw.given,
 	}
 }
 
@@ -129,65 +134,66 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 	if h == nil { // cannot happen: the server sends tasks of registered lambdas only
 		return controller.Outcome{Kind: task.OutcomeReleased, Error: "this worker has no handler for the lambda"}
 	}
-	payload, err := w.client.decodeWork(ctx, work)
+	t, err := w.attempt(ctx, work)
+	if err == nil {
+		err = h(below(ctx, work.Traceparent), t)
+	}
 	if err != nil {
 		return outcomeOf(err)
+	}
+	return w.succeeded(ctx, work, t.given)
+}
+
+// attempt returns what the handler gets.
+func (w *Worker) attempt(ctx context.Context, work *controller.Work) (*Task[[]byte], error) {
+	payload, err := w.client.decodeWork(ctx, work)
+	if err != nil {
+		return nil, err
 	}
 	t := taskOf(work)
 	if t.Group != nil {
 		t.Group.client = w.client
 	}
-	t.Args, t.Payload, t.result, t.then = payload, payload, new(any), new([]Step)
-	if err := w.client.decodeParent(ctx, work, t.Parent); err != nil {
-		return outcomeOf(err)
-	}
-	if err := h(below(ctx, work.Traceparent), t); err != nil {
-		return outcomeOf(err)
-	}
-	o := w.succeeded(ctx, work, *t.result)
-	return w.followed(ctx, o, *t.then)
+	t.Args, t.Payload, t.given = payload, payload, new(given)
+	return t, w.client.decodeParent(ctx, work, t.Parent)
 }
 
-// followed returns the outcome with what is to follow the task.
-func (w *Worker) followed(ctx context.Context, o controller.Outcome, steps []Step) controller.Outcome {
-	if len(steps) == 0 || o.Kind != task.OutcomeSuccess {
-		return o
+// succeeded returns the outcome of an attempt whose handler returned nil.
+func (w *Worker) succeeded(ctx context.Context, work *controller.Work, g *given) controller.Outcome {
+	o := controller.Outcome{Kind: task.OutcomeSuccess}
+	var err error
+	if g.result != nil {
+		o.Result, err = w.resultBytes(ctx, work, g.result)
 	}
+	if err == nil && len(g.then) > 0 {
+		o.Add, err = w.followUps(ctx, g.then)
+	}
+	if err != nil {
+		return outcomeOf(err)
+	}
+	return o
+}
+
+func (w *Worker) resultBytes(ctx context.Context, work *controller.Work, value any) ([]byte, error) {
+	encoded, is := value.([]byte)
+	if !is {
+		var err error
+		if encoded, err = json.Marshal(value); err != nil {
+			return nil, fmt.Errorf("encode the result: %w", err)
+		}
+	}
+	return w.client.encodeResult(context.WithoutCancel(ctx), work, encoded)
+}
+
+func (w *Worker) followUps(ctx context.Context, steps []Step) (*kinesinv1.Followups, error) {
 	items, err := itemsOf(steps)
 	if err == nil {
 		items, err = w.client.addedFollowUps(context.WithoutCancel(ctx), items)
 	}
 	if err != nil {
-		return outcomeOf(err)
+		return nil, err
 	}
-	o.Add = &kinesinv1.Followups{Then: wireItems(items)}
-	return o
-}
-
-// succeeded returns the outcome of an attempt whose handler returned nil.
-func (w *Worker) succeeded(ctx context.Context, work *controller.Work, value any) controller.Outcome {
-	result, err := resultBytes(value)
-	if err == nil {
-		result, err = w.client.encodeResult(context.WithoutCancel(ctx), work, result)
-	}
-	if err != nil {
-		return outcomeOf(err)
-	}
-	return controller.Outcome{Kind: task.OutcomeSuccess, Result: result}
-}
-
-func resultBytes(value any) ([]byte, error) {
-	switch v := value.(type) {
-	case nil:
-		return nil, nil
-	case []byte:
-		return v, nil
-	}
-	encoded, err := json.Marshal(value)
-	if err != nil {
-		return nil, fmt.Errorf("encode the result: %w", err)
-	}
-	return encoded, nil
+	return &kinesinv1.Followups{Then: wireItems(items)}, nil
 }
 
 func taskOf(w *controller.Work) *Task[[]byte] {

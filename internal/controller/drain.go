@@ -63,7 +63,7 @@ func (s *session) stopRunning() {
 	defer s.mu.Unlock()
 	for _, a := range s.inOrder() {
 		if a.state == running {
-			a.cancel(ErrDraining)
+			a.ctx.end(ErrDraining)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func panicText(p any, stack []byte) string {
 // slot, nil if none waits.
 func (s *session) finish(a *attempt, o Outcome) *attempt {
 	o = finalOutcome(o, context.Cause(a.ctx.Context), a.work.Timeout)
-	a.cancel(context.Canceled)
+	a.ctx.end(context.Canceled)
 	now := clock.Read(s.cfg.Clock)
 	s.cfg.Hooks.Ended(&a.work, o.Kind, now.Mono-a.start)
 	s.mu.Lock()

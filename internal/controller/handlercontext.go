@@ -3,26 +3,20 @@ package controller
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// newHandlerContext returns a context that ends when it is cancelled, with the cause.
-func newHandlerContext(s *session, deadline time.Time) (handlerContext, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(s.ctx)
-	c := handlerContext{Context: ctx, session: s, deadline: deadline, done: make(chan struct{})}
-	var once sync.Once
-	return c, func(cause error) {
-		cancel(cause)
-		once.Do(func() { close(c.done) })
-	}
+func newHandlerContext(s *session, deadline time.Time) *handlerContext {
+	c := &handlerContext{session: s, deadline: deadline, done: make(chan struct{})}
+	c.Context, c.cancel = context.WithCancelCause(s.ctx)
+	return c
 }
 
 // handlerContext returns a context with the values of Run's context but not its end: draining has its own
 // rules.
-func (s *session) handlerContext(a *attempt) (handlerContext, context.CancelCauseFunc) {
+func (s *session) handlerContext(a *attempt) *handlerContext {
 	var deadline time.Time
 	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // handlers would misread a virtual deadline
 		deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
@@ -32,18 +26,18 @@ func (s *session) handlerContext(a *attempt) (handlerContext, context.CancelCaus
 
 // Done is a channel of its own: otherwise package context would tell the contexts that a handler derives from
 // this one of the end of the inner one, without asking Err.
-func (c handlerContext) Done() <-chan struct{} { return c.done }
+func (c *handlerContext) Done() <-chan struct{} { return c.done }
 
 // AfterFunc is called by package context for the contexts that a handler derives, and saves a goroutine for
 // each of them.
-func (c handlerContext) AfterFunc(f func()) (stop func() bool) {
+func (c *handlerContext) AfterFunc(f func()) (stop func() bool) {
 	return context.AfterFunc(c.Context, f)
 }
 
 // Err checks the lease first: in a process that was stopped and goes on, a handler that looks before it acts
 // finds its context ended although nothing else here has run yet. It returns context.DeadlineExceeded after
 // the timeout, as for any other deadline. It must not be called with session.mu held.
-func (c handlerContext) Err() error {
+func (c *handlerContext) Err() error {
 	if c.Context.Err() == nil {
 		c.session.holds()
 	}
@@ -55,4 +49,4 @@ func (c handlerContext) Err() error {
 }
 
 // Deadline returns when the attempt times out.
-func (c handlerContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+func (c *handlerContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }

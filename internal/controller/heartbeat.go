@@ -152,7 +152,7 @@ func (s *session) cancelLocked(h *kinesinv1.Held) {
 	}
 	switch a.state {
 	case running:
-		a.cancel(ErrCancelled)
+		a.ctx.end(ErrCancelled)
 	case held, waiting:
 		s.withdraw(a)
 		a.end(Outcome{Kind: task.OutcomeCancelled})
@@ -173,7 +173,7 @@ func (s *session) fenceLocked(h *kinesinv1.Held) {
 	s.fencedOff = append(s.fencedOff, a)
 	if a.state == running {
 		a.dropped = true
-		a.cancel(ErrFenced)
+		a.ctx.end(ErrFenced)
 		return
 	}
 	s.withdraw(a)

@@ -89,7 +89,7 @@ func (s *session) loseLocked(why string) {
 	s.lost, s.lostWhy, s.lostRunning = true, why, s.running
 	for _, a := range s.attempts {
 		if a.state == running {
-			a.cancel(ErrLeaseLost)
+			a.ctx.end(ErrLeaseLost)
 		}
 	}
 	s.keepResults()

@@ -26,7 +26,7 @@ func (s *session) takeSlot(a *attempt, now time.Duration) bool {
 	a.state = running
 	a.start = now
 	a.startedAt = max(s.serverNow(), a.due) // by the server's clock it is due
-	a.ctx, a.cancel = s.handlerContext(a)
+	a.ctx = s.handlerContext(a)
 	if at := a.nextAlarm(); at != forever {
 		s.setAlarm(a, at)
 	}

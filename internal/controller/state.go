@@ -91,9 +91,8 @@ type attempt struct {
 	// prompt says that the server awaits its result.
 	prompt bool
 
-	state  stage
-	ctx    handlerContext
-	cancel context.CancelCauseFunc
+	state stage
+	ctx   *handlerContext // nil: it has no slot yet
 
 	start     time.Duration // monotonic
 	startedAt task.Instant  // on the server's clock
@@ -115,7 +114,15 @@ type handlerContext struct {
 
 	session  *session
 	deadline time.Time
-	done     chan struct{} // closed when Context has ended
+	cancel   context.CancelCauseFunc // of Context
+	done     chan struct{}           // closed when Context has ended
+	ended    sync.Once
+}
+
+// end ends the context, with a cause. Only the first call counts.
+func (c *handlerContext) end(cause error) {
+	c.cancel(cause)
+	c.ended.Do(func() { close(c.done) })
 }
 
 // outbox is what waits to be sent, in order.

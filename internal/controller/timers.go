@@ -76,7 +76,7 @@ func (s *session) checkRunning(a *attempt, now time.Duration) {
 	}
 	if a.work.Timeout > 0 && ran >= a.work.Timeout && !a.overdue {
 		a.overdue = true
-		a.cancel(ErrTimeout)
+		a.ctx.end(ErrTimeout)
 	}
 	if at := a.nextAlarm(); at != forever {
 		s.timeline.set(a, at)

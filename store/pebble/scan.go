@@ -23,6 +23,9 @@ func (d *Driver) ScanSchedule(ctx context.Context, p task.Partition, from store.
 	var rows []task.Task
 	err := d.scan(&s, through, func(_ position, value []byte) (bool, error) {
 		t, err := decoder(store.DecodeWakeup).own(value)
+		if len(rows) == cap(rows) { // doubled: append would copy a full page some five times
+			rows = slices.Grow(rows, min(len(rows)+16, limit-len(rows)))
+		}
 		rows = append(rows, t)
 		return len(rows) < limit, err
 	})
