@@ -19,7 +19,7 @@ func TestSmallFileSystem(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes some hundred megabytes")
 	}
-	for mib, rounds := range map[int]int{64: 2, 128: 1} {
+	for mib, rounds := range map[int]int{48: 2, 80: 1} {
 		t.Run(fmt.Sprintf("%dMiB", mib), func(t *testing.T) {
 			d := openOnTmpfs(t, mib)
 			for round := range rounds {
