@@ -50,6 +50,8 @@ WAITING := ./test/cost $(BACKLOG) ./test/aws
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
 RACE := ./task/... ./internal/access/... ./internal/audit/... ./internal/guard/... ./internal/keyring/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
 	./dispatcher/... ./hsc/... ./internal/controller/... ./internal/node/... ./server/... ./sdk/...
+# These take half of that time: they begin first, so that one does not end alone.
+LONGEST := ./internal/node ./scheduler
 TEST_IMPORTS = go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $(RACE)
 
 # The long forms run once with tasks that go straight to workers that wait (true), and once with all of them through their queues.
@@ -111,7 +113,7 @@ test/quick: ## the same without real processes, long runs and fleets in virtual 
 .PHONY: test/race
 test/race: ## the core packages under the race detector
 	go test -race -short $(QUICK_LINK) -timeout 20m -shuffle=on $$($(TEST_IMPORTS) | grep -v testing/synctest | cut -d' ' -f1)
-	go test -race -short $(QUICK_LINK) -timeout 20m -shuffle=on -cpu=1 $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
+	go test -race -short $(QUICK_LINK) -timeout 20m -shuffle=on -cpu=1 $(LONGEST) $$($(TEST_IMPORTS) | grep testing/synctest | cut -d' ' -f1)
 
 .PHONY: test/cover
 test/cover: ## coverage by package, profile in bin/cover.out
