@@ -184,13 +184,23 @@ func TestALostTaskWaitsForAStartNoLongerThanItHasTo(t *testing.T) {
 // the inbound buffer after it was due. The server that starts them gets no hint, and its read-ahead begins
 // behind those that wait. The later they are, the longer that may take.
 func TestATaskThatIsStoredLateIsFound(t *testing.T) {
-	for _, c := range []struct{ late, within time.Duration }{
-		{50 * time.Second, 31 * time.Second}, {170 * time.Second, 61 * time.Second}, {20 * time.Minute, 9 * time.Minute},
+	keys := func(w *world) {
+		w.withKeyLimit(3)
+		w.withGates() // full scans begin behind what waits
+	}
+	for _, c := range []struct {
+		name         string
+		limit        func(w *world)
+		late, within time.Duration
+	}{
+		{"keys", keys, 50 * time.Second, 31 * time.Second},
+		{"keys", keys, 170 * time.Second, 61 * time.Second},
+		{"keys", keys, 20 * time.Minute, 9 * time.Minute},
+		{"quota", func(w *world) { w.withSlots(quota.Limit{Concurrency: 500}) }, 170 * time.Second, 61 * time.Second},
 	} {
-		t.Run(c.late.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint(c.name, " ", c.late), func(t *testing.T) {
 			inWorld(t, depth, func(w *world) {
-				w.withKeyLimit(3)
-				w.withGates() // full scans begin behind what waits
+				c.limit(w)
 				w.shared = true
 				for range 20 {
 					w.keyed(high, "waits", -time.Hour) // three of these start

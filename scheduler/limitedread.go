@@ -13,8 +13,8 @@ import (
 // and results, it reads a part of the schedule more often than it reads ahead: what is due about now, to find
 // tasks that were stored elsewhere, and, while tasks wait for a slot, the rows of what holds one: a task
 // whose wake-up row is gone has ended, or waits for a later one. It costs a query where reading the task rows
-// would cost one read for each. Where read-aheads begin behind rows that wait, it also looks before these now
-// and then, for what was stored after it was due.
+// would cost one read for each. Now and then it also looks further back, for what was stored after it was
+// due.
 
 const (
 	// soonEvery is how often an owner reads what is due about now, holdersEvery how often it reads what holds
@@ -85,12 +85,11 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 	return nil
 }
 
-// readLate reads the next page of the look for what was stored late, if it is time. Where read-aheads begin
-// at their margin they find it.
+// readLate reads the next page of the look for what was stored late, if it is time.
 func (l *loop) readLate(ctx context.Context, now task.Instant) error {
 	r := &l.reader.limited
 	if r.late == (rowKey{}) {
-		if !l.held.some || now < r.lateNext && r.lateNext <= now.Add(lateEvery) { // the clock may be set back
+		if now < r.lateNext && r.lateNext <= now.Add(lateEvery) { // the clock may be set back
 			return nil
 		}
 		r.lateLooks++
