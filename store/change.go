@@ -7,9 +7,13 @@ import "github.com/kinesin-io/kinesin/task"
 // docs/protocol.md says what each reader may conclude.
 
 // First returns the write that stores a new task as a wake-up row alone.
-func First(t task.Task) []Op {
-	SetFirst(&t)
-	return []Op{{Kind: PutWakeup, Task: t, New: true}}
+func First(t task.Task) []Op { return AppendFirst(nil, &t) }
+
+// AppendFirst appends the write of First.
+func AppendFirst(ops []Op, t *task.Task) []Op {
+	ops = append(ops, Op{Kind: PutWakeup, Task: *t, New: true})
+	SetFirst(&ops[len(ops)-1].Task)
+	return ops
 }
 
 // SetFirst sets where a new task waits that is stored as a wake-up row alone.

@@ -19,6 +19,8 @@ const (
 	tokenBodyBytes = 16 + 6 + 4 + 1 + 2
 	tokenLifeBytes = 8
 	tokenMACBytes  = 13 // 104 bits; body and MAC make 42 bytes, 56 characters
+
+	tokenTextMax = len(tokenPrefix) + (tokenBodyBytes+tokenLifeBytes+1+tokenMACBytes)*4/3 + 1
 )
 
 // Token is the content of a public id: all that is needed to find the rows of the task without an index.
@@ -90,10 +92,8 @@ func (s *Sealer) seal(t Token, key *ringKey) string {
 	key.ids.sum("", raw[:n], raw[n:n])
 	n += tokenMACBytes
 
-	text := make([]byte, len(prefix)+base64.RawURLEncoding.EncodedLen(n))
-	copy(text, prefix)
-	base64.RawURLEncoding.Encode(text[len(prefix):], raw[:n])
-	return string(text)
+	text := append(make([]byte, 0, tokenTextMax), prefix...) // on the stack
+	return string(base64.RawURLEncoding.AppendEncode(text, raw[:n]))
 }
 
 // Open reads a public id. It returns ErrBadID, and no reason, for anything that was not sealed with a key of

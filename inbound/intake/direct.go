@@ -10,7 +10,6 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/queue"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -63,7 +62,7 @@ func (b *Batch) SendDirect(ctx context.Context) {
 			if !errors.Is(err, queue.ErrMissing) {
 				row.Enqueued = now // the queue may have it, so that a cancel is too late
 			}
-			b.put(c, store.First(row))
+			b.putAlone(c, &row)
 			continue
 		}
 		c.Task, c.ID = &d.Task, d.ID

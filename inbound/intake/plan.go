@@ -20,7 +20,7 @@ func (b *Batch) Plan(ctx context.Context, c *Incoming, l *catalog.Entry, t *task
 		t.Wake = t.Due
 		b.put(c, store.FirstWithRow(*t))
 	default:
-		b.put(c, store.First(*t))
+		b.putAlone(c, t)
 	}
 	return nil
 }

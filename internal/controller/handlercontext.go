@@ -9,7 +9,7 @@ import (
 )
 
 func newHandlerContext(s *session, deadline time.Time) *handlerContext {
-	c := &handlerContext{session: s, deadline: deadline, done: make(chan struct{})}
+	c := &handlerContext{session: s, deadline: deadline}
 	c.Context, c.cancel = context.WithCancelCause(s.ctx)
 	return c
 }
@@ -26,7 +26,17 @@ func (s *session) handlerContext(a *attempt) *handlerContext {
 
 // Done is a channel of its own: otherwise package context would tell the contexts that a handler derives from
 // this one of the end of the inner one, without asking Err.
-func (c *handlerContext) Done() <-chan struct{} { return c.done }
+func (c *handlerContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if c.ended {
+			close(c.done)
+		}
+	}
+	return c.done
+}
 
 // AfterFunc is called by package context for the contexts that a handler derives, and saves a goroutine for
 // each of them.

@@ -115,14 +115,21 @@ type handlerContext struct {
 	session  *session
 	deadline time.Time
 	cancel   context.CancelCauseFunc // of Context
-	done     chan struct{}           // closed when Context has ended
-	ended    sync.Once
+
+	mu    sync.Mutex    // guards what follows
+	done  chan struct{} // closed when Context has ended; nil: nobody has asked for it
+	ended bool
 }
 
 // end ends the context, with a cause. Only the first call counts.
 func (c *handlerContext) end(cause error) {
 	c.cancel(cause)
-	c.ended.Do(func() { close(c.done) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ended && c.done != nil {
+		close(c.done)
+	}
+	c.ended = true
 }
 
 // outbox is what waits to be sent, in order.
