@@ -19,29 +19,33 @@ const panicLinesMax = 12
 func (s *session) execute(a *attempt) {
 	for a != nil {
 		s.cfg.Hooks.Started(&a.work, a.startedAt.Sub(a.due))
-		outcome := s.handle(a)
-		a = s.finish(a, outcome)
+		s.handle(a)
+		a = s.finish(a)
 	}
 }
 
 // handle calls the user's code. A panic fails the attempt, not the worker.
-func (s *session) handle(a *attempt) (o Outcome) {
+func (s *session) handle(a *attempt) {
 	returned := false
 	defer func() {
-		if returned {
-			return
+		if !returned {
+			s.failBroken(a, recover())
 		}
-		if p := recover(); p != nil {
-			o = Outcome{Kind: task.OutcomeRetriable, Error: panicText(p, debug.Stack())}
-			return
-		}
-		// runtime.Goexit ends this goroutine after the deferred calls: another one goes on with the slot.
-		next := s.finish(a, Outcome{Kind: task.OutcomeRetriable, Error: "the handler ended its goroutine (runtime.Goexit)"})
-		go s.execute(next)
 	}()
-	o = s.cfg.Execute(a.ctx, &a.work)
+	a.outcome = s.cfg.Execute(a.ctx, &a.work)
 	returned = true
-	return o
+}
+
+// failBroken fails an attempt whose handler did not return, but panicked with p or, if p is nil, called
+// runtime.Goexit, which ends this goroutine after the deferred calls: another one goes on with the slot.
+func (s *session) failBroken(a *attempt, p any) {
+	if p != nil {
+		a.outcome = Outcome{Kind: task.OutcomeRetriable, Error: panicText(p, debug.Stack())}
+		return
+	}
+	a.outcome = Outcome{Kind: task.OutcomeRetriable, Error: "the handler ended its goroutine (runtime.Goexit)"}
+	next := s.finish(a)
+	go s.execute(next)
 }
 
 func panicText(p any, stack []byte) string {
@@ -57,8 +61,8 @@ func panicText(p any, stack []byte) string {
 
 // finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its
 // slot, nil if none waits.
-func (s *session) finish(a *attempt, o Outcome) *attempt {
-	o = finalOutcome(o, context.Cause(a.ctx.Context), a.work.Timeout)
+func (s *session) finish(a *attempt) *attempt {
+	o := finalOutcome(a.outcome, context.Cause(a.ctx.Context), a.work.Timeout)
 	a.ctx.end(context.Canceled)
 	now := clock.Read(s.cfg.Clock)
 	s.cfg.Hooks.Ended(&a.work, o.Kind, now.Mono-a.start)

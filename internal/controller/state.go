@@ -93,6 +93,8 @@ type attempt struct {
 
 	state stage
 	ctx   *handlerContext // nil: it has no slot yet
+	// outcome is what its handler returned. It belongs to the handler's goroutine.
+	outcome Outcome
 
 	start     time.Duration // monotonic
 	startedAt task.Instant  // on the server's clock
