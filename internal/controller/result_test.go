@@ -12,7 +12,7 @@ import (
 
 // The results of one message fit into what a server takes, however many handlers end at once.
 func TestLargeResultsGoInSeveralMessages(t *testing.T) {
-	const tasks = 200 // of 32 KiB each
+	const tasks = 1000 // of 32 KiB each
 	inBubble(t, func(r *rig) {
 		var all []*kinesinv1.Claimed
 		for n := range tasks {
