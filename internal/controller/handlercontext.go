@@ -8,20 +8,15 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-func newHandlerContext(s *session, deadline time.Time) *handlerContext {
-	c := &handlerContext{session: s, deadline: deadline}
-	c.Context, c.cancel = context.WithCancelCause(s.ctx)
-	return c
-}
-
 // handlerContext returns a context with the values of Run's context but not its end: draining has its own
 // rules.
 func (s *session) handlerContext(a *attempt) *handlerContext {
-	var deadline time.Time
+	c := &handlerContext{session: s}
+	c.Context, c.cancel = context.WithCancelCause(s.ctx)
 	if a.work.Timeout > 0 && s.cfg.Clock == clock.Real() { // handlers would misread a virtual deadline
-		deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
+		c.deadline = clock.Deadline(s.cfg.Clock, a.work.Timeout)
 	}
-	return newHandlerContext(s, deadline)
+	return c
 }
 
 // Done is a channel of its own: otherwise package context would tell the contexts that a handler derives from
