@@ -42,7 +42,7 @@ SUPPLY := tools/supply
 UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform|web|cron|openapi|rules)|internal/kubelocal)$$'
 # Without debug information test programs link in half the time.
 QUICK_LINK := -ldflags=-w
-# A collector of garbage that runs a quarter as often, unless memory gets scarce: a sixth of the CPU of some packages.
+# The garbage collector runs a quarter as often, unless memory gets scarce: that saves a sixth of the CPU of some packages.
 QUICK_GC := GOGC=400 GOMEMLIMIT=1GiB
 # These mostly wait, for minutes: they begin first, so that at the end nothing waits for them alone.
 WAITING := ./test/cost $(BACKLOG) ./test/aws
@@ -50,7 +50,7 @@ WAITING := ./test/cost $(BACKLOG) ./test/aws
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
 RACE := ./task/... ./internal/access/... ./internal/audit/... ./internal/guard/... ./internal/keyring/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
 	./dispatcher/... ./hsc/... ./internal/controller/... ./internal/node/... ./server/... ./sdk/...
-# These take half of that time: they begin first, so that one does not end alone.
+# These take half of the time of test/race: they begin first, so that none runs alone at the end.
 LONGEST := ./internal/node ./scheduler
 TEST_IMPORTS = go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' $(RACE)
 
@@ -102,7 +102,7 @@ test: ## the tests that a change must pass, about ten minutes; `make ci` runs al
 	@go vet ./...
 	@go list -test -export ./... >/dev/null # compiles: tests with deadlines fail beside minutes of it, as on a new machine
 	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -p 4 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT))
-	KINESIN_LONG= go test -count=1 -p 2 $(QUICK_LINK) -timeout 30m $(E2E) $(FAULTS)
+	$(MAKE) -j 2 test/e2e test/faults LONG=
 
 # Tests that may run beside each other mostly wait: six at once, on however few CPUs.
 # No shuffle, so that what did not change is not run again.

@@ -83,7 +83,7 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 
 // lists are the lists in a message and in the messages inside it.
 type lists struct {
-	fields []listField // by field number; without those behind the last that matters
+	fields []listField // by field number, up to the last field that has lists
 	most   int         // elements that the longest of them may have
 }
 

@@ -410,7 +410,7 @@ func (d *deliverMode) order(wakeup, row *task.Task, now task.Instant) (o task.Or
 // gateOrder reports whether a task that was not acquired before is taken: not if a gate holds it. A gate that
 // drops it makes that the order, when it is due.
 func (d *deliverMode) gateOrder(o *task.Order, now task.Instant) bool {
-	g := d.gateOf(&o.Task, now)
+	g := d.gateAt(&o.Task, now)
 	switch {
 	case g == nil:
 		return true

@@ -7,8 +7,17 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// gateOf returns the gate that holds a task back now; nil: none. A task that has expired is not held.
-func (l *loop) gateOf(t *task.Task, now task.Instant) *gates.Gate {
+// gateOf returns the gate that holds a task back now, or drops it; nil: none. Without gates it reads no
+// clock.
+func (l *loop) gateOf(t *task.Task) *gates.Gate {
+	if len(l.held.gates) == 0 {
+		return nil
+	}
+	return l.gateAt(t, l.now())
+}
+
+// gateAt is gateOf for an instant. A task that has expired then is not held.
+func (l *loop) gateAt(t *task.Task, now task.Instant) *gates.Gate {
 	if len(l.held.gates) == 0 || t.IsExpired(now) {
 		return nil
 	}
@@ -37,13 +46,13 @@ func (l *loop) mayBeLeftover(row *task.Task) bool {
 	if len(l.held.gates) == 0 || l.Downtime == nil || l.delivers {
 		return false
 	}
-	g := l.gateOf(row, l.now())
+	g := l.gateOf(row)
 	return g != nil && g.Action == gates.Pause && g.Resumed.IsZero() && row.WakeRow.At < g.Created.Add(gateKnownMax)
 }
 
 // isPaused returns whether a gate holds a waiting task back, and notes it if so.
 func (l *loop) isPaused(t *task.Task, mustRead bool) bool {
-	g := l.gateOf(t, l.now())
+	g := l.gateOf(t)
 	if g == nil || g.Action != gates.Pause || l.takePace(g, t.ID) {
 		return false
 	}
@@ -115,7 +124,7 @@ func (l *loop) nextExpiry(now task.Instant) task.Instant {
 // by, so the full scan asks for no start of it.
 func (l *loop) leave(t *task.Task) {
 	now, h := l.now(), &l.held
-	g := l.gateOf(t, now)
+	g := l.gateAt(t, now)
 	if g == nil || g.Resumed.IsZero() || l.foreign {
 		l.inFlight.drop(t.ID)
 		return

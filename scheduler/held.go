@@ -47,7 +47,7 @@ func (l *loop) followGates() {
 func (l *loop) gateBuffer(now task.Instant) {
 	var held, dropped []entry
 	l.buffer.entries.Ascend(func(e entry) bool {
-		switch g := l.gateOf(e.row, now); {
+		switch g := l.gateAt(e.row, now); {
 		case g == nil:
 		case g.Action == gates.Drop:
 			dropped = append(dropped, e)
@@ -80,7 +80,7 @@ func (l *loop) passesOver(row *task.Task) bool {
 	if mustRead, _ := l.mustRead(row); mustRead {
 		return false
 	}
-	g := l.gateOf(row, l.now())
+	g := l.gateOf(row)
 	if g == nil || g.Action != gates.Pause {
 		return false
 	}
@@ -108,7 +108,7 @@ func (l *loop) passesOverAhead(row *task.Task) bool {
 // the scan goes on with this row at again.
 func (l *loop) holdScanned(row *task.Task) (held bool, again task.Instant) {
 	h, now := &l.held, l.now()
-	if g := l.gateOf(row, now); g != nil && g.Action == gates.Pause && !g.Resumed.IsZero() {
+	if g := l.gateAt(row, now); g != nil && g.Action == gates.Pause && !g.Resumed.IsZero() {
 		granted, at := l.Gating.Pace(g, l.partition)
 		if !granted {
 			return true, min(max(at, now.Add(scanPause)), now.Add(paceWaitMax))

@@ -190,8 +190,11 @@ func (s *inFlightSet) has(id task.ID, wakeRowAt task.Instant) bool {
 // wait for, whatever their priority: all hold one of the group, those with a limit key also one of that. Zero
 // for none.
 func (s *inFlightSet) holders(groupWaits bool) (first, last rowKey) {
+	if !groupWaits && s.keys == nil {
+		return first, last
+	}
 	for id, t := range s.byID {
-		if !t.holdsSlot || !groupWaits && (s.keys == nil || t.limitKey == "" || !s.keys.waits(t.limitKey)) {
+		if !t.holdsSlot || !groupWaits && (t.limitKey == "" || !s.keys.waits(t.limitKey)) {
 			continue
 		}
 		k := rowKey{t.wakeRowAt, id}

@@ -64,7 +64,7 @@ func (l *loop) passRow(row *task.Task) bool {
 		return true
 	}
 	switch mustRead, _ := l.mustRead(row); {
-	case l.gateOf(row, l.now()) != nil || !row.IsBare() && !l.isKeyLimited(row): // other scans bring it
+	case l.gateOf(row) != nil || !row.IsBare() && !l.isKeyLimited(row): // other scans bring it
 	case !row.IsBare():
 		l.offerRow(row, keyRow{due: row.WakeRow.At, mustRead: mustRead}, keyScanned)
 	case l.buffer.entries.Has(entry{at: row.WakeRow.At, id: row.ID}) || row.WakeRow.At > l.now():

@@ -95,7 +95,7 @@ func (l *loop) isKeyLimited(t *task.Task) bool {
 // listsRow takes a wake-up row into the list of its key, or leaves it in the schedule; false if its key has
 // no limit, or something else is to be done with it first.
 func (l *loop) listsRow(row *task.Task) bool {
-	if !l.isKeyLimited(row) || l.gateOf(row, l.now()) != nil {
+	if !l.isKeyLimited(row) || l.gateOf(row) != nil {
 		return false
 	}
 	mustRead, _ := l.mustRead(row)

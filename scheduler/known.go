@@ -14,10 +14,8 @@ func (l *loop) add(row *task.Task) {
 	mustRead, old := l.mustRead(row)
 	e.mustRead, e.sends = mustRead, !mustRead || !old
 	e.early = e.early || l.delivers
-	if len(l.held.gates) > 0 {
-		if g := l.gateOf(row, l.now()); g != nil && g.Action == gates.Drop {
-			e.early, e.sends = l.delivers, false
-		}
+	if g := l.gateOf(row); g != nil && g.Action == gates.Drop {
+		e.early, e.sends = l.delivers, false
 	}
 	if l.foreign && e.early {
 		e.at = e.at.Add(l.Lead / 2) // it is dispatched that much before its time

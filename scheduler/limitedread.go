@@ -13,8 +13,8 @@ import (
 // and results, it reads a part of the schedule more often than it reads ahead: what is due about now, to find
 // tasks that were stored elsewhere, and, while tasks wait for a slot, the rows of what holds one: a task
 // whose wake-up row is gone has ended, or waits for a later one. It costs a query where reading the task rows
-// would cost one read for each. Now and then it also looks further back, for what was stored after it was
-// due.
+// would cost one read for each. A late scan goes further back now and then, for what was stored after it
+// was due.
 
 const (
 	// soonEvery is how often an owner reads what is due about now, holdersEvery how often it reads what holds
@@ -23,15 +23,14 @@ const (
 	holdersEvery = 250 * time.Millisecond
 	// soonBefore and soonAfter are how far around now it reads.
 	soonBefore, soonAfter = 5 * time.Second, time.Second
-	// lateEvery is how often an owner looks for what was stored late, lateBeforeMin how far before now such a
-	// look begins at least. A message of the inbound buffer that a killed process had received comes out
-	// again after 30 s, and its tasks may have been due meanwhile; after an outage, or a burst, it may be
-	// minutes.
+	// lateEvery is how often an owner begins a late scan, for what was stored after it was due, lateBeforeMin
+	// how far before now that begins at least. A message of the inbound buffer that a killed process had
+	// received comes out again after 30 s, and its tasks may have been due meanwhile; after an outage, or a
+	// burst, it may be minutes.
 	lateEvery     = 30 * time.Second
 	lateBeforeMin = 4 * lateEvery
-	// lateDoublingsMax is how often the longest of these looks is twice as long: 64 minutes, as long as a
-	// full scan may begin behind rows that wait. lateRowsMax bounds the rows of one, so that the next is not
-	// late.
+	// lateDoublingsMax bounds how often that time is doubled: to 64 minutes, for as long as a full scan may
+	// begin behind rows that wait. lateRowsMax bounds the rows of a late scan, so that the next is not late.
 	lateDoublingsMax = 5
 	lateRowsMax      = 1 << 15
 	// holderPagesMax bounds the pages over what holds slots that are read at once; the next time it goes on
@@ -85,7 +84,7 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 	return nil
 }
 
-// readLate reads the next page of the look for what was stored late, if it is time.
+// readLate reads the next page of the late scan, if it is time.
 func (l *loop) readLate(ctx context.Context, now task.Instant) error {
 	r := &l.reader.limited
 	if r.late == (rowKey{}) {
@@ -108,9 +107,9 @@ func (l *loop) readLate(ctx context.Context, now task.Instant) error {
 	return nil
 }
 
-// lateBefore returns how far before now the n-th look for what was stored late begins: every second one goes
-// twice as far as the others, every fourth four times, and so on. So what was late by a time is found within
-// a part of that, and each doubling costs the same.
+// lateBefore returns how far before now the n-th late scan begins: every second one goes twice as far as the
+// others, every fourth four times, and so on. So what was late by a time is found within a part of that, and
+// each doubling costs the same.
 func lateBefore(n uint) time.Duration {
 	return lateBeforeMin << min(bits.TrailingZeros(n), lateDoublingsMax)
 }

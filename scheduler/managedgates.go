@@ -8,7 +8,7 @@ import (
 // gateFirst reports whether a due entry without a task row is dispatched, or dropped by the order. A task is
 // never dropped before it is due.
 func (m *managedMode) gateFirst(e *entry, o *task.Order, now task.Instant) bool {
-	g := m.gateOf(e.row, now)
+	g := m.gateAt(e.row, now)
 	switch {
 	case g == nil:
 		return true
@@ -25,7 +25,7 @@ func (m *managedMode) gateFirst(e *entry, o *task.Order, now task.Instant) bool 
 // gateOrder reports whether what was decided about a task that wakes is done. A gate leaves a waiting task in
 // its row and has one whose message was not claimed in time wait again; a drop gate ends both.
 func (m *managedMode) gateOrder(t *task.Task, event *task.Event, now task.Instant) bool {
-	g := m.gateOf(t, now)
+	g := m.gateAt(t, now)
 	switch {
 	case event.Kind != task.Enqueue || g == nil:
 		return true

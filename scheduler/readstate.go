@@ -73,7 +73,7 @@ type limitedRead struct {
 	around task.Instant // when it reads about now next
 	after  rowKey       // where the read of what holds slots goes on; zero: at the first
 
-	late      rowKey       // where the look for what was stored late goes on; zero: none is under way
+	late      rowKey       // where the late scan goes on; zero: none is under way
 	lateNext  task.Instant // when the next one begins
 	lateLooks uint         // that have begun
 	lateRows  int          // of that under way, at most

@@ -134,7 +134,7 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 	if h == nil { // cannot happen: the server sends tasks of registered lambdas only
 		return controller.Outcome{Kind: task.OutcomeReleased, Error: "this worker has no handler for the lambda"}
 	}
-	t, err := w.attempt(ctx, work)
+	t, err := w.decodedTask(ctx, work)
 	if err == nil {
 		err = h(below(ctx, work.Traceparent), t)
 	}
@@ -144,8 +144,9 @@ func (w *Worker) execute(ctx context.Context, work *controller.Work) controller.
 	return w.succeeded(ctx, work, t.given)
 }
 
-// attempt returns what the handler gets.
-func (w *Worker) attempt(ctx context.Context, work *controller.Work) (*Task[[]byte], error) {
+// decodedTask returns the task of an attempt as its handler gets it, with its payload and its parent's result
+// decoded.
+func (w *Worker) decodedTask(ctx context.Context, work *controller.Work) (*Task[[]byte], error) {
 	payload, err := w.client.decodeWork(ctx, work)
 	if err != nil {
 		return nil, err

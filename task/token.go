@@ -20,6 +20,7 @@ const (
 	tokenLifeBytes = 8
 	tokenMACBytes  = 13 // 104 bits; body and MAC make 42 bytes, 56 characters
 
+	// tokenTextMax is the number of characters of the longest public id.
 	tokenTextMax = len(tokenPrefix) + (tokenBodyBytes+tokenLifeBytes+1+tokenMACBytes)*4/3 + 1
 )
 

@@ -115,17 +115,17 @@ func (b *Batch) FindLambda(ctx context.Context, name string) (*catalog.Entry, er
 // put plans the rows of a task.
 func (b *Batch) put(c *Incoming, rows []store.Op) {
 	b.ops = append(b.ops, rows...)
-	b.planned(c, len(rows))
+	b.noteRows(c, len(rows))
 }
 
 // putAlone plans the wake-up row of a task that needs no other.
 func (b *Batch) putAlone(c *Incoming, t *task.Task) {
 	b.ops = store.AppendFirst(b.ops, t)
-	b.planned(c, 1)
+	b.noteRows(c, 1)
 }
 
-// planned notes that the last rows are a task's.
-func (b *Batch) planned(c *Incoming, rows int) {
+// noteRows notes that the last rows are a task's.
+func (b *Batch) noteRows(c *Incoming, rows int) {
 	c.at = len(b.ops) - rows
 	c.rows, c.Task = b.ops[c.at:], &b.ops[len(b.ops)-1].Task
 }

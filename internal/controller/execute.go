@@ -29,16 +29,16 @@ func (s *session) handle(a *attempt) {
 	returned := false
 	defer func() {
 		if !returned {
-			s.failBroken(a, recover())
+			s.failAborted(a, recover())
 		}
 	}()
 	a.outcome = s.cfg.Execute(a.ctx, &a.work)
 	returned = true
 }
 
-// failBroken fails an attempt whose handler did not return, but panicked with p or, if p is nil, called
+// failAborted fails an attempt whose handler did not return, but panicked with p or, if p is nil, called
 // runtime.Goexit, which ends this goroutine after the deferred calls: another one goes on with the slot.
-func (s *session) failBroken(a *attempt, p any) {
+func (s *session) failAborted(a *attempt, p any) {
 	if p != nil {
 		a.outcome = Outcome{Kind: task.OutcomeRetriable, Error: panicText(p, debug.Stack())}
 		return
