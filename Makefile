@@ -101,7 +101,7 @@ test: ## the tests that a change must pass, about ten minutes; `make ci` runs al
 	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
 	@go vet ./...
 	@go list -test -export ./... >/dev/null # compiles: tests with deadlines fail beside minutes of it, as on a new machine
-	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -p 4 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT))
+	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -p 3 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT))
 	$(MAKE) -j 2 test/e2e test/faults LONG=
 
 # Tests that may run beside each other mostly wait: six at once, on however few CPUs.

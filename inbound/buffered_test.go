@@ -521,15 +521,36 @@ func TestAMessageThatComesAgainMakesNoSecondTask(t *testing.T) {
 			added := len(b.added)
 			b.set(func() { b.forget = false })
 			b.drain(time.Minute)
-			waiting := 0
+			waiting, told := 0, 0
 			if name == "waiting" {
-				waiting = 1
+				waiting, told = 1, 1
 			}
-			if b.state(one) != before || len(b.waitingRows()) != waiting || b.memory.Len() != 0 || len(b.added) != added {
-				t.Errorf("%s: then %s, %d wake-up rows, %d messages", name, b.state(one), len(b.waitingRows()), b.memory.Len())
+			if name == "dispatched" {
+				told = 1
+			}
+			if b.state(one) != before || len(b.waitingRows()) != waiting || b.memory.Len() != 0 || len(b.added) != added+told {
+				t.Errorf("%s: then %s, %d wake-up rows, %d messages, told of %v", name, b.state(one), len(b.waitingRows()), b.memory.Len(), b.added)
 			}
 		})
 	}
+}
+
+// A task whose write was not answered comes again out of the buffer, and the scheduler is told of it then.
+func TestWhatWasStoredWithoutAnAnswerIsAnnounced(t *testing.T) {
+	runBuffered(t, nil, func(b *buffered) {
+		one := b.accepted(in(time.Minute))[0]
+		b.driver.Fail(store.PutWakeup, 1, 1, storetest.AppliedButErrored)
+		b.driver.FailReads(1000)
+		b.drain(10 * time.Second)
+		if len(b.wakeupRows()) != 1 || len(b.added) != 0 || b.memory.Len() != 1 {
+			t.Fatalf("%d wake-up rows, told of %v, %d messages", len(b.wakeupRows()), b.added, b.memory.Len())
+		}
+		b.driver.FailReads(0)
+		b.drain(time.Minute)
+		if len(b.waitingRows()) != 1 || !slices.Equal(b.added, []task.ID{b.idOf(one)}) || b.memory.Len() != 0 {
+			t.Errorf("%d wake-up rows, told of %v, %d messages", len(b.waitingRows()), b.added, b.memory.Len())
+		}
+	})
 }
 
 func (b *buffered) mustDispatch(id string) {

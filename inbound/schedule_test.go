@@ -432,6 +432,9 @@ func TestEachWriteOfAScheduleFailingEitherWay(t *testing.T) {
 					if r.Problem != nil || len(f.get(r.Id).GetTask().GetPayload()) != 100 {
 						t.Errorf("kind %d, fault %d, settled %v: %v, %v", kind, how, settled, r, f.get(r.Id))
 					}
+					if id := f.idOf(r.Id); !slices.Contains(slices.Concat(f.added, f.awake, f.sent), id) {
+						t.Errorf("kind %d, fault %d, settled %v: the scheduler was not told", kind, how, settled)
+					}
 				})
 			}
 		}

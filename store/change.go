@@ -85,8 +85,12 @@ func Reschedule(seen *task.Task, next task.Task) []Op {
 // Redrive returns the writes that have an ended task wait again, for next's wake-up, with a new wake-up row.
 func Redrive(ended *task.Task, next task.Task) []Op {
 	next.WakeRow = task.WakeRow{At: next.Wake, Seq: next.Seq}
-	bare := task.Task{ID: next.ID, Partition: next.Partition, Seq: next.Seq, Wake: next.Wake, WakeRow: next.WakeRow}
-	return []Op{{Kind: PutWakeup, Task: bare}, {Kind: ReplaceTask, Task: next, From: ended.Seq, Follows: true}}
+	return []Op{{Kind: PutWakeup, Task: Bare(&next)}, {Kind: ReplaceTask, Task: next, From: ended.Seq, Follows: true}}
+}
+
+// Bare returns the bare wake-up row that a task row names.
+func Bare(row *task.Task) task.Task {
+	return task.Task{ID: row.ID, Partition: row.Partition, Seq: row.WakeRow.Seq, Wake: row.WakeRow.At, WakeRow: row.WakeRow}
 }
 
 // Change returns the writes that replace a task row by next, which task.Task.Apply made of it. With move the
@@ -100,11 +104,9 @@ func AppendChange(ops []Op, next *task.Task, move, patient bool) []Op {
 	case next.State.IsEnd():
 		return append(ops, Op{Kind: ReplaceTask, Task: *next, Patient: patient}, remove(old))
 	case move && next.Wake != next.WakeRow.At:
-		bare := task.Task{ID: next.ID, Partition: next.Partition, Seq: next.Seq, Wake: next.Wake}
-		bare.WakeRow = task.WakeRow{At: next.Wake, Seq: next.Seq}
 		moved := Op{Kind: ReplaceTask, Task: *next, Patient: patient, Follows: true}
-		moved.Task.WakeRow = bare.WakeRow
-		return append(ops, Op{Kind: PutWakeup, Task: bare, Patient: patient}, moved, remove(old))
+		moved.Task.WakeRow = task.WakeRow{At: next.Wake, Seq: next.Seq}
+		return append(ops, Op{Kind: PutWakeup, Task: Bare(&moved.Task), Patient: patient}, moved, remove(old))
 	}
 	return append(ops, Op{Kind: ReplaceTask, Task: *next, Patient: patient})
 }

@@ -79,7 +79,7 @@ func acceptKnown(ctx context.Context, b *intake.Batch) {
 	})
 	b.ReadRows(ctx, some, func(c *intake.Incoming, row *task.Task) {
 		if !row.ID.IsZero() {
-			c.Err, c.Exists = nil, true
+			c.Task, c.Err, c.Exists = row, nil, true
 		}
 	})
 }
@@ -97,8 +97,8 @@ func (in *Ingest) removeOvertaken(ctx context.Context, b *intake.Batch) {
 		if row.ID.IsZero() {
 			return
 		}
-		c.Exists = true
-		if put := c.Wakeup(); !row.IsBare() && !intake.Needs(row, put) { // a row that cannot be read is left as it is
+		put := c.Wakeup()
+		if c.Task, c.Exists = row, true; !row.IsBare() && !intake.Needs(row, put) { // a row that cannot be read is left as it is
 			removals, of = append(removals, store.RemoveLast(put)), append(of, c)
 		}
 		if row.State.IsEnd() {

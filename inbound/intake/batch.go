@@ -164,6 +164,7 @@ func (b *Batch) ReadRows(ctx context.Context, some []*Incoming, each func(c *Inc
 // Announce sends the messages of tasks that were stored as enqueued and tells the scheduler of the others. A
 // matched task was told when its slot was settled.
 func (b *Batch) Announce(ctx context.Context) {
+	b.announceExisting()
 	var messages []queue.Message
 	for _, c := range b.Select((*Incoming).IsOpen) {
 		switch {
@@ -186,6 +187,22 @@ func (b *Batch) Announce(ctx context.Context) {
 	for i, err := range b.Queue.Send(ctx, messages) {
 		if err != nil { // the task is enqueued; its wake-up sends it again
 			b.Scheduler.Awake(&messages[i].Task)
+		}
+	}
+}
+
+// announceExisting tells the scheduler of the wake-up rows of tasks that exist already and were never
+// started, as if a scan had found them. The try that stored them may not have learned that it did; then
+// nobody has announced them, and only a full scan would find those that are due before the next read-ahead.
+func (b *Batch) announceExisting() {
+	for _, c := range b.Select(func(c *Incoming) bool { return c.Err == nil && c.Exists && c.Task != nil }) {
+		switch have := c.Task; {
+		case have.State.IsEnd() || have.Attempt > 0: // it was dispatched, or nobody has to
+		case have.State == task.Scheduled:
+			b.Scheduler.Added(have)
+		default:
+			wakeup := store.Bare(have)
+			b.Scheduler.Added(&wakeup)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -133,7 +134,7 @@ func (n *Node) Succeed(ids []sdk.ID) []sdk.TaskInfo {
 	defer cancel()
 	results, err := n.Client.Wait(ctx, ids...)
 	if err != nil {
-		n.tb.Fatal(err)
+		n.tb.Fatal(err, unended(results))
 	}
 	infos := make([]sdk.TaskInfo, len(results))
 	for i := range results {
@@ -143,6 +144,20 @@ func (n *Node) Succeed(ids []sdk.ID) []sdk.TaskInfo {
 		infos[i] = results[i].Task
 	}
 	return infos
+}
+
+// unended says how many tasks have not ended, and what is known of the first few.
+func unended(results []sdk.GetResult) string {
+	const shownMax = 3
+	count, shown := 0, ""
+	for i := range results {
+		if t := &results[i].Task; !t.State.IsEnd() {
+			if count++; count <= shownMax {
+				shown += fmt.Sprintf("\n%+v %v", *t, results[i].Err)
+			}
+		}
+	}
+	return fmt.Sprintf("; %d of %d tasks have not ended, such as:%s", count, len(results), shown)
 }
 
 // Leftovers stores leftover rows: wake-up rows of an hour ago whose tasks have ended, each with a payload.
