@@ -1,6 +1,7 @@
 package inbound
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -28,9 +29,9 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 	}
 	response := &kinesinv1.CancelResponse{}
 	tellInternal := in.internalOnce(ctx, kinesinv1connect.TaskServiceCancelProcedure)
-	done := make([]*kinesinv1.CancelResult, len(ids))
+	done, tried := make([]*kinesinv1.CancelResult, len(ids)), make([]*task.Task, len(ids))
 	if request.IfSeq == 0 {
-		done = in.cancelTogether(ctx, ids)
+		done, tried = in.cancelTogether(ctx, ids)
 	}
 	for i, id := range ids {
 		if done[i] != nil {
@@ -38,7 +39,7 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 			response.Results = append(response.Results, done[i])
 			continue
 		}
-		found, outcome, err := in.cancel(ctx, id, request.IfSeq, false)
+		found, outcome, err := in.cancel(ctx, id, request.IfSeq, tried[i])
 		r := &kinesinv1.CancelResult{Id: id, Outcome: outcome, Problem: refusal.Problem(err)}
 		tellInternal(r.Problem, err)
 		if found != task.Unknown {
@@ -50,17 +51,19 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 }
 
 // cancel tries again as long as the task moves in between. It returns the state in which it found the task.
-// tried says that a cancel was written before, and that its outcome is not known to be one.
-func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried bool) (state task.State, outcome string, err error) {
+// tried is the task as it was when a cancel was written before, whose outcome is not known to be one; nil:
+// none was.
+func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried *task.Task) (state task.State, outcome string, err error) {
 	token, err := in.open(ctx, id)
 	if err != nil {
 		return state, "", api.ErrorOf(noSuchTask())
 	}
-	for tries := range casTriesMax {
+	for range casTriesMax {
 		t, err := in.find(ctx, token)
 		if errors.Is(err, api.ErrNotFound) {
 			state, err = in.cancelUnstored(ctx, token)
 			if errors.Is(err, store.ErrConflict) {
+				tried = cmp.Or(tried, &task.Task{})
 				continue // it came out of the buffer just now
 			}
 			if err == nil {
@@ -74,9 +77,12 @@ func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried bo
 		if ifSeq != 0 && t.Seq != ifSeq {
 			return t.State, "", staleSeq(t.Seq, ifSeq)
 		}
+		if tried != nil && wasEndedAndRedriven(tried, &t.Task) {
+			return tried.State, cancelled, nil // by this call, or at its time: a redrive that was answered stays done
+		}
 		outcome, err = in.end(ctx, t)
 		switch {
-		case errors.Is(err, task.ErrEnded) && t.State == task.Cancelled && (tries > 0 || tried):
+		case errors.Is(err, task.ErrEnded) && t.State == task.Cancelled && tried != nil:
 			// The write of an earlier try conflicts with its own effect when its answer was lost and the task
 			// has moved on since.
 			return t.State, cancelled, nil
@@ -87,8 +93,16 @@ func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried bo
 		case !errors.Is(err, store.ErrConflict):
 			return t.State, outcome, err
 		}
+		tried = &t.Task
 	}
 	return state, "", errMoving
+}
+
+// wasEndedAndRedriven reports whether a task that waited as it was seen has ended since without an attempt
+// and without expiring, so by a cancel, and was redriven.
+func wasEndedAndRedriven(seen, row *task.Task) bool {
+	waited := seen.State == task.Scheduled || seen.State == task.Enqueued || seen.State == task.RetriableFailure
+	return waited && !seen.MayExpire() && row.Life == seen.Life && row.Attempt == seen.Attempt && row.RedriveRequest != seen.RedriveRequest
 }
 
 // cancelUnstored cancels a task without a row. One of a deliver lambda that is neither due nor on its queue
@@ -149,7 +163,7 @@ func (in *Inbound) CancelRows(ctx context.Context, rows []Row) []Changed {
 		if !isMoving(changed[i].Err) {
 			continue
 		}
-		state, outcome, err := in.cancel(ctx, in.PublicID(&rows[i]), 0, true)
+		state, outcome, err := in.cancel(ctx, in.PublicID(&rows[i]), 0, &rows[i].Task)
 		if changed[i] = (Changed{outcome, err}); err != nil && state == task.Cancelled {
 			changed[i] = Changed{Outcome: cancelled}
 		}
@@ -157,12 +171,12 @@ func (in *Inbound) CancelRows(ctx context.Context, rows []Row) []Changed {
 	return changed
 }
 
-// cancelTogether cancels the tasks of a call that have rows in one write. It returns nil for each that has to
-// be looked at alone: one without a row, or that moved.
-func (in *Inbound) cancelTogether(ctx context.Context, ids []string) []*kinesinv1.CancelResult {
-	results := make([]*kinesinv1.CancelResult, len(ids))
+// cancelTogether cancels the tasks of a call that have rows in one write. It returns a nil result for each
+// that has to be looked at alone: one without a row, or that moved; of the latter also how it was seen.
+func (in *Inbound) cancelTogether(ctx context.Context, ids []string) (results []*kinesinv1.CancelResult, tried []*task.Task) {
+	results, tried = make([]*kinesinv1.CancelResult, len(ids)), make([]*task.Task, len(ids))
 	if len(ids) < 2 {
-		return results
+		return results, tried
 	}
 	tokens, at := make([]task.Token, 0, len(ids)), make([]int, 0, len(ids))
 	seen := map[task.ID]bool{}
@@ -174,7 +188,7 @@ func (in *Inbound) cancelTogether(ctx context.Context, ids []string) []*kinesinv
 	}
 	all, err := in.rows(ctx, tokens)
 	if err != nil {
-		return results // each alone, so that one row that cannot be read fails no other
+		return results, tried // each alone, so that one row that cannot be read fails no other
 	}
 	var rows []Row
 	var of []int
@@ -186,7 +200,9 @@ func (in *Inbound) cancelTogether(ctx context.Context, ids []string) []*kinesinv
 	for k, c := range in.endRows(ctx, rows, task.Cancel) {
 		if c.Err == nil {
 			results[of[k]] = &kinesinv1.CancelResult{Outcome: c.Outcome, State: rows[k].State.String()}
+		} else {
+			tried[of[k]] = &rows[k].Task
 		}
 	}
-	return results
+	return results, tried
 }

@@ -184,6 +184,32 @@ func TestACancelOfUnknownOutcomeIsNotAcknowledged(t *testing.T) {
 	})
 }
 
+// A cancel whose write was not answered, and whose task was redriven before it could be read back, is done:
+// it does not cancel the task again, whose redrive was answered.
+func TestACancelIsDoneOnce(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		run(t, func(f *fixture) {
+			id, other := f.accept(in(0)), f.accept(in(0))
+			var redriven *kinesinv1.ChangeResult
+			f.driver.Fail(store.ReplaceTask, 1, 1, storetest.AppliedButErrored)
+			f.steps.afterwards(func() {
+				redriven = f.redrive(&kinesinv1.RedriveRequest{Ids: []string{id}, RequestId: uuid7(1)})
+			})
+			ids := []string{id}
+			if many {
+				ids = append(ids, other)
+			}
+			response, err := f.Cancel(f.ctx, &kinesinv1.CancelRequest{Ids: ids})
+			if err != nil || redriven.Problem != nil {
+				t.Fatal(err, redriven)
+			}
+			if r := response.Results[0]; r.Problem != nil || r.Outcome != "cancelled" || f.row(id).State != task.Scheduled {
+				t.Errorf("many %v: %v, and the task that was redriven is %s", many, r, f.row(id).State)
+			}
+		})
+	}
+}
+
 func TestCancelOfMany(t *testing.T) {
 	run(t, func(f *fixture) {
 		a, b := f.accept(in(0)), f.accept(in(time.Minute))
