@@ -521,13 +521,8 @@ func TestAMessageThatComesAgainMakesNoSecondTask(t *testing.T) {
 			added := len(b.added)
 			b.set(func() { b.forget = false })
 			b.drain(time.Minute)
-			waiting, told := 0, 0
-			if name == "waiting" {
-				waiting, told = 1, 1
-			}
-			if name == "dispatched" {
-				told = 1
-			}
+			waiting := map[string]int{"waiting": 1}[name]
+			told := map[string]int{"waiting": 1, "dispatched": 1}[name]
 			if b.state(one) != before || len(b.waitingRows()) != waiting || b.memory.Len() != 0 || len(b.added) != added+told {
 				t.Errorf("%s: then %s, %d wake-up rows, %d messages, told of %v", name, b.state(one), len(b.waitingRows()), b.memory.Len(), b.added)
 			}

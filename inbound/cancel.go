@@ -51,8 +51,8 @@ func (in *Inbound) Cancel(ctx context.Context, request *kinesinv1.CancelRequest)
 }
 
 // cancel tries again as long as the task moves in between. It returns the state in which it found the task.
-// tried is the task as it was when a cancel was written before, whose outcome is not known to be one; nil:
-// none was.
+// tried is the task as it was when a cancel was written before that may have been applied; nil: none was
+// written; zero: it had no row then.
 func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried *task.Task) (state task.State, outcome string, err error) {
 	token, err := in.open(ctx, id)
 	if err != nil {
@@ -63,8 +63,8 @@ func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried *t
 		if errors.Is(err, api.ErrNotFound) {
 			state, err = in.cancelUnstored(ctx, token)
 			if errors.Is(err, store.ErrConflict) {
-				tried = cmp.Or(tried, &task.Task{})
-				continue // it came out of the buffer just now
+				tried = cmp.Or(tried, &task.Task{}) // it came out of the buffer just now
+				continue
 			}
 			if err == nil {
 				outcome = cancelled
@@ -78,7 +78,7 @@ func (in *Inbound) cancel(ctx context.Context, id string, ifSeq uint64, tried *t
 			return t.State, "", staleSeq(t.Seq, ifSeq)
 		}
 		if tried != nil && wasEndedAndRedriven(tried, &t.Task) {
-			return tried.State, cancelled, nil // by this call, or at its time: a redrive that was answered stays done
+			return tried.State, cancelled, nil // by an earlier try; the redrive that followed it stays done
 		}
 		outcome, err = in.end(ctx, t)
 		switch {

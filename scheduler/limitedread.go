@@ -91,8 +91,8 @@ func (l *loop) readLate(ctx context.Context, now task.Instant) error {
 		if now < r.lateNext && r.lateNext <= now.Add(lateEvery) { // the clock may be set back
 			return nil
 		}
-		r.lateLooks++
-		r.late, r.lateNext, r.lateRows = endOf(now.Add(-lateBefore(r.lateLooks))), now.Add(lateEvery), 0
+		r.lateScans++
+		r.late, r.lateNext, r.lateRows = endOf(now.Add(-lateBefore(r.lateScans))), now.Add(lateEvery), 0
 	}
 	limit := l.pageRows()
 	rows, end, err := l.readPage(ctx, store.WakeKey{Wake: r.late.at, ID: r.late.id}, now.Add(-soonBefore), limit)

@@ -75,7 +75,7 @@ type limitedRead struct {
 
 	late      rowKey       // where the late scan goes on; zero: none is under way
 	lateNext  task.Instant // when the next one begins
-	lateLooks uint         // that have begun
+	lateScans uint         // that have begun
 	lateRows  int          // of that under way, at most
 }
 

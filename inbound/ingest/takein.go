@@ -97,8 +97,8 @@ func (in *Ingest) removeOvertaken(ctx context.Context, b *intake.Batch) {
 		if row.ID.IsZero() {
 			return
 		}
-		put := c.Wakeup()
-		if c.Task, c.Exists = row, true; !row.IsBare() && !intake.Needs(row, put) { // a row that cannot be read is left as it is
+		c.Task, c.Exists = row, true
+		if put := c.Wakeup(); !row.IsBare() && !intake.Needs(row, put) { // a row that cannot be read is left as it is
 			removals, of = append(removals, store.RemoveLast(put)), append(of, c)
 		}
 		if row.State.IsEnd() {

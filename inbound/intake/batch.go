@@ -195,9 +195,14 @@ func (b *Batch) Announce(ctx context.Context) {
 // started, as if a scan had found them. The try that stored them may not have learned that it did; then
 // nobody has announced them, and only a full scan would find those that are due before the next read-ahead.
 func (b *Batch) announceExisting() {
-	for _, c := range b.Select(func(c *Incoming) bool { return c.Err == nil && c.Exists && c.Task != nil }) {
+	for i := range b.Tasks {
+		c := &b.Tasks[i]
+		if c.Err != nil || !c.Exists || c.Task == nil { // nil: it was dropped with its lambda
+			continue
+		}
 		switch have := c.Task; {
-		case have.State.IsEnd() || have.Attempt > 0: // it was dispatched, or nobody has to
+		case have.State.IsEnd() || have.Attempt > 0: // it needs no dispatch, or had one
+		case have.IsBare(): // it cannot be read
 		case have.State == task.Scheduled:
 			b.Scheduler.Added(have)
 		default:
