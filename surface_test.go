@@ -1,12 +1,10 @@
 package kinesin
 
 import (
-	"bytes"
 	"go/ast"
 	"go/doc"
 	"go/parser"
 	"go/token"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,25 +18,6 @@ func TestSDKShowsNoInternalType(t *testing.T) {
 		for _, hidden := range hiddenTypes(t, dir) {
 			t.Errorf("%s shows %s", dir, hidden)
 		}
-	}
-}
-
-// TestSDKFitsTwoScreens bounds what `go doc` prints of the SDK.
-func TestSDKFitsTwoScreens(t *testing.T) {
-	// Crons took four: a cron, its pause, an occurrence, and what became of a nominal time. Groups took ten:
-	// what makes one, what it is while it is made, what it is, its members as tasks and as a list, what
-	// follows it, and its end.
-	// Chains took eight: Chain, its steps and a step, a parent, a link, a chain, a task of it, and what a
-	// change did.
-	// Version took one, which is what workers say of their programs.
-	// Overview took four: what it is, a window of it, what will be due, and the installation.
-	const linesMax = 167
-	out, err := exec.CommandContext(t.Context(), "go", "doc", "./sdk").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if lines := bytes.Count(out, []byte("\n")); lines > linesMax {
-		t.Errorf("go doc ./sdk has %d lines, want %d at most", lines, linesMax)
 	}
 }
 
