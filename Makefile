@@ -29,6 +29,7 @@ AWSFAULTS := ./test/awsfaults
 BACKLOG := ./test/backlog
 E2E := ./test/e2e
 WEB := ./test/web
+CHART := ./test/chart
 KUBE := ./internal/kubelocal ./test/kube
 TERRAFORM := ./test/terraform
 CRON := ./test/cron
@@ -39,7 +40,7 @@ TWICE = $(GOTESTSUM) --format standard-verbose --no-color --rerun-fails=1 --reru
 # Programs of the tests of terraform/, in modules of their own.
 MODULES := terraform/internal/provider terraform/internal/readme
 SUPPLY := tools/supply
-UNIT = go list ./... | grep -vE '/(test/(crash|faults|awsfaults|e2e|kube|terraform|web|cron|openapi|rules)|internal/kubelocal)$$'
+UNIT = go list ./... | grep -vE '/(test/(chart|crash|faults|awsfaults|e2e|kube|terraform|web|cron|openapi|rules)|internal/kubelocal)$$'
 # Without debug information test programs link in half the time.
 QUICK_LINK := -ldflags=-w
 # The garbage collector runs a quarter as often, unless memory gets scarce: that saves a sixth of the CPU of some packages.
@@ -97,11 +98,12 @@ install: ## install kinesin to where go install puts programs
 ##@ Test
 
 .PHONY: test
-test: ## the tests that a change must pass, about ten minutes; `make ci` runs all
-	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null # minutes, once: more than a test may take
-	@go vet ./...
-	@go list -test -export ./... >/dev/null # compiles: tests with deadlines fail beside minutes of it, as on a new machine
+test: ## the tests that a change must pass, about eight minutes; `make ci` runs all
+	@echo 'make test: compiles everything first (minutes where nothing is cached), then runs the packages, then real processes.'
+	@go list -test -export $$($(UNIT)) $(E2E) $(FAULTS) >/dev/null # tests with deadlines fail beside minutes of compiling
+	@echo 'make test: runs the packages, those that wait longest first.'
 	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -p 3 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT))
+	@echo 'make test: runs real processes, which are stopped, killed and cut off.'
 	$(MAKE) -j 2 test/e2e test/faults LONG=
 
 # Tests that may run beside each other mostly wait: six at once, on however few CPUs.
@@ -152,6 +154,11 @@ test/backlog: ## a million tasks that wait, 50,000 that run and a million leftov
 .PHONY: test/cron
 test/cron: ## when crons fire, against an oracle in Python: ten years of clock changes in all zones (ten minutes)
 	KINESIN_LONG=$(LONG) go test -count=1 -timeout 60m -v $(CRON)
+
+.PHONY: test/chart
+test/chart: ## the Helm chart as Helm renders it, and the Dockerfile as BuildKit reads it; builds both once, in minutes
+	@tools/helm/install >/dev/null && tools/dockerfile/install >/dev/null
+	go test -count=1 $(CHART)
 
 .PHONY: test/kube
 test/kube: $(GOTESTSUM) ## scheduler pods on a real control plane: scaled, updated, killed, cut off, misconfigured
@@ -306,6 +313,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/web
 	$(MAKE) test/rules
+	$(MAKE) test/chart
 	$(MAKE) test/kube
 	$(MAKE) tf/check
 	$(MAKE) bench/smoke
