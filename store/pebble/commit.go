@@ -30,7 +30,7 @@ type group struct {
 	durable  bool   // it wrote a row that is not lazy
 	sync     bool   // and it is synced itself, not with a later group
 	covers   uint64 // the commits up to this one are on disk when its sync is done
-	log      uint64 // the number of the log with its rows; 0 when a new one began at that time
+	log      uint64 // the number of the log with its rows, if it is synced; 0 when a new one began at that time
 	requests []*request
 	floors   []*floor           // those with pending entries of this group
 	iter     *pebbledb.Iterator // sees the database before this group; nil until needed
@@ -193,7 +193,22 @@ func (d *Driver) commit(g *group) {
 	}
 	d.answerLazy(g)
 	d.keepPatient(g)
+	if g.sync && g.log == 0 && d.failure() == nil {
+		d.commitBehind(g)
+		return
+	}
 	d.syncing <- g
+}
+
+// commitBehind answers the requests of a group with an empty one behind it. The group began a new log, or
+// another goroutine did meanwhile, and which of the two logs has the group cannot be told: the engine writes a
+// large group to the old one. So the end of the new log would not be known until the next write.
+func (d *Driver) commitBehind(g *group) {
+	behind := d.newGroup()
+	behind.sync, d.unsynced = true, true
+	behind.requests, g.requests = g.requests, behind.requests
+	d.syncing <- g
+	d.commit(behind)
 }
 
 func (d *Driver) apply(g *group) error {

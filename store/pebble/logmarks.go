@@ -20,20 +20,24 @@ import (
 
 // The engine replays the logs that it finds. It does not know which logs there were, nor where the newest one
 // ended, so a store whose log is missing or cut would start without acknowledged tasks and without an error.
-// logMarks keeps both in a synced file beside the logs:
+// logMarks keeps both in a file beside the logs:
 //
 //   - The numbers of the logs whose writes are not all in data files. A log is added once its name is on disk
 //     and before its first write, and taken off before it is deleted or reused. So a log that is in the file
 //     but not in the directory was taken away.
-//   - How far the newest log reaches, as a sequence number. It is written up to markAfter after a sync, by a
-//     goroutine that no write waits for. Only the marks inside the log protect what is acknowledged after
-//     that.
+//   - How far the newest log reaches, as a sequence number. It is written after each sync and before what was
+//     synced is acknowledged, so that the end of the log is known whenever the process is killed. Only the
+//     sync of the file is left to a goroutine that no write waits for, for up to markAfter: when the power
+//     fails, only the marks inside the log protect what was acknowledged since.
 //
-// The file has two slots of one block each, written in turns. A crash tears at most the slot that is being
-// written. The other one still holds, because whatever relies on a record waits for its sync.
+// The file has marksSlots slots of one block each. A slot that is synced is never written again before another
+// one is: while one is being synced, the writes that do not wait for that go to the next one, and the slot
+// before both is valid. So a crash tears at most two slots, whatever relies on a record waits for its sync,
+// and the third slot holds.
 const (
 	marksName      = "acknowledged"
 	marksTempName  = marksName + ".new"
+	marksSlots     = 3
 	marksSlotBytes = 4096
 	markAfter      = 100 * time.Millisecond
 )
@@ -55,17 +59,17 @@ type logMarks struct {
 	fail  func(error)
 
 	current atomic.Uint64 // number of the newest log
-	due     *time.Timer   // fires when tail has to be written
+	due     *time.Timer   // fires when the file has to be synced
 
-	mu      sync.Mutex // held while writing
-	file    vfs.File   // nil until begin
+	mu      sync.Mutex // held while the file is synced; taken before noted
 	opening bool       // the engine replays: when it creates a log, all others are in data files
-	record  marksRecord
 
-	noted   sync.Mutex // never held while writing, because the goroutine that answers callers takes it
-	tailLog uint64     // a log,
-	tail    uint64     // and how far it is on disk
-	armed   bool       // due runs
+	noted    sync.Mutex  // never held during a sync, because the goroutine that answers callers takes it
+	file     vfs.File    // nil until begin
+	record   marksRecord // of the slot that is written next, or was written and is not synced
+	slot     []byte      // for encoding it
+	unsynced bool        // note has written it
+	armed    bool        // due runs
 }
 
 func newLogMarks(files vfs.FS, dir string, fail func(error)) *logMarks {
@@ -95,16 +99,17 @@ func readMarks(files vfs.FS, dir string) (r marksRecord, found bool, err error) 
 	return r, true, nil
 }
 
-// encodeMarks returns a slot: a checksum, a space and one line of JSON, so that a person can read it.
-func encodeMarks(r marksRecord) ([]byte, error) {
+// encodeMarks makes a slot of dst: a checksum, a space and one line of JSON, so that a person can read it.
+func encodeMarks(dst []byte, r *marksRecord) ([]byte, error) {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	slot := bytes.Repeat([]byte{'\n'}, marksSlotBytes)
-	copy(slot, fmt.Appendf(nil, "%08x %s", crc32.Checksum(line, castagnoli), line))
-	return slot, nil
+	dst = fmt.Appendf(dst[:0], "%08x %s", crc32.Checksum(line, castagnoli), line)
+	return append(dst, marksPadding[len(dst):]...), nil
 }
+
+var marksPadding = bytes.Repeat([]byte{'\n'}, marksSlotBytes)
 
 func decodeMarks(slot []byte) (r marksRecord, ok bool) {
 	sum, line, _ := bytes.Cut(bytes.TrimRight(slot, "\n"), []byte{' '})
@@ -121,13 +126,15 @@ func (m *logMarks) begin(r marksRecord, found bool) error {
 	defer m.mu.Unlock()
 	path := m.files.PathJoin(m.dir, marksName)
 	if !found {
-		if err := m.create(path, r); err != nil {
+		if err := m.create(path, &r); err != nil {
 			return err
 		}
 	}
-	var err error
-	m.record = r
-	m.file, err = m.files.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	file, err := m.files.OpenReadWrite(path, vfs.WriteCategoryUnspecified)
+	m.noted.Lock()
+	defer m.noted.Unlock()
+	m.file, m.record = file, r
+	m.record.Generation++ // the slot that holds r stays as it is
 	return err
 }
 
@@ -140,17 +147,16 @@ func (m *logMarks) opened() error {
 		return m.begin(marksRecord{Logs: logs}, false)
 	}
 	defer m.mu.Unlock()
-	if !m.record.New {
-		return nil
-	}
-	m.record.New = false
-	return m.write()
+	return m.change(func(r *marksRecord) (changed bool) {
+		changed, r.New = r.New, false
+		return changed
+	})
 }
 
-// create writes both slots to a file with another name and renames it, so that a crash leaves no file or a
+// create writes all slots to a file with another name and renames it, so that a crash leaves no file or a
 // whole one.
-func (m *logMarks) create(path string, r marksRecord) error {
-	slot, err := encodeMarks(r)
+func (m *logMarks) create(path string, r *marksRecord) error {
+	slot, err := encodeMarks(nil, r)
 	if err != nil {
 		return err
 	}
@@ -159,7 +165,7 @@ func (m *logMarks) create(path string, r marksRecord) error {
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(append(slot, slot...))
+	_, err = file.Write(bytes.Repeat(slot, marksSlots))
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return err
 	}
@@ -169,19 +175,34 @@ func (m *logMarks) create(path string, r marksRecord) error {
 	return syncDir(m.files, m.dir)
 }
 
-// write makes the record the newest one on disk. A failure ends the store, as a failure of the log does.
-func (m *logMarks) write() error {
-	if m.file == nil {
+// change edits the record and, if edit says so, makes it the newest one on disk. The caller holds mu. A
+// failure ends the store, as a failure of the log does.
+func (m *logMarks) change(edit func(*marksRecord) (changed bool)) error {
+	m.noted.Lock()
+	file := m.file
+	if changed := edit(&m.record); !changed || file == nil {
+		m.noted.Unlock()
 		return nil
 	}
-	m.record.Generation++
-	slot, err := encodeMarks(m.record)
-	if err == nil {
-		_, err = m.file.WriteAt(slot, int64(m.record.Generation%2)*marksSlotBytes)
+	err := m.put()
+	m.record.Generation++ // what is noted during the sync goes to the next slot
+	m.unsynced = false
+	m.noted.Unlock()
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = m.file.SyncData()
+	return m.check(file.SyncData())
+}
+
+// put writes the record to its slot. The caller holds noted.
+func (m *logMarks) put() (err error) {
+	if m.slot, err = encodeMarks(m.slot, &m.record); err == nil {
+		_, err = m.file.WriteAt(m.slot, int64(m.record.Generation%marksSlots)*marksSlotBytes)
 	}
+	return m.check(err)
+}
+
+func (m *logMarks) check(err error) error {
 	if err != nil {
 		err = fmt.Errorf("write %s: %w", marksName, err)
 		m.fail(err)
@@ -193,34 +214,45 @@ func (m *logMarks) write() error {
 func (m *logMarks) created(number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.current.Store(number)
-	if m.opening {
-		m.record.Logs = m.record.Logs[:0]
-	}
-	m.record.Logs = append(m.record.Logs, number)
-	m.record.Logs = slices.Delete(m.record.Logs, 0, max(0, len(m.record.Logs)-marksLogsMax))
-	m.record.Through = 0
-	_ = m.write()
+	_ = m.change(func(r *marksRecord) bool {
+		m.current.Store(number)
+		if m.opening {
+			r.Logs = r.Logs[:0]
+		}
+		r.Logs = append(r.Logs, number)
+		r.Logs = slices.Delete(r.Logs, 0, max(0, len(r.Logs)-marksLogsMax))
+		r.Through = 0
+		return true
+	})
 }
 
 // forget takes a log off before its file goes; it ignores other files.
 func (m *logMarks) forget(name string) error {
 	number, isLog := logNumber(name)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !isLog || !slices.Contains(m.record.Logs, number) {
+	if !isLog {
 		return nil
 	}
-	m.record.Logs = slices.DeleteFunc(m.record.Logs, func(n uint64) bool { return n == number })
-	return m.write()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.change(func(r *marksRecord) bool {
+		had := len(r.Logs)
+		r.Logs = slices.DeleteFunc(r.Logs, func(n uint64) bool { return n == number })
+		return len(r.Logs) < had
+	})
 }
 
-// note remembers that a log is on disk up to a sequence number.
+// note writes that a log is on disk up to a sequence number, without a sync.
 func (m *logMarks) note(log, through uint64) {
 	m.noted.Lock()
 	defer m.noted.Unlock()
-	m.tailLog, m.tail = log, through
-	m.arm()
+	if log != m.current.Load() || through <= m.record.Through || m.file == nil {
+		return // a log that is not the newest one has a trailer
+	}
+	m.record.Through = through
+	if m.put() == nil {
+		m.unsynced = true
+		m.arm()
+	}
 }
 
 // flushed notes that some logs may not be needed any more.
@@ -237,11 +269,10 @@ func (m *logMarks) arm() {
 	}
 }
 
-// mark writes what changed since the last time. live returns the number of logs with writes that are in no
-// data file.
+// mark syncs what was noted, and takes off logs that are not needed any more. live returns the number of logs
+// with writes that are in no data file.
 func (m *logMarks) mark(live func() int) {
 	m.noted.Lock()
-	log, tail := m.tailLog, m.tail
 	m.armed = false
 	m.noted.Unlock()
 
@@ -249,16 +280,14 @@ func (m *logMarks) mark(live func() int) {
 	n := live() // takes locks of the engine, under which it calls created
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	changed := log == m.current.Load() && tail > m.record.Through
-	if changed {
-		m.record.Through = tail
-	}
-	if old := len(m.record.Logs) - max(n, 1); old > 0 && newest == m.current.Load() {
-		m.record.Logs, changed = slices.Delete(m.record.Logs, 0, old), true
-	}
-	if changed {
-		_ = m.write()
-	}
+	_ = m.change(func(r *marksRecord) bool {
+		old := len(r.Logs) - max(n, 1)
+		if old <= 0 || newest != m.current.Load() {
+			return m.unsynced
+		}
+		r.Logs = slices.Delete(r.Logs, 0, old)
+		return true
+	})
 }
 
 // end closes the file. With clean all writes are in data files, and no log is needed.
@@ -271,9 +300,13 @@ func (m *logMarks) end(clean bool) error {
 	}
 	var err error
 	if clean {
-		m.record.Logs, m.record.Through = nil, 0
-		err = m.write()
+		err = m.change(func(r *marksRecord) bool {
+			r.Logs, r.Through = nil, 0
+			return true
+		})
 	}
+	m.noted.Lock()
+	defer m.noted.Unlock()
 	err = errors.Join(err, m.file.Close())
 	m.file = nil
 	return err

@@ -2,6 +2,7 @@ package pebble_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -21,8 +22,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// crashedStore has n tasks in its only log, each in a group of its own, and was killed. With marked, the
-// marks say so of all of them.
+// crashedStore has n tasks in its only log, each in a group of its own, and lost its power: at once, or with
+// marked when the marks were on disk.
 func crashedStore(t *testing.T, n int, marked bool) *vfs.MemFS {
 	t.Helper()
 	files := vfs.NewCrashableMem()
@@ -196,9 +197,13 @@ func TestDamagedMarks(t *testing.T) {
 	const tasks, name = 3, "acknowledged"
 	files := crashedStore(t, tasks, true)
 	content := readFile(t, files, name)
-	for slot := range 2 {
+	const slotBytes, slots = 4096, 3
+	if len(content) != slotBytes*slots {
+		t.Fatalf("%d bytes", len(content))
+	}
+	for slot := range slots {
 		torn := bytes.Clone(content)
-		clear(torn[slot*len(torn)/2:][:100])
+		clear(torn[slot*slotBytes:][:100])
 		d := openOn(t, rewritten(t, files, name, torn), pebble.Config{})
 		if left := stored(t, d, tasks); left != tasks {
 			t.Errorf("slot %d torn: %d tasks, want %d", slot, left, tasks)
@@ -567,4 +572,180 @@ func TestABatchHeaderThatIsSplitIsNoLoss(t *testing.T) {
 	if split < 5 {
 		t.Errorf("%d batches had a split header, want 5 at least", split)
 	}
+}
+
+// endings are writes after which a store is killed, each with what of it was acknowledged as durable. Some
+// begin the newest log, others end one that has more.
+var endings = map[string]func(t *testing.T, w *ending){
+	"one write":      func(_ *testing.T, w *ending) { w.write(1, 100, nil) },
+	"several writes": func(_ *testing.T, w *ending) { w.write(1, 100, nil); w.write(1, 5000, nil); w.write(1, 100, nil) },
+	"after idleness": func(_ *testing.T, w *ending) { w.write(2, 100, nil); pebble.Mark(w.d); w.write(1, 100, nil) },
+	"a batch":        func(_ *testing.T, w *ending) { w.write(300, 100, nil) },
+	"a patient write": func(_ *testing.T, w *ending) {
+		w.write(1, 100, func(op *store.Op) { op.Patient = true })
+	},
+	"a lazy write": func(_ *testing.T, w *ending) {
+		w.write(1, 100, nil)
+		w.write(1, 100, func(op *store.Op) { op.Lazy = true })
+	},
+	"a durable write behind a lazy one": func(_ *testing.T, w *ending) {
+		w.write(1, 100, func(op *store.Op) { op.Lazy = true })
+		w.acked++ // with the next one
+		w.write(1, 100, nil)
+	},
+	"the first write of a log": func(t *testing.T, w *ending) {
+		t.Helper()
+		w.untilNewLog(t, 1, 7000, nil)
+	},
+	"a batch that begins a log": func(t *testing.T, w *ending) {
+		t.Helper()
+		w.untilNewLog(t, 40, 300, nil)
+	},
+	"a patient write that begins a log": func(t *testing.T, w *ending) {
+		t.Helper()
+		w.untilNewLog(t, 1, 7000, func(op *store.Op) { op.Patient = true })
+	},
+	"a lazy write that begins a log, and one more": func(t *testing.T, w *ending) {
+		t.Helper()
+		w.untilNewLog(t, 1, 7000, func(op *store.Op) { op.Lazy = true })
+		w.acked = w.n
+		w.write(1, 100, nil)
+	},
+	"a write too large for a memtable": func(_ *testing.T, w *ending) { w.write(3, 100, nil); w.write(1, 60_000, nil) },
+	"the first write after a flush": func(t *testing.T, w *ending) {
+		t.Helper()
+		w.write(3, 100, nil)
+		if err := pebble.Flush(w.d); err != nil {
+			t.Fatal(err)
+		}
+		w.write(1, 100, nil)
+	},
+}
+
+// ending writes tasks in order.
+type ending struct {
+	d        *pebble.Driver
+	files    *vfs.MemFS
+	n, acked int // tasks written, and the first ones of them that were acknowledged as durable
+	err      error
+}
+
+// write writes count tasks in one call.
+func (w *ending) write(count, payloadBytes int, change func(*store.Op)) {
+	var ops []store.Op
+	for range count {
+		row := markTask(w.n)
+		row.Payload, row.PayloadSize = bytes.Repeat([]byte{byte(w.n)}, payloadBytes), uint32(payloadBytes)
+		w.n++
+		ops = append(ops, store.FirstWithRow(row)...)
+	}
+	isLazy := false
+	for i := range ops {
+		if change != nil {
+			change(&ops[i])
+		}
+		isLazy = isLazy || ops[i].Lazy
+	}
+	results, err := w.d.Apply(context.Background(), ops)
+	w.err = errors.Join(w.err, err, errors.Join(results...))
+	if !isLazy {
+		w.acked = w.n
+	}
+}
+
+// untilNewLog writes until one of the writes begins a log.
+func (w *ending) untilNewLog(t *testing.T, count, payloadBytes int, change func(*store.Op)) {
+	t.Helper()
+	const writesMax = 1000
+	before := logFiles(t, w.files)
+	for range writesMax {
+		w.write(count, payloadBytes, change)
+		if now := logFiles(t, w.files); now[len(now)-1] != before[len(before)-1] {
+			return
+		}
+	}
+	t.Fatal("no write began a log")
+}
+
+// TestDamageToTheNewestLogIsNoticed kills stores right after their last write was acknowledged, and then cuts
+// the newest log off or flips a bit in it, anywhere. The store is refused, or all that was acknowledged is
+// there. Undamaged it is there as well, also when the power fails.
+func TestDamageToTheNewestLogIsNoticed(t *testing.T) {
+	for what, end := range endings {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			files := vfs.NewCrashableMem()
+			w := &ending{files: files}
+			w.d = openOn(t, files, pebble.Config{MemTableBytes: 64 << 10})
+			end(t, w)
+			rng := rand.New(rand.NewPCG(3, 4))
+			killed := files.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rng})
+			unpowered := files.CrashClone(vfs.CrashCloneCfg{})
+			if err := errors.Join(w.err, w.d.Close()); err != nil {
+				t.Fatal(err)
+			}
+			logs := logFiles(t, killed)
+			newest := logs[len(logs)-1]
+			log := bytes.TrimRight(readFile(t, killed, newest), "\x00")
+			w.allThere(t, "killed", rewritten(t, killed, newest, log))
+			w.allThere(t, "without power", unpowered)
+			noticed, places := 0, damagePlaces(len(log))
+			for _, at := range places {
+				flipped := bytes.Clone(log)
+				flipped[at] ^= 1 << (at % 8)
+				noticed += w.noticed(t, fmt.Sprintf("a bit flipped at %d", at), newest, rewritten(t, killed, newest, flipped))
+				noticed += w.noticed(t, fmt.Sprintf("cut off at %d", at), newest, rewritten(t, killed, newest, log[:at]))
+			}
+			if noticed == 0 {
+				t.Errorf("none of %d damages was noticed", 2*len(places))
+			}
+		})
+	}
+}
+
+// damagePlaces are offsets in a log: all of its first and last bytes, and some between.
+func damagePlaces(bytes int) (places []int) {
+	const edge, between = 16, 24
+	step := 1
+	for at := 0; at < bytes; at += step {
+		places = append(places, at)
+		if step = 1; at >= edge && at < bytes-edge {
+			step = min(1+bytes/between, bytes-edge-at)
+		}
+	}
+	return places
+}
+
+// allThere opens a store that was not damaged.
+func (w *ending) allThere(t *testing.T, what string, files *vfs.MemFS) {
+	t.Helper()
+	d, err := pebble.Open("data", pebble.Config{FS: files, MemTableBytes: 64 << 10})
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if left := stored(t, d, w.n); left < w.acked {
+		t.Errorf("%s: %d tasks are left, %d were acknowledged", what, left, w.acked)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// noticed returns 1 if a damaged store is refused, and 0 if all that was acknowledged is there.
+func (w *ending) noticed(t *testing.T, what, log string, files *vfs.MemFS) int {
+	t.Helper()
+	d, err := pebble.Open("data", pebble.Config{FS: files, MemTableBytes: 64 << 10})
+	if err != nil {
+		if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), log) {
+			t.Errorf("%s: %v: want ErrCorrupt and %s", what, err, log)
+		}
+		return 1
+	}
+	if left := stored(t, d, w.n); left < w.acked {
+		t.Errorf("%s: started with %d tasks of %d", what, left, w.acked)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	return 0
 }
