@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -91,6 +92,8 @@ type Health struct {
 	Damaged       []string // files with a part that cannot be read; calls that need it fail with ErrCorrupt
 	ScrubbedBytes uint64   // bytes that were compared with their checksums in the background
 	Scrubs        uint64   // complete passes of that over all files
+	// Waiting is for how long writes have waited for the disk, and none was done; 0 when none waits.
+	Waiting time.Duration
 }
 
 // KeyLoad is the load of one process on a partition of the schedule.

@@ -132,7 +132,7 @@ func newClassCollector(n *Node) *classCollector {
 			"which are minutes apart.", "lambda", "reason"),
 		due: desc("kinesin_due_tasks", "About how many waiting tasks of this process's partitions are overdue or due within the horizon, without tasks in flight. "+
 			"Counted every 5 s of a store of one process; of a shared one every 5 s for the next 10 s, which are read ahead, and once a minute beyond. Sum over all processes for the fleet; scale workers by it and kinesin_queue_messages.", "lambda", "horizon"),
-		outage: desc("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered; 0 if the last one was.", "service"),
+		outage: desc("kinesin_outage_seconds", "For how long no call of this process to the service, store or queue, was answered, or no write completed by the disk of the embedded store; 0 if the last one was.", "service"),
 		buffered: desc("kinesin_inbound_messages", "Approximate number of messages in the inbound buffer, by state: visible or hidden. A message may hold several tasks.",
 			"state"),
 		objective: desc("kinesin_objective_ratio", "Share of a lambda's tasks that is to start in time: its objective.", "lambda"),
@@ -157,7 +157,7 @@ func (c *classCollector) Collect(metrics chan<- prometheus.Metric) {
 	c.rank()
 	out := &gauges{}
 	defer out.send(metrics)
-	out.add(c.outage, c.n.storeOutage.lasts().Seconds(), "store")
+	out.add(c.outage, max(c.n.storeOutage.lasts(), c.n.diskWait()).Seconds(), "store")
 	out.add(c.outage, c.n.queueOutage.lasts().Seconds(), "queue")
 	counts, ready := c.n.store.Depths()
 	out.add(c.counted, boolean(ready))

@@ -10,8 +10,8 @@ const (
 	// stalledMax is how long a loop may make no progress. Each makes some every 10 seconds at least, unless a
 	// call to a service hangs, and such a call is given up before.
 	stalledMax = time.Minute
-	// unreadMax is how long reads of a partition may fail before that is reported; they are retried within
-	// seconds.
+	// unreadMax is how long reads of a partition may fail, a service may not answer and the disk of an embedded
+	// store may complete no write before that is reported; what failed is retried within seconds.
 	unreadMax = 5 * time.Second
 )
 
@@ -24,6 +24,8 @@ func (n *Node) notReady() string {
 		return "not ready: starting"
 	case n.damaged() != "":
 		return n.damaged()
+	case n.diskWait() > unreadMax:
+		return fmt.Sprintf("not ready: the disk of the store has completed no write for %s; nothing can be acknowledged", n.diskWait().Round(time.Second))
 	case n.scheduler != nil && !n.warm.Load():
 		return "not ready: reading ahead the partitions of this process"
 	case n.unread() > 0:
@@ -57,6 +59,12 @@ func (n *Node) damaged() string {
 		return ""
 	}
 	return "not ready: damaged files, some rows of which cannot be read: " + strings.Join(health.Damaged, ", ")
+}
+
+// diskWait returns for how long writes have waited for the disk of an embedded store, which completed none.
+func (n *Node) diskWait() time.Duration {
+	health, _ := n.store.Health()
+	return health.Waiting
 }
 
 // unread returns how many partitions this process cannot read. One of several processes over a store does not

@@ -3,6 +3,7 @@ package node
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -10,15 +11,19 @@ import (
 	storemem "github.com/kinesin-io/kinesin/store/mem"
 )
 
-// full is a store that may be out of space.
+// full is a store that may be out of space, or wait for its disk.
 type full struct {
 	store.Driver
 
-	full bool
+	full    bool
+	waiting time.Duration
 }
 
 func (f *full) Capabilities() store.Capabilities {
-	return store.Capabilities{Full: func() bool { return f.full }}
+	return store.Capabilities{
+		Full:   func() bool { return f.full },
+		Health: func() store.Health { return store.Health{Waiting: f.waiting} },
+	}
 }
 
 // TestWhyANodeIsNotReady checks every reason not to be ready.
@@ -34,6 +39,9 @@ func TestWhyANodeIsNotReady(t *testing.T) {
 		{func() { n.warm.Store(true) }, ""},
 		{func() { d.full = true }, "the store is full"},
 		{func() { d.full = false }, ""},
+		{func() { d.waiting = unreadMax }, ""},
+		{func() { d.waiting = unreadMax + time.Second }, "completed no write for 6s"},
+		{func() { d.waiting = 0 }, ""},
 		{func() { n.draining.Store(true) }, "stopping"},
 	} {
 		c.change()

@@ -178,6 +178,7 @@ func (d *Driver) addRequest(g *group, r *request) *group {
 // commit makes a group visible, answers its lazy requests and passes the others to syncLoop. If all of these
 // are patient, they wait for the next group that is synced, or until they have waited long enough.
 func (d *Driver) commit(g *group) {
+	d.waiting.begin()
 	g.sync = g.sync && (g.durable || d.unsynced)
 	err := d.apply(g)
 	if g.iter != nil {
@@ -297,6 +298,7 @@ func (d *Driver) syncLoop() {
 		for _, r := range g.requests {
 			d.answer(r)
 		}
+		d.waiting.end()
 		clear(g.requests)
 		*g = group{requests: g.requests[:0], floors: g.floors[:0]}
 		select {

@@ -65,7 +65,7 @@ func (g *damage) compactionFailed(now time.Time) (tooMany bool) {
 
 // health implements store.Capabilities.Health.
 func (d *Driver) health() store.Health {
-	return store.Health{Damaged: d.damage.list(), ScrubbedBytes: d.scrubbed.Load(), Scrubs: d.scrubs.Load()}
+	return store.Health{Damaged: d.damage.list(), ScrubbedBytes: d.scrubbed.Load(), Scrubs: d.scrubs.Load(), Waiting: d.waiting.lasts()}
 }
 
 // backgroundError handles a flush or a compaction that failed.

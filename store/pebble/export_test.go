@@ -40,6 +40,9 @@ func Marks(files vfs.FS, dir string) (logs []uint64, through uint64, err error) 
 	return r.Logs, r.Through, err
 }
 
+// MarkOlderLog does what the sync of a group does that was committed to the log before the newest one.
+func MarkOlderLog(d *Driver) { d.marks.note(d.marks.current.Load()-1, 1<<40) }
+
 // WithoutMarks says that the directory is a copy that has no marks of its logs.
 func WithoutMarks(c Config) Config {
 	c.unmarked = true

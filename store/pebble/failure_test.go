@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	pebbledb "github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -388,4 +391,69 @@ func TestNoNewLogEndsTheProcess(t *testing.T) {
 		return
 	}
 	endsWithOneLine(t, "TestNoNewLogEndsTheProcess", mark)
+}
+
+// TestADiskThatHangs holds up the syncs of the log, of the marks beside it, and the flush of a full memtable.
+// The store says for how long writes wait, and logs that once, with its end.
+func TestADiskThatHangs(t *testing.T) {
+	for what, hangs := range map[string]func(op errorfs.Op) bool{
+		"syncs of the log":    logSync,
+		"new logs":            func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".log") },
+		"writes of the log":   func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".log") },
+		"flushes of memory":   func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") },
+		"writes of the marks": func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileWriteAt },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var hanging atomic.Bool
+				goOn := make(chan struct{})
+				files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+					if hanging.Load() && hangs(op) {
+						<-goOn
+					}
+					return nil
+				}))
+				var log bytes.Buffer
+				d := openOn(t, files, pebble.Config{MemTableBytes: 64 << 10, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				waiting := func() time.Duration { return d.Capabilities().Health().Waiting }
+				time.Sleep(time.Minute)
+				if got := waiting(); got != 0 {
+					t.Errorf("an idle store waits for %v", got)
+				}
+				hanging.Store(true)
+				written := make(chan struct{})
+				go func() {
+					defer close(written)
+					for i := range 100 {
+						row := markTask(i)
+						row.Payload, row.PayloadSize = make([]byte, 7000), 7000
+						applyOK(t, d, store.FirstWithRow(row))
+					}
+				}()
+				synctest.Wait()
+				for range 3 {
+					before := waiting()
+					time.Sleep(3 * time.Second)
+					if got := waiting(); got != before+3*time.Second {
+						t.Errorf("after %v and three more seconds: %v", before, got)
+					}
+				}
+				hanging.Store(false)
+				close(goOn)
+				<-written
+				time.Sleep(2 * time.Second)
+				if got := waiting(); got != 0 {
+					t.Errorf("a store that goes on waits for %v", got)
+				}
+				if err := d.Close(); err != nil {
+					t.Error(err)
+				}
+				for _, want := range []string{"does not complete writes", "since=", "completes writes again"} {
+					if n := strings.Count(log.String(), want); n != 1 {
+						t.Errorf("%q is %d times in the log:\n%s", want, n, &log)
+					}
+				}
+			})
+		})
+	}
 }

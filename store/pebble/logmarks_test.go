@@ -373,6 +373,26 @@ func TestCrashAtEveryFileOperation(t *testing.T) {
 	}
 }
 
+// A sync that ends when the next log has begun says nothing of how far that one reaches.
+func TestASyncOfAnOlderLogMarksNothing(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	d := openOn(t, files, pebble.Config{})
+	applyOK(t, d, store.FirstWithRow(markTask(0)))
+	pebble.MarkOlderLog(d)
+	pebble.Mark(d)
+	survivor := files.CrashClone(vfs.CrashCloneCfg{})
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d = openOn(t, survivor, pebble.Config{})
+	if left := stored(t, d, 1); left != 1 {
+		t.Error("the task is gone")
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A checkpoint of the engine has no marks, and opens only where that is expected.
 func TestACopyOfTheEngineHasNoMarks(t *testing.T) {
 	files := crashedStore(t, 2, true)

@@ -8,7 +8,7 @@
 //
 // Files: commit.go (one committer, group commit), evaluate.go (conditions and indexes), keys.go (layout),
 // floor.go (how scans avoid tombstones), space.go (full disks), logmarks.go and logloss.go (missing logs),
-// tables.go (damaged data files), snapshot.go and restore.go (backups), verify.go and salvage.go (kinesin
+// tables.go (damaged data files), waiting.go (a disk that hangs), snapshot.go and restore.go (backups), verify.go and salvage.go (kinesin
 // data).
 package pebble
 
@@ -80,6 +80,7 @@ type Driver struct {
 	synced  atomic.Uint64       // sequence number of the last batch known to be on disk; see log.go
 	queued  *semaphore.Weighted // bytes of queued requests
 	damage  damage
+	waiting waiting
 
 	scrubbed, scrubs atomic.Uint64 // checked bytes of data files, and complete passes
 
@@ -129,6 +130,7 @@ func Open(dir string, c Config) (*Driver, error) {
 	d.running.Go(d.syncLoop)
 	d.running.Go(func() { d.markLoop(ctx) })
 	d.running.Go(func() { d.scrubLoop(ctx) })
+	d.running.Go(func() { d.watchDisk(ctx) })
 	d.running.Go(func() { d.countDepths(ctx, snapshot) })
 	return d, nil
 }
