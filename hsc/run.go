@@ -4,9 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/kinesin-io/kinesin/internal/lease"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
+	// silenceNotedFor is how long after the start silence is noted: until the longest lease has run out.
+	silenceNotedFor    = lease.LengthMax + task.ClockBound
 	sessionsSweepEvery = 10 * time.Second
 	leasesSweepEvery   = 10 * time.Minute
 )
@@ -20,6 +25,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer sessions.Stop()
 	defer leases.Stop()
 	defer work.Stop()
+	silence, listened := s.Clock.NewTimer(lease.SilenceNotedFirst), lease.SilenceNotedFirst
+	defer silence.Stop()
+	s.noteSilence(ctx) // sees which heartbeats are known
 	changed := s.Catalog.Changed()
 	s.pollAgain() // streams that were opened before may have missed a change
 	for {
@@ -42,6 +50,12 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-leases.C():
 			s.sweepLeases(ctx)
 			leases.Reset(leasesSweepEvery)
+		case <-silence.C():
+			s.noteSilence(ctx)
+			if listened < silenceNotedFor {
+				silence.Reset(listened)
+				listened *= 2
+			}
 		case <-ctx.Done():
 			s.mu.Lock()
 			s.shutDown()
@@ -49,6 +63,12 @@ func (s *Service) Run(ctx context.Context) error {
 			s.calls.Wait()
 			return nil
 		}
+	}
+}
+
+func (s *Service) noteSilence(ctx context.Context) {
+	if err := s.Leases.NoteSilence(ctx); err != nil && ctx.Err() == nil {
+		s.Log.WarnContext(ctx, "noting the silence of workers failed", slog.Any("error", err))
 	}
 }
 

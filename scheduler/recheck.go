@@ -338,7 +338,7 @@ func (r *recheck) leaseEnd(ctx context.Context, worker string) (task.Instant, er
 		return 0, err
 	}
 	l.Receipt = r.wall.local(l.Heard)
-	return holdsUntil(&l, r.heartbeatsSince()), nil
+	return l.OverAt(r.heartbeatsSince()), nil
 }
 
 // facts gathers what a decision about a task depends on.

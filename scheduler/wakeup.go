@@ -76,7 +76,7 @@ func decideRunning(t *task.Task, f facts) decision {
 	if f.lease.Over(f.now, f.since) {
 		return decision{action: markLost, event: lost}
 	}
-	end := holdsUntil(&f.lease, f.since)
+	end := f.lease.OverAt(f.since)
 	if t.State == task.Processing {
 		return decision{action: checkLease, until: end}
 	}
@@ -84,11 +84,6 @@ func decideRunning(t *task.Task, f facts) decision {
 		return decision{action: checkLater, until: min(end, until)}
 	}
 	return decision{action: apply, event: task.Event{Kind: task.Unconfirmed, Worker: t.Worker, Attempt: t.Attempt}}
-}
-
-// holdsUntil returns when a lease is over unless it is renewed.
-func holdsUntil(l *lease.Lease, since task.Instant) task.Instant {
-	return max(l.Receipt, since).Add(l.Length + task.ClockBound)
 }
 
 // unconfirmedAt returns when to check a claim again; not after now if the claim got lost on its way. Time

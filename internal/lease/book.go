@@ -89,6 +89,7 @@ func (b *Book) Renew(ctx context.Context, worker string) (Lease, error) {
 	now, heard := b.clock.Now(), clock.Steady(b.clock)
 	return b.change(ctx, worker, func(l *Lease) {
 		l.Receipt, l.Heard, l.Came = max(l.Receipt, now), heard, heard
+		l.Silent, l.SilentBefore = 0, 0
 		l.Beat++ // so that others see the heartbeat although the receipt may lie in the future
 	})
 }

@@ -65,9 +65,13 @@ type Lease struct {
 	Beat    uint64       // number of the newest heartbeat; 0 if an older version received it
 	Heard   task.Instant // when the newest heartbeat was received at the latest, by clock.Steady of this process; not in the row
 	Came    task.Instant // when it was received at the earliest, likewise; zero: unknown
-	Suspect task.ID      // the one suspect that the process may run; zero for none
-	Attend  uint64       // changes when the next heartbeat must read the rows of all tasks of the worker
-	Lost    bool         // it was marked lost, or has no row
+	// Silent is for how long servers had listened for the next heartbeat, at least, when the row was written.
+	Silent time.Duration
+	// SilentBefore is Silent as it was when this process first saw the newest heartbeat; not in the row.
+	SilentBefore time.Duration
+	Suspect      task.ID // the one suspect that the process may run; zero for none
+	Attend       uint64  // changes when the next heartbeat must read the rows of all tasks of the worker
+	Lost         bool    // it was marked lost, or has no row
 }
 
 // End returns when the lease runs out unless a heartbeat renews it, by the wall clock of the receiver of the
@@ -80,12 +84,17 @@ func (l *Lease) HoldsUntil() task.Instant { return l.Heard.Add(l.Length) }
 // HeartbeatEvery returns the interval at which the worker sends heartbeats.
 func (l *Lease) HeartbeatEvery() time.Duration { return l.Length / BeatsPerLease }
 
-// Over reports whether the tasks of the worker may be taken back at now: the lease was marked lost, or it ran
-// out by more than the clock bound. since is when the caller began to listen. If that is later than the last
-// receipt, the lease counts from there, because a heartbeat before may have found no server.
-func (l *Lease) Over(now, since task.Instant) bool {
-	return l.Lost || now >= max(l.Receipt, since).Add(l.Length+task.ClockBound)
+// OverAt returns when the tasks of the worker may be taken back unless a heartbeat comes: when the lease ran
+// out by the clock bound. since is when the caller began to listen. If that is later than the last receipt,
+// the lease counts from there, because a heartbeat before may have found no server; but for the time that
+// processes before the caller have listened.
+func (l *Lease) OverAt(since task.Instant) task.Instant {
+	return max(l.Receipt, since.Add(-l.SilentBefore)).Add(l.Length + task.ClockBound)
 }
+
+// Over reports whether the tasks of the worker may be taken back at now: the lease was marked lost, or it ran
+// out.
+func (l *Lease) Over(now, since task.Instant) bool { return l.Lost || now >= l.OverAt(since) }
 
 // Blames reports whether the loss of this worker is blamed on the task alone.
 func (l *Lease) Blames(t *task.Task) bool { return t.Suspect && t.ID == l.Suspect }
@@ -114,13 +123,14 @@ type record struct {
 	Length  int64  `json:"length_us"`
 	Receipt int64  `json:"receipt_us"`
 	Beat    uint64 `json:"beat,omitempty"`
+	Silent  int64  `json:"silent_us,omitempty"`
 	Suspect string `json:"suspect,omitempty"`
 	Attend  uint64 `json:"attend,omitempty"`
 	Lost    bool   `json:"lost,omitempty"`
 }
 
 func encode(l *Lease) (store.Control, error) {
-	r := record{Name: l.Name, Owner: l.Owner, Lambdas: l.Lambdas, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Beat: l.Beat, Attend: l.Attend, Lost: l.Lost}
+	r := record{Name: l.Name, Owner: l.Owner, Lambdas: l.Lambdas, Length: l.Length.Microseconds(), Receipt: int64(l.Receipt), Beat: l.Beat, Silent: l.Silent.Microseconds(), Attend: l.Attend, Lost: l.Lost}
 	if !l.Suspect.IsZero() {
 		r.Suspect = l.Suspect.String()
 	}
@@ -135,7 +145,7 @@ func decode(row *store.Control) (Lease, error) {
 	}
 	l := Lease{
 		Worker: row.Name, Name: r.Name, Owner: r.Owner, Lambdas: r.Lambdas, Version: row.Version, Attend: r.Attend, Lost: r.Lost,
-		Length: task.Micros(r.Length), Receipt: task.Instant(r.Receipt), Beat: r.Beat,
+		Length: task.Micros(r.Length), Receipt: task.Instant(r.Receipt), Beat: r.Beat, Silent: task.Micros(r.Silent),
 	}
 	if r.Suspect == "" {
 		return l, nil

@@ -192,3 +192,122 @@ func TestAStepForwardSweepsNoWorkerThatLives(t *testing.T) {
 		t.Errorf("%d leases swept (%v), want the one of a worker that was silent", n, err)
 	}
 }
+
+// TestSilenceOutlivesAProcess has processes follow each other, each of which ends before it has listened for a
+// whole lease. Together they listen for one, whatever their wall clocks say; a heartbeat begins anew.
+func TestSilenceOutlivesAProcess(t *testing.T) {
+	t.Parallel()
+	const lives, each = 5, length / 4
+	for _, by := range []time.Duration{0, time.Hour, -time.Hour} {
+		ctx := t.Context()
+		v := clock.NewVirtual(task.Instant(1_700_000_000_000_000), 1)
+		rows := store.New(storemem.New(), store.Config{Clock: v.Process(0)})
+		book := lease.NewBook(rows, v.Process(0))
+		l, err := book.Open(ctx, "w", "", length, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alive, err := book.Open(ctx, "alive", "", length, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		listened := time.Duration(0) // noted, at least
+		for life := range lives {
+			k := &clocktest.Settable{Clock: v.Process(0)}
+			k.Step(by)
+			book = lease.NewBook(rows, k)
+			v.Advance(time.Minute) // while nobody listens
+			start := clock.Steady(k)
+			seen, err := book.Look(ctx, l.Worker)
+			if err != nil || seen.SilentBefore != min(listened, length+task.ClockBound) {
+				t.Fatalf("step %v, life %d: silent for %v before (%v), want %v", by, life, seen.SilentBefore, err, listened)
+			}
+			local := seen // as the scheduler judges it
+			local.Receipt = seen.Heard
+			if at, want := local.OverAt(start), start.Add(max(0, length+task.ClockBound-listened)); at != want {
+				t.Errorf("step %v, life %d: over %v after the start, want %v", by, life, at.Sub(start), want.Sub(start))
+			}
+			if _, err := book.Renew(ctx, alive.Worker); err != nil {
+				t.Error(err)
+			}
+			if err := book.NoteSilence(ctx); err != nil { // sees what is known
+				t.Fatal(err)
+			}
+			for range 2 {
+				v.Advance(each)
+				if err := book.NoteSilence(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			listened += 2 * each
+			v.Advance(each / 2) // is lost with the process
+			again, err := book.Look(ctx, l.Worker)
+			if err != nil || again.SilentBefore != seen.SilentBefore || again.Heard != seen.Heard {
+				t.Errorf("step %v, life %d: what a process notes itself counts for it twice: %+v (%v)", by, life, again, err)
+			}
+		}
+		book = lease.NewBook(rows, v.Process(0))
+		if seen, err := book.Look(ctx, l.Worker); err != nil || seen.Silent != length+task.ClockBound {
+			t.Errorf("step %v: noted %v (%v), want no more than the lease", by, seen.Silent, err)
+		}
+		if _, err := book.Renew(ctx, l.Worker); err != nil {
+			t.Fatal(err)
+		}
+		seen, err := lease.NewBook(rows, v.Process(0)).Look(ctx, l.Worker)
+		if err != nil || seen.Silent != 0 || seen.SilentBefore != 0 {
+			t.Errorf("step %v: a heartbeat leaves %+v (%v)", by, seen, err)
+		}
+	}
+}
+
+// TestTwoProcessesThatListenAtOnce note what they hear of one worker. The time that both listened counts once.
+func TestTwoProcessesThatListenAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	v, _, b := books()
+	l, err := b[0].Open(ctx, "w", "", length, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const each = length / 8
+	for range 6 {
+		for i := range b {
+			if err := b[i].NoteSilence(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.Advance(each)
+	}
+	seen, err := b[1].Look(ctx, l.Worker)
+	if err != nil || seen.Silent != 5*each {
+		t.Errorf("noted %v (%v), want %v", seen.Silent, err, 5*each)
+	}
+	for i, read := range []*lease.Book{b[0], b[1]} {
+		if seen, err := read.Look(ctx, l.Worker); err != nil || seen.SilentBefore != 0 {
+			t.Errorf("book %d counts %v twice (%v)", i, seen.SilentBefore, err)
+		}
+	}
+}
+
+// TestSilenceOfWhoLivesIsNotWritten notes silence between the heartbeats of a worker, which costs no write.
+func TestSilenceOfWhoLivesIsNotWritten(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	v, _, b := books()
+	l, err := b[0].Open(ctx, "w", "", length, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := l.Version
+	for beat := range 8 {
+		v.Advance(length / lease.BeatsPerLease)
+		for i := range b {
+			if err := b[i].NoteSilence(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if l, err = b[0].Renew(ctx, l.Worker); err != nil || l.Version != version+uint64(beat)+1 {
+			t.Errorf("version %d after %d heartbeats (%v), want %d", l.Version, beat+1, err, version+uint64(beat)+1)
+		}
+	}
+}

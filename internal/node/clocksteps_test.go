@@ -38,14 +38,19 @@ const longTasks, leaseOfSteps = 20, 15 * time.Second
 // run.
 func (r *rig) begin(first, second *process, worker clock.Clock) (cut func()) {
 	r.Helper()
+	return r.beginOver(first.transport, second.transport, worker)
+}
+
+func (r *rig) beginOver(first, second http.RoundTripper, worker clock.Clock) (cut func()) {
+	r.Helper()
 	r.lambda(sdk.LambdaInfo{Name: "mail", Timeout: 2 * time.Hour, Shards: 4, BackoffMin: time.Second, BackoffMax: time.Second})
-	c := &cable{RoundTripper: second.transport}
+	c := &cable{RoundTripper: second}
 	r.workBy(wall{clock.Real()}, c, sdk.Slots(longTasks/2), sdk.Lease(leaseOfSteps))
 	for range longTasks {
 		r.lasting(20*time.Minute, 0)
 	}
 	time.Sleep(5 * time.Second)
-	r.workBy(worker, first.transport, sdk.Slots(3*longTasks), sdk.Lease(leaseOfSteps))
+	r.workBy(worker, first, sdk.Slots(3*longTasks), sdk.Lease(leaseOfSteps))
 	time.Sleep(5 * time.Second)
 	r.wantRunning(longTasks)
 	return func() { c.set(true) }

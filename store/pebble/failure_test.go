@@ -431,9 +431,12 @@ func TestADiskThatHangs(t *testing.T) {
 					}
 				}()
 				synctest.Wait()
-				for range 3 {
+				var others sync.WaitGroup
+				for n := range 3 {
 					before := waiting()
 					time.Sleep(3 * time.Second)
+					others.Go(func() { applyOK(t, d, store.FirstWithRow(markTask(1000+n))) })
+					synctest.Wait()
 					if got := waiting(); got != before+3*time.Second {
 						t.Errorf("after %v and three more seconds: %v", before, got)
 					}
@@ -441,6 +444,12 @@ func TestADiskThatHangs(t *testing.T) {
 				hanging.Store(false)
 				close(goOn)
 				<-written
+				others.Wait()
+				lazy := store.FirstWithRow(markTask(2000))
+				for i := range lazy {
+					lazy[i].Lazy = true
+				}
+				applyOK(t, d, lazy)
 				time.Sleep(2 * time.Second)
 				if got := waiting(); got != 0 {
 					t.Errorf("a store that goes on waits for %v", got)
@@ -456,4 +465,39 @@ func TestADiskThatHangs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestADiskThatIsSlow has each sync take a second, while so much is written that some always waits. None waits
+// for long.
+func TestADiskThatIsSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		files := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if slow.Load() && logSync(op) {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}))
+		d := openOn(t, files, pebble.Config{})
+		slow.Store(true)
+		var writers sync.WaitGroup
+		for n := range 2 {
+			writers.Go(func() {
+				time.Sleep(time.Duration(n) * time.Second / 2)
+				for i := range 20 {
+					applyOK(t, d, store.FirstWithRow(markTask(100*n+i)))
+				}
+			})
+		}
+		for range 15 {
+			time.Sleep(time.Second)
+			if got := d.Capabilities().Health().Waiting; got > 2*time.Second {
+				t.Errorf("writes wait for %v", got)
+			}
+		}
+		writers.Wait()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
