@@ -65,8 +65,8 @@ type Cron struct {
 	Pause         *CronPause  // nil: it is not paused
 	Next          []time.Time // nominal times to come, at most 5, in lists 1; none while it is paused
 
-	// Warning says, of a cron that CreateCron or UpdateCron returns, what its author may not have meant: that
-	// the first of six fields is seconds, with the next three times at which it fires. Empty: nothing.
+	// Warning says, of a cron that CreateCron or UpdateCron returns, what its author may not have meant, such
+	// as that the first of six fields is seconds, with the next three times at which it fires. Empty: nothing.
 	Warning string
 }
 

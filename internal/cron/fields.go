@@ -50,6 +50,11 @@ var (
 	// The parser overlooks an empty term and what follows a star.
 	termForm = regexp.MustCompile(`^([*?]|[0-9a-z]+(-[0-9a-z]+)?)(/[0-9]+)?$|^[0-9a-z]+#[1-5l]$`)
 	yearForm = regexp.MustCompile(`(^|[^0-9])[0-9]{4}`)
+	// What dialects of cron read differently.
+	openStepForm   = regexp.MustCompile(`^[0-9a-z]+/[0-9]+$`)
+	weekdayForm    = regexp.MustCompile(`^([a-z]{3}|[0-7])-([a-z]{3}|[0-7])(?:/([0-9]{1,2}))?$`)
+	numberedForm   = regexp.MustCompile(`[0-7]`)
+	numberedOfForm = regexp.MustCompile(`(^|,)[0-7]#`)
 )
 
 // dates are the times of fields.
@@ -79,6 +84,7 @@ func (s *Schedule) parseFields() (err error) {
 	if err != nil {
 		return err
 	}
+	s.readings = readingsOf(fields, s.seconds)
 	d := dates{spec}
 	if _, ok := d.after(time.Date(2000, 1, 1, 0, 0, 0, -1, time.UTC)); !ok {
 		return fmt.Errorf("%q never fires: there is no date with day-of-month %s, month %s and day-of-week %s",
@@ -124,8 +130,16 @@ func parseSpec(fields []string) (*cron.SpecSchedule, error) {
 				return nil, badField(i, text, fmt.Sprintf("%q is not a number, a name, a range or a step", term))
 			}
 		}
+		if strings.Contains(fields[i], "?") && (fields[i] != "?" || i != dayField && i != weekdayField) {
+			return nil, badField(i, text, "? stands alone, in day-of-month or day-of-week; for each value write *")
+		}
 	}
-	parsed, err := parser.Parse(strings.Join(fields, " "))
+	if fields[dayField] == "?" && fields[weekdayField] == "?" {
+		return nil, badField(weekdayField, "?", "day-of-month is ? as well, and one of them at most may be; for each day write *")
+	}
+	sent := slices.Clone(fields)
+	sent[weekdayField] = oneSunday(fields[weekdayField])
+	parsed, err := parser.Parse(strings.Join(sent, " "))
 	if err != nil {
 		return nil, blame(fields, err)
 	}
@@ -138,6 +152,75 @@ func parseSpec(fields []string) (*cron.SpecSchedule, error) {
 	spec.DowOrDom = !isStar(fields[dayField]) && !isStar(fields[weekdayField])
 	return spec, nil
 }
+
+// oneSunday writes the ranges of a day-of-week field as lists of days. The parser counts 0 and 7, which are both
+// Sunday, as two days of a range that goes over it, such as fri-mon/2.
+func oneSunday(text string) string {
+	terms := strings.Split(text, ",")
+	for i, term := range terms {
+		parts := weekdayForm.FindStringSubmatch(term)
+		if parts == nil {
+			continue
+		}
+		from, to := weekdayOf(parts[1]), weekdayOf(parts[2])
+		step := 1
+		if parts[3] != "" {
+			step, _ = strconv.Atoi(parts[3]) // two digits
+		}
+		if from < 0 || to < 0 || step < 1 || step > daysOfWeek {
+			continue // the parser refuses it
+		}
+		if from == daysOfWeek {
+			from, to = 0, to%daysOfWeek
+		}
+		if to < from {
+			to += daysOfWeek
+		}
+		var days []string
+		for day := from; day <= to; day += step {
+			days = append(days, strconv.Itoa(day%daysOfWeek))
+		}
+		terms[i] = strings.Join(days, ",")
+	}
+	return strings.Join(terms, ",")
+}
+
+const daysOfWeek = 7
+
+// weekdayOf returns the number of a day of week, 7 for the second number of Sunday; negative if it is none.
+func weekdayOf(text string) int {
+	if n, err := strconv.Atoi(text); err == nil {
+		return n
+	}
+	return slices.Index([]string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}, text)
+}
+
+// readingsOf says how what dialects of cron read differently is read here.
+func readingsOf(fields []string, seconds bool) (all []string) {
+	for i, text := range fields {
+		for term := range strings.SplitSeq(text, ",") {
+			if openStepForm.MatchString(term) {
+				from, step, _ := strings.Cut(term, "/")
+				all = append(all, fmt.Sprintf("%s %q is read as %s-%s/%s", fieldsOf[i].name, term, from, lastOf[i], step))
+			}
+		}
+	}
+	day, weekday := fields[dayField], fields[weekdayField]
+	if numberedOfForm.MatchString(weekday) || numberedForm.MatchString(weekday) && !isStar(weekday) && (seconds || day == "?") {
+		all = append(all, fmt.Sprintf("day-of-week %q counts Sunday as 0 or 7, and Monday as 1", weekday))
+	}
+	switch isEach := func(text string) bool { return text == "*" || text == "?" }; {
+	case isEach(day) || isEach(weekday):
+	case isStar(day) || isStar(weekday):
+		all = append(all, fmt.Sprintf("day-of-month %q and day-of-week %q both have to fit, since one begins with a star", day, weekday))
+	default:
+		all = append(all, fmt.Sprintf("of day-of-month %q and day-of-week %q either will do", day, weekday))
+	}
+	return all
+}
+
+// lastOf is the last value of each field.
+var lastOf = []string{"59", "59", "23", "31", "12", "7"}
 
 // blame finds the field that the parser does not take.
 func blame(fields []string, err error) error {

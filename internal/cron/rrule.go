@@ -1,7 +1,9 @@
 package cron
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,8 +26,90 @@ const (
 
 var (
 	dtstartForm = regexp.MustCompile(`^(?i:DTSTART)(?:;(?i:TZID)=([^:;]+))?:(\d{8}[Tt]\d{6})([Zz]?)$`)
-	untilForm   = regexp.MustCompile(`UNTIL=\d{8}(T\d{6}(Z?))?(?:;|$)`)
 )
+
+// rulePart is how the value of a part of a rule is written (RFC 5545, 3.3.10). Lists have commas.
+type rulePart struct {
+	form *regexp.Regexp
+	want string
+}
+
+var ruleParts = map[string]rulePart{
+	"FREQ":       {regexp.MustCompile(`^(SECONDLY|MINUTELY|HOURLY|DAILY|WEEKLY|MONTHLY|YEARLY)$`), "SECONDLY, MINUTELY, HOURLY, DAILY, WEEKLY, MONTHLY or YEARLY"},
+	"UNTIL":      {regexp.MustCompile(`^\d{8}T\d{6}Z?$`), "a time such as 20271231T235959, or with a Z for UTC"},
+	"COUNT":      {regexp.MustCompile(`^\d{1,9}$`), "a number from 1 on"},
+	"INTERVAL":   {regexp.MustCompile(`^\d{1,18}$`), "a number from 1 on"},
+	"BYSECOND":   numbersOf(`\d{1,2}`, "0 to 59"), // 60, a leap second, is no time of Unix clocks
+	"BYMINUTE":   numbersOf(`\d{1,2}`, "0 to 59"),
+	"BYHOUR":     numbersOf(`\d{1,2}`, "0 to 23"),
+	"BYDAY":      numbersOf(`([+-]?0?[1-9]\d?)?(SU|MO|TU|WE|TH|FR|SA)`, "weekdays such as MO, or with a number from 1 or -1 on such as -1FR"),
+	"BYMONTHDAY": numbersOf(`[+-]?\d{1,2}`, "1 to 31 or -1 to -31"),
+	"BYYEARDAY":  numbersOf(`[+-]?\d{1,3}`, "1 to 366 or -1 to -366"),
+	"BYWEEKNO":   numbersOf(`[+-]?\d{1,2}`, "1 to 53 or -1 to -53"),
+	"BYMONTH":    numbersOf(`\d{1,2}`, "1 to 12"),
+	"BYSETPOS":   numbersOf(`[+-]?\d{1,3}`, "1 to 366 or -1 to -366"),
+	"WKST":       {regexp.MustCompile(`^(SU|MO|TU|WE|TH|FR|SA)$`), "SU, MO, TU, WE, TH, FR or SA"},
+}
+
+func numbersOf(one, want string) rulePart {
+	return rulePart{regexp.MustCompile("^" + one + "(," + one + ")*$"), want}
+}
+
+// ruleValues are the values of a rule's parts, by name.
+type ruleValues map[string]string
+
+// partsOf takes a rule in upper case apart. Each part is there once, in any order.
+func partsOf(ruleText string) (ruleValues, error) {
+	parts := ruleValues{}
+	for text := range strings.SplitSeq(ruleText, ";") {
+		name, value, _ := strings.Cut(text, "=")
+		part, known := ruleParts[name]
+		switch {
+		case name == "DTSTART":
+			return nil, fmt.Errorf("DTSTART is no part of a rule: put it before, with a space between")
+		case !known:
+			return nil, fmt.Errorf("%q is not supported: want the parts %s, with a ; between two", text, strings.Join(slices.Sorted(maps.Keys(ruleParts)), ", "))
+		case !part.form.MatchString(value):
+			return nil, fmt.Errorf("%q: want %s with %s", text, name, part.want)
+		}
+		if _, twice := parts[name]; twice {
+			return nil, fmt.Errorf("%s is there twice: a rule has each part once", name)
+		}
+		parts[name] = value
+	}
+	return parts, nil
+}
+
+// ruleUses are the parts of a rule that do not go with every FREQ, or with every other part (RFC 5545, 3.3.10).
+var ruleUses = []struct {
+	allowed func(parts ruleValues) bool
+	want    string
+}{
+	{func(p ruleValues) bool { return p.has("FREQ") }, "FREQ is required"},
+	{func(p ruleValues) bool { return !p.has("COUNT") || !p.has("UNTIL") }, "want COUNT or UNTIL, not both"},
+	{func(p ruleValues) bool { return !p.has("BYWEEKNO") || p.every("YEARLY") }, "BYWEEKNO wants FREQ=YEARLY"},
+	{func(p ruleValues) bool { return !p.has("BYYEARDAY") || !p.every("DAILY", "WEEKLY", "MONTHLY") }, "BYYEARDAY does not go with FREQ=DAILY, WEEKLY and MONTHLY"},
+	{func(p ruleValues) bool { return !p.has("BYMONTHDAY") || !p.every("WEEKLY") }, "BYMONTHDAY does not go with FREQ=WEEKLY"},
+	{func(p ruleValues) bool { return !p.hasOrdinal() || p.every("MONTHLY", "YEARLY") }, "a number in BYDAY, such as 2MO, wants FREQ=MONTHLY or FREQ=YEARLY"},
+	{func(p ruleValues) bool { return !p.hasOrdinal() || !p.has("BYWEEKNO") }, "a number in BYDAY, such as 2MO, does not go with BYWEEKNO"},
+	{func(p ruleValues) bool { return !p.has("BYSETPOS") || p.selects() }, "BYSETPOS wants another BY… part, from whose times it selects"},
+}
+
+func (p ruleValues) has(name string) bool { return p[name] != "" }
+
+func (p ruleValues) every(periods ...string) bool { return slices.Contains(periods, p["FREQ"]) }
+
+func (p ruleValues) hasOrdinal() bool { return strings.ContainsAny(p["BYDAY"], "0123456789") }
+
+// selects reports whether there is a BY… part besides BYSETPOS.
+func (p ruleValues) selects() bool {
+	for name := range p {
+		if strings.HasPrefix(name, "BY") && name != "BYSETPOS" {
+			return true
+		}
+	}
+	return false
+}
 
 // steps are how far apart two periods of a FREQ are, and at least for years and months.
 var steps = map[rrule.Frequency]time.Duration{
@@ -55,14 +139,16 @@ func (s *Schedule) parseRRule() error {
 	if err != nil {
 		return err
 	}
-	parsed, err := rrule.StrToROption(ruleText)
+	parts, err := partsOf(ruleText)
+	if err == nil {
+		err = s.checkParts(parts)
+	}
 	if err != nil {
 		return fmt.Errorf("RRULE %q: %w", ruleText, err)
 	}
-	for part := range strings.SplitSeq(ruleText, ";") { // the library takes 0 for what is not there
-		if name, value, _ := strings.Cut(part, "="); (name == "INTERVAL" || name == "COUNT") && strings.Trim(value, "0") == "" {
-			return fmt.Errorf("RRULE %q: %s is out of range: want 1 or more", ruleText, part)
-		}
+	parsed, err := rrule.StrToROption(ruleText)
+	if err != nil {
+		return fmt.Errorf("RRULE %q: %w", ruleText, err)
 	}
 	r := &recurrence{option: *parsed}
 	until, count := r.option.Until, r.option.Count
@@ -78,11 +164,53 @@ func (s *Schedule) parseRRule() error {
 	if !ok {
 		return fmt.Errorf("RRULE %q never fires: there is no such date", ruleText)
 	}
-	if err := s.bound(r, ruleText, until, first, count); err != nil {
+	if err := s.bound(r, parts, until, first, count); err != nil {
 		return err
 	}
 	s.onClock(r, r.option.Freq >= rrule.HOURLY)
 	return nil
+}
+
+// checkParts refuses what RFC 5545 does not allow and the library takes.
+func (s *Schedule) checkParts(p ruleValues) error {
+	for _, use := range ruleUses {
+		if !use.allowed(p) {
+			return errors.New(use.want)
+		}
+	}
+	for _, name := range []string{"COUNT", "INTERVAL"} { // the library takes 0 for what is not there
+		if p.has(name) && strings.Trim(p[name], "0") == "" {
+			return fmt.Errorf("%s=%s is out of range: want 1 or more", name, p[name])
+		}
+	}
+	inUTC := strings.HasSuffix(p["UNTIL"], "Z")
+	switch start := s.startForm(); {
+	case !p.has("UNTIL") || start == startGiven:
+	case start == startOnClock && inUTC:
+		return fmt.Errorf("UNTIL=%s is in UTC and DTSTART on the clock: want UNTIL without a Z, or DTSTART with one or with a TZID", p["UNTIL"])
+	case start == startInstant && !inUTC:
+		return fmt.Errorf("UNTIL=%s is on the clock and DTSTART has a Z or a TZID: want UNTIL in UTC, with a Z", p["UNTIL"])
+	}
+	return nil
+}
+
+// The forms of a start, which say how UNTIL is written.
+const (
+	startGiven   = iota // with the schedule: an instant, which has a time on its clock as well
+	startOnClock        // DTSTART without a zone
+	startInstant        // DTSTART with a zone, or in UTC
+)
+
+func (s *Schedule) startForm() int {
+	for part := range strings.FieldsSeq(s.config.Expression) {
+		if form := dtstartForm.FindStringSubmatch(part); form != nil {
+			if form[1] != "" || form[3] != "" {
+				return startInstant
+			}
+			return startOnClock
+		}
+	}
+	return startGiven
 }
 
 // splitRRule returns DTSTART on the wall clock and the rule, in upper case. They are apart by white space.
@@ -95,7 +223,7 @@ func (s *Schedule) splitRRule() (start time.Time, ruleText string, err error) {
 			if start, err = s.dtstart(part); err != nil {
 				return start, "", err
 			}
-		case ruleText == "" && (strings.HasPrefix(upper, "RRULE:") || strings.HasPrefix(upper, "FREQ=")):
+		case ruleText == "" && (strings.HasPrefix(upper, "RRULE:") || strings.Contains(upper, "FREQ=")):
 			ruleText = strings.TrimPrefix(upper, "RRULE:")
 		default:
 			return start, "", fmt.Errorf("%q in an RRULE is not supported: %s", part, want)
@@ -121,6 +249,9 @@ func (s *Schedule) dtstart(part string) (time.Time, error) {
 	if parts == nil {
 		return time.Time{}, fmt.Errorf("%q: want DTSTART:20270131T090000, or with a Z for UTC", part)
 	}
+	if parts[1] != "" && parts[3] != "" {
+		return time.Time{}, fmt.Errorf("%q is in a zone and in UTC: want TZID or Z, not both", part)
+	}
 	if parts[1] != "" && parts[1] != s.zone.String() {
 		return time.Time{}, fmt.Errorf("DTSTART is in zone %s and the schedule in %s: want the same", parts[1], s.zone)
 	}
@@ -140,28 +271,17 @@ func (s *Schedule) wall(t time.Time) time.Time {
 	return t.UTC().Add(time.Duration(seconds) * time.Second)
 }
 
-// check refuses what RFC 5545 does not allow and the library takes, or does not survive.
+// check refuses what is out of its range, as far as the library takes or does not survive that.
 func (r *recurrence) check(parsed *rrule.ROption) error {
 	o := &r.option
-	ordinal := slices.ContainsFunc(o.Byweekday, func(d rrule.Weekday) bool { return d.N() != 0 })
 	inMonth := o.Freq == rrule.MONTHLY || o.Freq == rrule.YEARLY && len(o.Bymonth) > 0
 	tooFar := slices.ContainsFunc(o.Byweekday, func(d rrule.Weekday) bool { return d.N() > 5 || d.N() < -5 })
 	longest := min(ruleIntervalMax, int(ruleStepYears*steps[rrule.YEARLY]/steps[o.Freq]))
 	switch {
-	case !parsed.Dtstart.IsZero():
-		return fmt.Errorf("DTSTART is no part of a rule: put it before, with a space between")
-	case len(o.Byeaster) > 0:
-		return fmt.Errorf("BYEASTER is not in RFC 5545")
-	case parsed.Count < 0 || parsed.Count > ruleCountMax:
+	case parsed.Count > ruleCountMax:
 		return fmt.Errorf("COUNT=%d is out of range: want 1 to %d, or UNTIL", parsed.Count, ruleCountMax)
-	case parsed.Count > 0 && !parsed.Until.IsZero():
-		return fmt.Errorf("want COUNT or UNTIL, not both")
-	case o.Interval < 0 || o.Interval > longest:
+	case o.Interval > longest:
 		return fmt.Errorf("INTERVAL=%d is out of range: want 1 to %d", o.Interval, longest)
-	case len(o.Byweekno) > 0 && o.Freq != rrule.YEARLY:
-		return fmt.Errorf("BYWEEKNO wants FREQ=YEARLY")
-	case ordinal && o.Freq != rrule.MONTHLY && o.Freq != rrule.YEARLY:
-		return fmt.Errorf("a number in BYDAY, such as 2MO, wants FREQ=MONTHLY or FREQ=YEARLY")
 	case tooFar && inMonth:
 		return fmt.Errorf("a number in BYDAY is out of range: a month has 1 to 5, and -1 to -5, of each weekday")
 	}
@@ -243,7 +363,7 @@ func (r *recurrence) meetsTime() bool {
 }
 
 // bound applies UNTIL, which includes what it names, and COUNT, whose last time it finds.
-func (s *Schedule) bound(r *recurrence, ruleText string, until, first time.Time, count int) error {
+func (s *Schedule) bound(r *recurrence, parts ruleValues, until, first time.Time, count int) error {
 	if count > 0 {
 		last, ok := first, true
 		for next := first; ok && count > 0; count-- {
@@ -256,21 +376,15 @@ func (s *Schedule) bound(r *recurrence, ruleText string, until, first time.Time,
 	if until.IsZero() {
 		return nil
 	}
-	parts := untilForm.FindStringSubmatch(ruleText)
-	switch {
-	case parts == nil:
-		return fmt.Errorf("RRULE %q: want UNTIL=20271231T235959Z", ruleText)
-	case parts[2] == "Z":
+	if strings.HasSuffix(parts["UNTIL"], "Z") {
 		if end := until.Add(time.Second); s.config.End.IsZero() || end.Before(s.config.End) {
 			s.config.End = end
 		}
-	case parts[1] == "": // a day, all of it
-		r.until = until.AddDate(0, 0, 1).Add(-time.Second)
-	default:
+	} else {
 		r.until = until
 	}
 	if !r.until.IsZero() && r.until.Before(first) {
-		return fmt.Errorf("RRULE %q never fires: UNTIL is before the first time, %s", ruleText, first.Format("2006-01-02T15:04:05"))
+		return fmt.Errorf("RRULE %q never fires: UNTIL is before the first time, %s", s.config.Expression, first.Format("2006-01-02T15:04:05"))
 	}
 	return nil
 }

@@ -60,7 +60,9 @@ type Schedule struct {
 	config  Config
 	zone    *time.Location
 	fires   rule
-	seconds bool
+	seconds bool // it has six fields
+	// readings are what of its expression dialects of cron read differently, and how it is read here.
+	readings []string
 }
 
 // rule is the part of a schedule that knows no bounds.
@@ -189,21 +191,30 @@ func (s *Schedule) Due(nominal time.Time) time.Time {
 	return nominal.Add(time.Duration(n) * time.Millisecond)
 }
 
-// SecondsNote says of an expression of six fields when it fires next, since people who write six often mean
-// five; empty: it has not six, or fires no more.
-func (s *Schedule) SecondsNote(next []time.Time) string {
-	if !s.seconds || len(next) == 0 {
+// Note says of an expression that its author may have meant otherwise how it is read, and when it fires next: people
+// who write six fields often mean five, and dialects of cron read some things differently. Empty: there is nothing to
+// say, or it fires no more.
+func (s *Schedule) Note(next []time.Time) string {
+	if !s.seconds && len(s.readings) == 0 || len(next) == 0 {
 		return ""
 	}
+	notes := s.readings
+	if s.seconds {
+		notes = append([]string{"the expression has six fields, so the first is seconds"}, notes...)
+	}
 	var texts []string
-	for _, t := range next[:min(len(next), secondsShown)] {
+	for _, t := range next[:min(len(next), timesShown)] {
 		texts = append(texts, t.In(s.zone).Format(time.RFC3339))
 	}
-	return "the expression has six fields, so the first is seconds; it fires next at " + strings.Join(texts, ", ") + "; leave out the first field if you meant five"
+	text := strings.Join(notes, "; ") + "; it fires next at " + strings.Join(texts, ", ")
+	if s.seconds {
+		text += "; leave out the first field if you meant five"
+	}
+	return text
 }
 
-// secondsShown is how many fire times SecondsNote shows.
-const secondsShown = 3
+// timesShown is how many fire times Note shows.
+const timesShown = 3
 
 // HasSpread reports whether the expression has an H, so that fire times depend on the name.
 func (s *Schedule) HasSpread() bool { return hasSpread(s.config.Expression) }

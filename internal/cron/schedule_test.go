@@ -1,6 +1,8 @@
 package cron_test
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -89,8 +91,9 @@ func TestExpressions(t *testing.T) {
 		"DTSTART:20270131T103000 FREQ=MINUTELY;INTERVAL=20;BYHOUR=11":       "01-31T11:10:00+00:00 01-31T11:30:00+00:00 01-31T11:50:00+00:00 02-01T11:10:00+00:00",
 		"DTSTART:20270131T103000 FREQ=SECONDLY;INTERVAL=45":                 "01-31T10:30:45+00:00 01-31T10:31:30+00:00",
 		"DTSTART:20270131T120000 FREQ=DAILY;COUNT=2":                        "01-31T12:00:00+00:00 02-01T12:00:00+00:00 none",
-		"DTSTART:20270131T120000 FREQ=DAILY;UNTIL=20270201":                 "01-31T12:00:00+00:00 02-01T12:00:00+00:00 none",
-		"DTSTART:20270131T120000 FREQ=DAILY;UNTIL=20270201T115959Z":         "01-31T12:00:00+00:00 none",
+		"DTSTART:20270131T120000Z FREQ=DAILY;UNTIL=20270201T120000Z":        "01-31T12:00:00+00:00 02-01T12:00:00+00:00 none",
+		"DTSTART;TZID=UTC:20270131T120000 COUNT=2;FREQ=DAILY":               "01-31T12:00:00+00:00 02-01T12:00:00+00:00 none", // in any order
+		"DTSTART:20270131T120000Z FREQ=DAILY;UNTIL=20270201T115959Z":        "01-31T12:00:00+00:00 none",
 		"DTSTART:20270131T120000 FREQ=DAILY;UNTIL=20270201T120000":          "01-31T12:00:00+00:00 02-01T12:00:00+00:00 none",
 		"DTSTART;TZID=UTC:20270131T120000 FREQ=YEARLY;BYWEEKNO=20;BYDAY=MO": "05-17T12:00:00+00:00 05-15T12:00:00+00:00",
 	} {
@@ -232,11 +235,63 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestSixFieldsAreTold(t *testing.T) {
+// What the author of an expression may not have meant is told, with how it is read.
+func TestReadingsAreTold(t *testing.T) {
 	t.Parallel()
-	for expression, want := range map[string]bool{"*/5 * * * * *": true, "*/5 * * * *": false, "@daily": false, "@every 5s": false} {
-		if got := parse(t, cron.Config{Expression: expression}).SecondsNote([]time.Time{time.Unix(0, 0)}); (got != "") != want {
-			t.Errorf("%s: %q", expression, got)
+	for expression, want := range map[string]string{
+		"*/5 * * * * *":      "the expression has six fields, so the first is seconds; it fires next at 1970-01-01T00:00:00Z; leave out the first field if you meant five",
+		"5/15 * * * *":       `minute "5/15" is read as 5-59/15; it fires`,
+		"0 0 * * wed/2":      `day-of-week "wed/2" is read as wed-7/2; it fires`,
+		"0 0 13 * fri":       `of day-of-month "13" and day-of-week "fri" either will do; it fires`,
+		"0 0 */2 * fri":      `day-of-month "*/2" and day-of-week "fri" both have to fit, since one begins with a star; it fires`,
+		"0 0 ? * 2-6":        `day-of-week "2-6" counts Sunday as 0 or 7, and Monday as 1; it fires`,
+		"0 0 * * 6#3":        `day-of-week "6#3" counts Sunday as 0 or 7`,
+		"0 0 9 * * 2":        `so the first is seconds; day-of-week "2" counts Sunday as 0 or 7`,
+		"0 9 * * 1-5":        "",
+		"*/5 * * * *":        "",
+		"0 0 ? * fri":        "",
+		"@daily":             "",
+		"@every 5s":          "",
+		"0 0 1 jan-mar/2 *":  "",
+		"0 22-2/2 * * fri#3": "",
+	} {
+		got := parse(t, cron.Config{Expression: expression}).Note([]time.Time{time.Unix(0, 0)})
+		if !strings.Contains(got, want) || (got != "") != (want != "") {
+			t.Errorf("%s: %q, want %q", expression, got, want)
+		}
+	}
+}
+
+// A range of weekdays steps from its first day on, over Sunday too, which has two numbers and is one day.
+func TestRangesOfWeekdays(t *testing.T) {
+	t.Parallel()
+	names := []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+	monday := at(t, "2027-01-04T00:00:00Z")
+	for from := range 8 {
+		for to := range 8 {
+			for step := 1; step <= 7; step++ {
+				want, days := map[string]bool{}, 1
+				for day := from; day%7 != to%7 || from == 0 && to == 7 && day == from; day++ {
+					days++
+				}
+				for day := 0; day < days; day += step {
+					want[names[(from+day)%7]] = true
+				}
+				for _, expression := range []string{
+					fmt.Sprintf("0 0 * * %d-%d/%d", from, to, step), fmt.Sprintf("0 0 * * %s-%d/%d", names[from%7], to, step), fmt.Sprintf("0 0 * * %d-%s/%d", from, names[to%7], step),
+				} {
+					if strings.Contains(expression, "sun-7/") || strings.Contains(expression, "0-sun/") {
+						continue
+					}
+					got := map[string]bool{}
+					for _, fire := range parse(t, cron.Config{Expression: expression}).Between(monday, monday.AddDate(0, 0, 7), 8) {
+						got[strings.ToLower(fire.Format("Mon"))] = true
+					}
+					if !maps.Equal(got, want) {
+						t.Errorf("%s: %v, want %v", expression, got, want)
+					}
+				}
+			}
 		}
 	}
 }

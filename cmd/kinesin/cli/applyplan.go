@@ -152,7 +152,7 @@ func (p *applying) planCron(ctx context.Context, c *declaredCron, there *sdk.Cro
 	one := &change{Action: applyCreate, Kind: kindCron, Name: c.cron.Name, Line: c.line}
 	p.changes = append(p.changes, one)
 	defer func() {
-		if text := secondsText(c.cron); text != "" && one.Action != applyUnchanged {
+		if text := warningText(c.cron); text != "" && one.Action != applyUnchanged {
 			p.note("cron %s: %s", c.cron.Name, text)
 		}
 	}()

@@ -94,7 +94,7 @@ func (a *app) preview(p *previewFlags) error {
 
 // noteSchedule says what the author of an expression may not have meant.
 func (a *app) noteSchedule(s *cron.Schedule, times []time.Time, p *previewFlags) {
-	if text := s.SecondsNote(times); text != "" {
+	if text := s.Note(times); text != "" {
 		a.note("%s", text)
 	}
 	if s.HasSpread() && p.Name == "" {

@@ -90,9 +90,9 @@ func (a *app) cronCreateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create NAME --lambda L --schedule EXPR [--zone Z] [flags]",
 		Short: "Create a cron",
-		Long: `Creates a cron and prints it. It fires from five seconds later on. One that is there with the same settings is left as it is; with
-others it is refused. If the expression has six fields, the next three fire times are shown on stderr, because who writes six often
-means five. docs/cron.md tells what expressions and policies mean.`,
+		Long: `Creates a cron and prints it, and when it fires first on stderr: from five seconds later on. One that is there with the same settings is
+left as it is; with others it is refused. What its author may not have meant is noted on stderr with the next three fire times: who writes
+six fields often means five, and dialects of cron read some things differently. docs/cron.md tells what expressions and policies mean.`,
 		Example: `  kinesin cron create nightly --lambda report --schedule '30 2 * * *' --zone Europe/Berlin --payload '{"at":"{{nominal}}"}'
   kinesin cron create sync --lambda sync --schedule '@every 90s' --overlap skip --catch-up none`,
 		Args: one("NAME"),
@@ -121,7 +121,10 @@ means five. docs/cron.md tells what expressions and policies mean.`,
 		if existed && !a.json() {
 			a.note("cron %s exists with these settings", made.Name)
 		}
-		a.noteSeconds(&made)
+		a.noteWarning(&made)
+		if first := firesText(&made, 1); first != "" && !existed {
+			a.note("cron %s fires first at %s", made.Name, first)
+		}
 		return a.printCron(&made)
 	})
 }
@@ -167,7 +170,7 @@ with the limit, and an empty text ('') with the collection, the priority and the
 		if err != nil {
 			return err
 		}
-		a.noteSeconds(&changed)
+		a.noteWarning(&changed)
 		return a.printCron(&changed)
 	})
 }
@@ -199,20 +202,20 @@ func (s *cronFlags) apply(isGiven func(flag string) bool, c *sdk.Cron) {
 	}
 }
 
-// noteSeconds shows when a cron fires next whose expression has six fields.
-func (a *app) noteSeconds(c *sdk.Cron) {
-	if text := secondsText(c); text != "" {
-		a.note("%s", text)
+// noteWarning shows what the author of a cron's expression may not have meant.
+func (a *app) noteWarning(c *sdk.Cron) {
+	if c.Warning != "" {
+		a.note("%s", c.Warning)
 	}
 }
 
-// secondsText is empty if an expression has five fields.
-func secondsText(c *sdk.Cron) string {
+// warningText returns what the author of an expression may not have meant, for a cron that is not made yet.
+func warningText(c *sdk.Cron) string {
 	s, err := cron.Parse(cron.Config{Name: c.Name, Expression: c.Schedule, Zone: c.Zone, Start: c.Start, End: c.End})
 	if err != nil {
 		return ""
 	}
-	return s.SecondsNote(s.After(time.Now(), previewShown))
+	return s.Note(s.After(time.Now(), previewShown))
 }
 
 // firesText returns the next times at which a cron fires, on its clock; empty if there are none.

@@ -89,6 +89,7 @@ func TestSixFieldsShowWhenTheyFire(t *testing.T) {
 	s := newSite(t)
 	s.must("lambda", "create", "report")
 	o := s.do("cron", "create", "often", "--lambda", "report", "--schedule", "0 */10 * * * *", "--zone", "Asia/Tokyo")
+	o.check(t, "create", 0, "cron often fires first at 20")
 	o.check(t, "create", 0, "the expression has six fields, so the first is seconds; it fires next at 20", "+09:00, 20", "leave out the first field")
 	s.do("cron", "update", "often", "--schedule", "*/10 * * * *").check(t, "five fields", 0)
 	s.do("cron", "update", "often", "--schedule", "0 */5 * * * *").check(t, "six again", 0, "six fields")
