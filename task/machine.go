@@ -3,7 +3,6 @@ package task
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -461,7 +460,6 @@ func (t Task) end(s State, now Instant, p Policy) Task {
 
 // remember appends the attempt that has just ended, and drops the oldest beyond HistoryMax.
 func (t *Task) remember(o Outcome, text string, now Instant) {
-	text = strings.ToValidUTF8(text[:min(len(text), ErrorBytesMax)], "")
 	keep := t.History
 	if len(keep) >= HistoryMax {
 		keep = keep[len(keep)-HistoryMax+1:]
@@ -469,7 +467,7 @@ func (t *Task) remember(o Outcome, text string, now Instant) {
 	history := make([]Attempt, len(keep), len(keep)+1)
 	copy(history, keep)
 	history = append(history, Attempt{
-		Number: t.Attempt, Worker: t.Worker, Start: t.Started, End: now, Outcome: o, Error: text,
+		Number: t.Attempt, Worker: t.Worker, Start: t.Started, End: now, Outcome: o, Error: ErrorText(text),
 	})
 	t.History = history
 }

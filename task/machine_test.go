@@ -438,6 +438,32 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
+// An error text is kept whole, or with its beginning and its end, as valid UTF-8.
+func TestErrorTextsKeepTheirEnd(t *testing.T) {
+	tail := strings.Repeat("0123456789abcde\n", 64)
+	for text, want := range map[string]string{
+		"":                             "",
+		"exit 4":                       "exit 4",
+		"a\xffb":                       "ab",
+		strings.Repeat("h", 64) + tail: strings.Repeat("h", 64) + tail,
+		"signal: killed: " + strings.Repeat("x", 2000) + tail: "signal: killed: " + strings.Repeat("x", 45) + "…" + tail,
+		strings.Repeat("ä", 2000):                             strings.Repeat("ä", 30) + "…" + strings.Repeat("ä", 512),
+		"a" + strings.Repeat("ä", 2000) + "b":                 "a" + strings.Repeat("ä", 30) + "…" + strings.Repeat("ä", 511) + "b",
+	} {
+		if got := task.ErrorText(text); got != want || len(got) > task.ErrorBytesMax {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	p := newPath(t)
+	p.run("w1")
+	e := p.finish(task.OutcomeReleased)
+	e.Error = "exit status 4: " + strings.Repeat("x", 5000) + "the cause"
+	p.apply(e, task.Enqueued, task.Send)
+	if got := p.History[0].Error; !strings.HasPrefix(got, "exit status 4: x") || !strings.HasSuffix(got, "xthe cause") {
+		t.Errorf("kept %q", got)
+	}
+}
+
 // TestTheEnqueuerIsNamed checks that an enqueued task names the process that enqueued it, as long as it is in
 // the queue.
 func TestTheEnqueuerIsNamed(t *testing.T) {

@@ -5,14 +5,31 @@ package task
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 )
 
 // HistoryMax is how many of its latest attempts a task remembers.
 const HistoryMax = 10
 
-// ErrorBytesMax bounds the error text kept for an attempt.
-const ErrorBytesMax = 1024
+// ErrorBytesMax bounds the error text kept for an attempt: errorHeadBytesMax for what failed, and errorTailBytesMax
+// for what it said, whose end has the cause.
+const (
+	ErrorBytesMax     = errorHeadBytesMax + errorTailBytesMax
+	errorHeadBytesMax = 64
+	errorTailBytesMax = 1024
+)
+
+// ErrorText returns what is kept of an error text: of a longer one than ErrorBytesMax its first bytes and its last ones,
+// with … between, as valid UTF-8.
+func ErrorText(text string) string {
+	const between = "…"
+	if len(text) > ErrorBytesMax {
+		head, tail := text[:errorHeadBytesMax-len(between)], text[len(text)-errorTailBytesMax:]
+		text = strings.ToValidUTF8(head, "") + between + tail
+	}
+	return strings.ToValidUTF8(text, "")
+}
 
 // ResultBytesMax bounds the value of a success that is kept with its task, in bytes.
 const ResultBytesMax = 32 << 10

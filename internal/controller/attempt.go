@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/task"
@@ -36,7 +35,7 @@ func (a *attempt) end(o Outcome) {
 	a.state = ended
 	a.result = &kinesinv1.Result{
 		Task: a.key.task[:], Attempt: a.key.attempt, Outcome: o.Kind.String(),
-		Error: strings.ToValidUTF8(o.Error[:min(len(o.Error), task.ErrorBytesMax)], ""), StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
+		Error: task.ErrorText(o.Error), StartedMicros: int64(a.startedAt), DelayMicros: o.Delay.Microseconds(),
 		Result: o.Result, Add: o.Add,
 	}
 }

@@ -161,7 +161,7 @@ type Work struct {
 // Outcome is how an attempt ended.
 type Outcome struct {
 	Kind  task.Outcome  // OutcomeSuccess, OutcomeRetriable, OutcomeFatal, OutcomeSnoozed, OutcomeReleased or OutcomeCancelled
-	Error string        // for people; at most task.ErrorBytesMax bytes are kept
+	Error string        // for people; task.ErrorText of it is kept
 	Delay time.Duration // before a snoozed task is due again
 	// Result is kept with a task that ends in success; nil for none. With more than task.ResultBytesMax bytes
 	// the attempt is a retriable failure that says so.

@@ -12,8 +12,9 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// panicLinesMax is how many lines of the stack of a handler that panicked are kept.
-const panicLinesMax = 12
+// panicStackBytesMax is how much of the stack of a handler that panicked is kept, so that what it panicked with is kept
+// too (task.ErrorText).
+const panicStackBytesMax = 640
 
 // execute runs the handler of an attempt that has a slot, and then of attempts that waited for that slot.
 func (s *session) execute(a *attempt) {
@@ -56,7 +57,8 @@ func panicText(p any, stack []byte) string {
 			break
 		}
 	}
-	return fmt.Sprintf("panic: %v\n%s", p, strings.Join(lines[:min(len(lines), panicLinesMax)], "\n"))
+	text := strings.Join(lines, "\n")
+	return fmt.Sprintf("panic: %v\n%s", p, text[:min(len(text), panicStackBytesMax)])
 }
 
 // finish notes the outcome of an attempt whose handler has returned, and returns the next attempt for its

@@ -45,7 +45,7 @@ type Task struct {
 type ExitError struct {
 	Code   int            // -1 when a signal ended it
 	Signal syscall.Signal // 0 when it exited
-	Tail   string         // the end of its stderr
+	Tail   string         // the end of its stderr: the last tailBytesMax
 }
 
 // Error says how the command ended, and adds the tail of its stderr.

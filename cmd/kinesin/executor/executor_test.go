@@ -20,6 +20,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
 	"github.com/kinesin-io/kinesin/internal/runtest"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // TestMain lets the test binary act as its own guard, and as a worker that is killed.
@@ -164,6 +165,7 @@ func TestHowACommandEnded(t *testing.T) {
 		script string
 		want   executor.ExitError
 	}{
+		{"head -c 1024 /dev/zero | tr '\\0' x >&2; kill -27 $$", executor.ExitError{Code: -1, Signal: syscall.SIGPROF, Tail: strings.Repeat("x", 1024)}},
 		{"echo why >&2; exit 65", executor.ExitError{Code: 65, Tail: "why"}},
 		{"exit 7", executor.ExitError{Code: 7}},
 		{"kill -9 $$", executor.ExitError{Code: -1, Signal: syscall.SIGKILL}},
@@ -172,6 +174,9 @@ func TestHowACommandEnded(t *testing.T) {
 		err := sh(t, c.script).Run(t.Context(), &executor.Task{})
 		if got, found := errors.AsType[*executor.ExitError](err); !found || *got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.script, got, c.want)
+		}
+		if text := err.Error(); task.ErrorText(text) != text {
+			t.Errorf("%s: of %q only %q is kept", c.script, text, task.ErrorText(text))
 		}
 	}
 }

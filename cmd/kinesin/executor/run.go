@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// tailBytesMax bounds the end of a command's stderr that is kept.
+	// tailBytesMax bounds the end of a command's stderr that is kept. Behind how the command ended, all of it is kept with
+	// the task (task.ErrorText).
 	tailBytesMax = 1024
 	// pipeWait is how long a process that left its group may keep stderr open after its command has ended.
 	pipeWait = 500 * time.Millisecond
