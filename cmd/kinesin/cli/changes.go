@@ -116,7 +116,7 @@ Exit 1 when a worker has the task, when it has ended, or when there is none with
 type newPayloadFlags struct{ text, file string }
 
 func (p *newPayloadFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&p.text, "payload", "", "another payload `TEXT`; of a single task")
+	c.Flags().Var(payloadText{&p.text}, "payload", "another payload `TEXT`; of a single task")
 	c.Flags().StringVar(&p.file, "payload-file", "", "read another payload from `FILE`, - for stdin; of a single task")
 }
 

@@ -39,7 +39,7 @@ func (s *cronFlags) add(f *pflag.FlagSet) {
 	c := &s.cron
 	addCronFlags(f, c)
 	f.StringVar(&c.ManagedBy, "managed-by", "", "`NAME` of the declared set that it is of, which kinesin apply prunes; none takes it out")
-	f.StringVar(&s.payload.text, "payload", "", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
+	f.Var(payloadText{&s.payload.text}, "payload", "payload `TEXT` of its tasks; {{nominal}} in it becomes the nominal time")
 	f.StringVar(&s.payload.file, "payload-file", "", "read the payload from `FILE`, - for stdin")
 }
 

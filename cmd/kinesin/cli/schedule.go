@@ -98,7 +98,7 @@ func (s *scheduleFlags) addTask(f *pflag.FlagSet) {
 	f.StringVar(&s.priority, "priority", "", "one of the lambda's priorities")
 	f.StringVar(&s.collection, "collection", "", "label for a subset of the lambda's tasks")
 	f.StringVar(&s.limitKey, "limit-key", "", "whose task it is, such as a customer, for the lambda's limits by key; at most 256 bytes")
-	f.StringVar(&s.payload, "payload", "", "payload `TEXT`")
+	f.Var(payloadText{&s.payload}, "payload", "payload `TEXT`")
 	f.StringVar(&s.payloadFile, "payload-file", "", "read the payload from `FILE`, - for stdin")
 	f.StringVar(&s.startBefore, "start-before", "", "the task ends as expired if it has not started by this `TIME`, RFC 3339")
 	f.Var(intValue{&s.maxAttempts, 1, task.AttemptsMax}, "max-attempts", "how many attempts may fail before the task is dead; that of the lambda when not set")

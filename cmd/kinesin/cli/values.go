@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -325,5 +326,27 @@ func (v seqValue) Set(text string) error {
 		return fmt.Errorf("%q is no seq of a task: want a whole number from 1", text)
 	}
 	*v.seq = n
+	return nil
+}
+
+// payloadText is a flag with a payload. Elsewhere "@FILE" and "-" name where the payload is, so neither is taken for
+// the payload itself.
+type payloadText struct{ text *string }
+
+func (v payloadText) String() string {
+	if v.text == nil {
+		return ""
+	}
+	return *v.text
+}
+
+func (payloadText) Type() string { return "text" }
+
+func (v payloadText) Set(text string) error {
+	if text == "-" || strings.HasPrefix(text, "@") {
+		return errors.New("this is the payload itself, and of a payload that is - or begins with @ it is not sure that it is meant: " +
+			"want --payload-file FILE for what is in a file, and --payload-file - for stdin, where such a payload goes too")
+	}
+	*v.text = text
 	return nil
 }
