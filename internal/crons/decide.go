@@ -114,7 +114,7 @@ func (c *Cron) Decide(o *task.Occurrence, due task.Instant, before, ran *Past, n
 	}
 	late := now.Sub(since) > LateAfter || o.At.Nominal <= r.Resumed
 	if late && (!m.past.Live || r.Spec.Overlap != OverlapQueue) {
-		if missed := times.missed(&r.Spec, o.At.Nominal, times.missedThrough(o.At.Nominal, now)); missed.Fate == Skip {
+		if missed := times.missed(&r.Spec, o.At.Nominal, now); missed.Fate == Skip {
 			missed.schedule = s
 			return missed, nil
 		}
@@ -216,27 +216,36 @@ func (n nominals) newest(nominal, now task.Instant) task.Instant {
 	return newest
 }
 
-// missedThrough returns the instant up to which nominal times count as missed, for an occurrence that is
-// late. After a pause that has just ended these are the ones in the pause: those since then are not late yet.
-func (n nominals) missedThrough(nominal, now task.Instant) task.Instant {
-	if nominal <= n.resumed && now.Sub(n.resumed) <= LateAfter {
-		return min(n.resumed, now)
+// isMissed reports whether a nominal time counts as missed: it is in a pause, or its occurrence is late. The others run
+// as ever, however short the time between two is.
+func (n nominals) isMissed(nominal, now task.Instant) bool {
+	return nominal <= n.resumed || now.Sub(n.due(nominal)) > LateAfter
+}
+
+// lastMissed returns the last nominal time after one that was missed, too; zero if there is none.
+func (n nominals) lastMissed(nominal, now task.Instant) task.Instant {
+	last := n.last(nominal, max(min(n.resumed, now), now.Add(-LateAfter)))
+	for last > nominal && !n.isMissed(last, now) { // jitter
+		last = n.last(nominal, last-1)
 	}
-	return now
+	return last
 }
 
 // missed decides about an occurrence that is late, from what was missed until now: Skip, or Run.
 func (n nominals) missed(s *Spec, nominal, now task.Instant) Decision {
-	switch s.CatchUp {
-	case CatchUpNone:
-		next := n.after(max(nominal, n.resumed, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)))
-		return Decision{Fate: Skip, Reason: TimeMissed + " (catch-up none)", Next: next}
-	case CatchUpAll:
+	if s.CatchUp == CatchUpAll {
 		return n.missedOfMany(s, nominal, now)
-	case CatchUpLast, "":
 	}
-	if newest := n.newest(nominal, now); newest > nominal {
-		return Decision{Fate: Skip, Reason: TimeMissed + ", and a later one too (catch-up last)", Next: newest}
+	// The first one that may not be late: with a jitter one that was missed may lie behind it.
+	next := n.after(max(nominal, n.resumed, now.Add(-LateAfter-time.Duration(s.JitterMS)*time.Millisecond)-1))
+	if s.CatchUp == CatchUpNone {
+		return Decision{Fate: Skip, Reason: TimeMissed + " (catch-up none)", Next: next}
+	}
+	if last := n.lastMissed(nominal, now); last > nominal {
+		if next == 0 || last < next {
+			next = last
+		}
+		return Decision{Fate: Skip, Reason: TimeMissed + ", and a later one too (catch-up last)", Next: next}
 	}
 	return Decision{Fate: Run}
 }
@@ -256,7 +265,7 @@ func (n nominals) missedOfMany(s *Spec, nominal, now task.Instant) Decision {
 	}
 	first := nominal // of the last ones, as many as may run
 	count := 1
-	for at := n.after(nominal); at != 0 && at <= now; at = n.after(at) {
+	for at, last := n.after(nominal), n.lastMissed(nominal, now); at != 0 && at <= last; at = n.after(at) {
 		if count++; count > most {
 			first = n.after(first)
 		}

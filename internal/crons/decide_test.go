@@ -2,6 +2,7 @@ package crons
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,8 @@ func TestDecisions(t *testing.T) {
 		"late, none later":                  {now: "01:09:59", fate: Run, next: "01:10:00"},
 		"late, some later":                  {now: "01:35:00", fate: Skip, next: "01:30:00", reason: "catch-up last"},
 		"a day late":                        {now: "23:59:00", fate: Skip, next: "23:50:00", reason: "catch-up last"},
+		"late, as one comes":                {now: "01:30:30", fate: Skip, next: "01:20:00", reason: "catch-up last"},
+		"the last one, as one comes":        {now: "01:10:30", fate: Run, next: "01:10:00"},
 		"none, a minute late":               {spec: func(s *Spec) { s.CatchUp = CatchUpNone }, now: "01:01:00", fate: Run, next: "01:10:00"},
 		"none, later":                       {spec: func(s *Spec) { s.CatchUp = CatchUpNone }, now: "01:01:01", fate: Skip, next: "01:10:00", reason: "catch-up none"},
 		"none, as one comes":                {spec: func(s *Spec) { s.CatchUp = CatchUpNone }, now: "01:30:30", fate: Skip, next: "01:30:00", reason: "catch-up none"},
@@ -89,6 +92,58 @@ func TestDecisions(t *testing.T) {
 }
 
 // Nominal times in a pause were missed, however short it was.
+// What was missed is late by more than a minute, however short the time between two is: of that none runs, or the last
+// one, or all. What is late by less runs as ever.
+func TestCatchUpOfEveryPeriod(t *testing.T) {
+	for _, period := range []string{"1s", "5s", "29s", "1m", "61s", "10m"} {
+		for _, jitter := range []int64{0, 45_000} {
+			for _, outage := range []time.Duration{10 * time.Second, 59 * time.Second, 66 * time.Second, 3 * time.Minute, 25 * time.Minute} {
+				runs := map[CatchUp][]task.Instant{}
+				down := at(t, "01:00:00")
+				up := down.Add(outage)
+				var missed, due []task.Instant
+				for _, catchUp := range []CatchUp{CatchUpNone, CatchUpLast, CatchUpAll} {
+					c := each(t, func(s *Spec) {
+						s.Schedule, s.CatchUp, s.JitterMS, s.Overlap, s.CatchUpMax = "@every "+period, catchUp, jitter, OverlapAllow, 100_000
+					})
+					s, err := c.Revisions[0].Spec.Parse(c.Name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					times := nominals{s, c.untilOf(&c.Revisions[0]), 0}
+					first := times.after(down)
+					missed, due = nil, nil
+					for n := first; n <= up; n = times.after(n) {
+						switch late := up.Sub(times.due(n)); {
+						case late > LateAfter:
+							missed = append(missed, n)
+						case late >= 0:
+							due = append(due, n)
+						}
+					}
+					for n := first; n != 0 && n <= up; {
+						d, err := c.Decide(&task.Occurrence{At: task.Firing{Revision: 1, Nominal: n}}, times.due(n), &Past{Succeeded: true}, &Past{}, up)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if d.Fate == Run && times.due(n) <= up {
+							runs[catchUp] = append(runs[catchUp], n)
+						}
+						n = d.Next
+					}
+				}
+				last := missed[max(0, len(missed)-1):]
+				for catchUp, want := range map[CatchUp][]task.Instant{CatchUpNone: due, CatchUpLast: slices.Concat(last, due), CatchUpAll: slices.Concat(missed, due)} {
+					slices.Sort(want) // with a jitter they are due in another order
+					if !slices.Equal(runs[catchUp], want) {
+						t.Errorf("@every %s, out for %s, catch-up %s: %d run, want %d", period, outage, catchUp, len(runs[catchUp]), len(want))
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestDecisionsAfterAPause(t *testing.T) {
 	for name, one := range map[string]struct {
 		spec    Spec
