@@ -6,6 +6,7 @@ package periodic
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -77,10 +78,11 @@ type Service struct {
 	Config
 
 	counting chan struct{}
+	created  atomic.Int64 // when the last cron was created, in microseconds
 }
 
 // New returns a Service.
-func New(c Config) *Service { return &Service{c, make(chan struct{}, countsMax)} }
+func New(c Config) *Service { return &Service{Config: c, counting: make(chan struct{}, countsMax)} }
 
 var errBusy = api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the cron kept changing; try again")
 

@@ -432,6 +432,22 @@ func TestTheLambdaOfACron(t *testing.T) {
 	}
 }
 
+// A cron that is created again at the very instant at which one of its name was is another: its occurrences have ids of
+// their own.
+func TestACronThatIsCreatedAgainAtOnce(t *testing.T) {
+	f := newFixture(t)
+	lives := map[int64]bool{}
+	for range 3 {
+		lives[f.set(nightly()).CreatedMicros] = true
+		if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(lives) != 3 {
+		t.Errorf("created at %v: want three instants", lives)
+	}
+}
+
 // Whoever writes six fields often means five, and hears of it whichever way the call came.
 func TestSixFieldsAreSaid(t *testing.T) {
 	f := newFixture(t)

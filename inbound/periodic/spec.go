@@ -117,8 +117,27 @@ func isDefault[T comparable](setting *T, value T) {
 func (s *Service) newCron(name string, spec *crons.Spec, l *catalog.Entry, by string) *crons.Cron {
 	now := s.Clock.Now()
 	return &crons.Cron{
-		Name: name, Lambda: l.Name, Ref: l.Ref, Created: now, CreatedBy: by, Updated: now, UpdatedBy: by,
+		Name: name, Lambda: l.Name, Ref: l.Ref, Created: s.stamp(now), CreatedBy: by, Updated: now, UpdatedBy: by,
 		Revisions: []crons.Revision{{Number: 1, From: now.Add(crons.ChangeAfter), Spec: *spec}},
+	}
+}
+
+// stampsAheadMax bounds how far stamps are ahead of the clock.
+const stampsAheadMax = time.Second
+
+// stamp returns now, or the first instant after it that no other cron of this process was created at. The ids of
+// occurrences follow from it: those of a cron that was deleted have ended, and if its clock stands still, as in a test, a
+// cron of the same name must not take them for its own.
+func (s *Service) stamp(now task.Instant) task.Instant {
+	for {
+		last := task.Instant(s.created.Load())
+		at := now
+		if last >= now && last < now.Add(stampsAheadMax) {
+			at = last + 1
+		}
+		if s.created.CompareAndSwap(int64(last), int64(at)) {
+			return at
+		}
 	}
 }
 
