@@ -266,6 +266,8 @@ type Hooks struct {
 	Assigned func(*Assignment)
 	// Warm: all partitions of the assignment have been read ahead. Called by Run.
 	Warm func(*Assignment)
+	// Rests: a loop has nothing to do before the time that Scheduler.Rests says. Called by the loop.
+	Rests func()
 	// Failed: a partition could not be read or dispatched and is tried again.
 	Failed func(p task.Partition, err error)
 }

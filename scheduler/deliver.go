@@ -426,7 +426,7 @@ func (d *deliverMode) gateOrder(o *task.Order, now task.Instant) bool {
 
 // next implements mode.
 func (d *deliverMode) next(now task.Instant) (at task.Instant, room <-chan struct{}) {
-	at = now.Add(idleMax)
+	at = never
 	if check, ok := d.inFlight.next(); ok {
 		at = min(at, check)
 	}

@@ -105,9 +105,9 @@ func (l *loop) takeExpired() {
 	}
 }
 
-// nextExpiry returns when the next held row expires, now+idleMax at the latest.
+// nextExpiry returns when the next held row expires or the gates change; never if none does.
 func (l *loop) nextExpiry(now task.Instant) task.Instant {
-	at := now.Add(idleMax)
+	at := never
 	if h := &l.held; h.expiring != nil {
 		if first, ok := h.expiring.first(); ok {
 			at = min(at, first)

@@ -46,8 +46,7 @@ type inbox struct {
 func (in *inbox) close() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	n := &in.news
-	in.closed = len(n.hints) == 0 && len(n.done) == 0 && n.missed.IsZero() && !n.checkAll && !n.makeForeign
+	in.closed = len(in.done) == 0 && !in.news.isUrgent()
 	return in.closed
 }
 
@@ -56,9 +55,15 @@ type news struct {
 	hints       []hint
 	done        []doneRow     // wake-up rows that no task needs any more
 	missed      task.Instant  // the wake-up of the earliest hint for which there was no room; zero: none
+	look        uint64        // the number of looks that were asked for
 	checkAll    bool          // all tasks in flight are to be read
 	makeForeign bool          // another process has taken the partition over
 	lingers     time.Duration // with makeForeign: what is due within it is still fired here
+}
+
+// isUrgent reports whether there is something of which the loop is told at once.
+func (n *news) isUrgent() bool {
+	return len(n.hints) > 0 || !n.missed.IsZero() || n.checkAll || n.makeForeign
 }
 
 // take empties the inbox.
@@ -66,7 +71,7 @@ func (in *inbox) take() news {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	all := in.news
-	in.news = news{}
+	in.news = news{look: all.look}
 	return all
 }
 

@@ -168,7 +168,7 @@ func (l *loop) passOn() {
 
 // nextKey returns when a key becomes ready by itself, or is.
 func (l *loop) nextKey(now task.Instant, lacking bool) task.Instant {
-	at := now.Add(idleMax)
+	at := never
 	if l.keys == nil {
 		return at
 	}

@@ -42,7 +42,7 @@ type mode interface {
 }
 
 // loop is the scheduler loop of one partition: it reads the schedule ahead, waits, dispatches what is due,
-// and checks what is in flight. All fields but wake, stats, limitsKeys and inbox belong to run's goroutine.
+// and checks what is in flight. All fields but resting, wake, stats, limitsKeys and inbox belong to run's goroutine.
 type loop struct {
 	*shared
 
@@ -62,6 +62,9 @@ type loop struct {
 	stop      context.CancelFunc
 	rest      func(ctx context.Context) bool // makes the partition idle, so that the loop ends; nil: it never is
 	restFrom  task.Instant                   // when that is tried next
+
+	looked  uint64               // the newest look that was made
+	resting atomic.Pointer[rest] // nil: it works
 
 	wake  chan struct{} // has an element when there may be something to do
 	stats loopStats

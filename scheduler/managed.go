@@ -363,7 +363,7 @@ func (m *managedMode) settleMoved(o *task.Order, row *task.Task) {
 
 // next implements mode.
 func (m *managedMode) next(now task.Instant) (at task.Instant, room <-chan struct{}) {
-	at = now.Add(idleMax)
+	at = never
 	switch {
 	case m.room.lacking && m.room.quota.isSet():
 		at, room = min(at, m.room.quota.again), m.room.quota.more

@@ -224,6 +224,15 @@ func (s *Scheduler) wait(ctx context.Context, a *assignment, opening bool, lambd
 	}
 	timer := s.Clock.NewTimer(wait)
 	defer timer.Stop()
+	w := &attending{again: never, told: []<-chan struct{}{lambdas, owners, quotas, heard}}
+	if opening {
+		w.again = s.Clock.Now().Add(wait)
+	}
+	s.attending.Store(w)
+	defer s.attending.Store(nil)
+	if s.Hooks.Rests != nil {
+		s.Hooks.Rests()
+	}
 	select {
 	case <-lambdas:
 		return true

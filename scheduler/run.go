@@ -98,6 +98,7 @@ func (l *loop) readClock() {
 // readInbox acts on what the loop was told.
 func (l *loop) readInbox() {
 	news, now := l.inbox.take(), l.now()
+	l.looked = news.look
 	if len(news.hints) > 0 {
 		l.restFrom = now.Add(l.Window)
 	}
@@ -165,15 +166,27 @@ func (l *loop) idle(ctx context.Context) {
 	timer := l.Clock.NewTimer(idleMax)
 	defer timer.Stop()
 	began, now := clock.StampOf(timer), l.now()
-	until := min(l.nextRead(now), now.Add(idleMax))
+	reads := l.nextRead(now)
+	until := min(reads, now.Add(idleMax))
 	if request := &l.reader.request; request.isOpen() {
 		until = now.Add(progressEvery)
 		l.readSemaphore.park(request)
 		defer l.readSemaphore.unpark(request)
 	}
 	at, room := l.mode.next(now)
-	until = min(until, at, l.nextExpiry(now))
+	acts := min(at, l.nextExpiry(now))
+	until = min(until, acts)
+	if l.held.isPaced || l.held.probes || l.keys != nil {
+		acts = min(acts, reads) // scans let what is held go
+	}
 	clock.ResetFrom(timer, began, until.Sub(now))
+	if l.mode.rests() {
+		l.resting.Store(&rest{l.looked, acts})
+		defer l.resting.Store(nil)
+		if l.Hooks.Rests != nil {
+			l.Hooks.Rests()
+		}
+	}
 	select {
 	case <-timer.C():
 	case <-l.wake:

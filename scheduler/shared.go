@@ -22,6 +22,7 @@ type shared struct {
 	activity        atomic.Pointer[activityRecord]  // replaced by Run and read by all
 	exclusiveGroups atomic.Pointer[exclusiveGroups] // replaced by Run and read by all
 	slotsShut       chan struct{}                   // has an element when a group may have to be opened anew
+	attending       atomic.Pointer[attending]       // what Run waits for; nil: it works
 	warmed          chan struct{}                   // has an element when a partition was read ahead for the first time
 }
 

@@ -72,6 +72,7 @@ func (l *loop) takeSlots(want int) (granted int, w quotaWait) {
 		return 0, quotaWait{again: l.now().Add(slotsAgain)} // an owner starts them, or this one will
 	case !u.group.isOpen(l.Handover):
 		u.waitNot()
+		l.attending.Store(nil) // Run does not rest any more
 		notify(l.slotsShut)
 		return 0, quotaWait{again: l.now().Add(slotsAgain)}
 	}

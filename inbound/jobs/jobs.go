@@ -111,6 +111,8 @@ type Config struct {
 	// job. Both may be nil.
 	Traced func(ctx context.Context) string
 	Step   func(ctx context.Context, job, action, made string) (_ context.Context, end func(tasks int, err error))
+	// Rested is called when something waits of which Rests tells. It may be nil.
+	Rested func()
 }
 
 // Service serves jobs and runs them. It is safe for concurrent use.
@@ -121,18 +123,21 @@ type Service struct {
 	wake    chan struct{}
 
 	mu      sync.Mutex
-	running map[string]chan struct{} // by id; gets a value when the job's row may have changed
+	running map[string]chan struct{}         // by id; gets a value when the job's row may have changed
+	naps    map[<-chan struct{}]task.Instant // until when what is woken by a channel sleeps
 }
 
 // New returns a Service.
 func New(c Config) *Service {
 	return &Service{
 		Config: c, process: fmt.Sprintf("%016x", c.Clock.Uint64()), wake: make(chan struct{}, 1), running: map[string]chan struct{}{},
+		naps: map[<-chan struct{}]task.Instant{},
 	}
 }
 
 // look makes the runner look for jobs at once.
 func (s *Service) look() {
+	s.setNap(s.wake, 0) // it does not rest any more
 	select {
 	case s.wake <- struct{}{}:
 	default:

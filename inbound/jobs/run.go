@@ -49,6 +49,7 @@ func (s *Service) takeUp(ctx context.Context, group *errgroup.Group) error {
 		switch {
 		case changed != nil:
 			if j.State != stateRunning || j.Owner != s.process {
+				s.setNap(changed, 0)
 				select {
 				case changed <- struct{}{}:
 				default:

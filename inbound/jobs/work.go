@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 const (
@@ -199,9 +201,43 @@ func (s *Service) keepPace(ctx context.Context, j *job, tasks int, began time.Du
 func (s *Service) nap(ctx context.Context, wake <-chan struct{}, d time.Duration) {
 	timer := s.Clock.NewTimer(d)
 	defer timer.Stop()
+	s.setNap(wake, s.Clock.Now().Add(d))
+	defer s.setNap(wake, 0)
+	if s.Rested != nil {
+		s.Rested()
+	}
 	select {
 	case <-ctx.Done():
 	case <-wake:
 	case <-timer.C():
 	}
+}
+
+// setNap notes until when what a channel wakes sleeps; zero: it does not.
+func (s *Service) setNap(wake <-chan struct{}, until task.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until.IsZero() {
+		delete(s.naps, wake)
+	} else {
+		s.naps[wake] = until
+	}
+}
+
+// Rests reports whether no job works now, and when the first of them goes on; never, if none runs.
+func (s *Service) Rests() (until task.Instant, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, sleeps := s.naps[s.wake]; !sleeps || len(s.wake) > 0 {
+		return 0, false
+	}
+	until, now := task.Instant(math.MaxInt64), s.Clock.Now()
+	for _, changed := range s.running {
+		at, sleeps := s.naps[changed]
+		if !sleeps || len(changed) > 0 || at <= now {
+			return 0, false
+		}
+		until = min(until, at)
+	}
+	return until, true
 }

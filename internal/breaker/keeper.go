@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +40,8 @@ type Config struct {
 	Recovery func(lambda uint32) uint32
 	// Changed is called with each change of a gate that was stored; before is nil for a new one.
 	Changed func(ctx context.Context, before, after *gates.Gate)
+	// Rested is called when Run waits of which Rests tells. It may be nil.
+	Rested func()
 }
 
 // Keeper keeps the circuit breakers of all lambdas, by the attempts that ended on this server. It is safe for
@@ -47,8 +51,10 @@ type Keeper struct {
 
 	failing map[uint32]failure // of lambdas; for Run alone
 
-	mu sync.Mutex
-	of map[uint32]*seen
+	mu    sync.Mutex
+	of    map[uint32]*seen
+	fresh bool         // an attempt has ended since the last look began
+	until task.Instant // when the next look is; zero: it is under way
 }
 
 // failure is that a lambda's breaker could not be kept.
@@ -76,6 +82,7 @@ func (k *Keeper) Ended(lambda uint32, claimed task.Instant, failed bool) {
 	g := k.Book.OfLambda(lambda).BreakerOf(k.Clock.Now())
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.fresh = true
 	s := k.seen(lambda)
 	if g == nil {
 		s.window.add(clock.Mono(k.Clock), set.Window, failed)
@@ -105,12 +112,50 @@ func (s *seen) follow(g *gates.Gate) {
 
 // Run keeps the breakers until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	for clock.Sleep(ctx, k.Clock, lookEvery) == nil {
+	for k.sleep(ctx) == nil {
 		if err := k.look(ctx); err != nil && ctx.Err() == nil {
 			k.Log.WarnContext(ctx, "cannot keep circuit breakers; trying again", slog.Any("error", err))
 		}
 	}
 	return nil
+}
+
+// sleep waits for the next look.
+func (k *Keeper) sleep(ctx context.Context) error {
+	timer := k.Clock.NewTimer(lookEvery)
+	defer timer.Stop()
+	k.setNext(k.Clock.Now().Add(lookEvery))
+	if k.Rested != nil {
+		k.Rested()
+	}
+	select {
+	case <-timer.C():
+		k.setNext(0)
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (k *Keeper) setNext(look task.Instant) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.until = look; look.IsZero() {
+		k.fresh = false
+	}
+}
+
+// Rests reports whether no look is under way, and when the next one is that may change something: while the gate of a
+// breaker is in force, and after an attempt has ended. Else it is never.
+func (k *Keeper) Rests() (until task.Instant, ok bool) {
+	now := k.Clock.Now()
+	open := slices.ContainsFunc(k.Lambdas(), func(l *task.Lambda) bool { return k.Book.OfLambda(l.Ref).BreakerOf(now) != nil })
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !open && !k.fresh {
+		return task.Instant(math.MaxInt64), !k.until.IsZero()
+	}
+	return k.until, k.until > now
 }
 
 // look keeps the breakers of all lambdas. One that fails is left out for a while, longer each time, and puts

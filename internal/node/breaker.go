@@ -14,7 +14,7 @@ import (
 func (n *Node) newBreakers(c *Config) *breaker.Keeper {
 	return breaker.New(breaker.Config{
 		Store: n.store, Book: n.gates, Clock: c.Clock, Log: c.Log,
-		Lambdas: n.lambdasWithBrakes, Setting: n.breakerOf, Recovery: n.quotas.book.Recovery, Changed: n.breakerChanged,
+		Lambdas: n.lambdasWithBrakes, Setting: n.breakerOf, Recovery: n.quotas.book.Recovery, Changed: n.breakerChanged, Rested: n.rests,
 	})
 }
 

@@ -104,6 +104,9 @@ type Config struct {
 	// batch to fill, there is no direct hand-off or prefetch, and leases and silent streams outlast every
 	// jump.
 	Stepped bool
+	// Rests is called when the scheduler has nothing to do with a partition before the time that Node.Rests says. nil: not
+	// called.
+	Rests func()
 
 	shared   bool    // several processes may use the store
 	keyUnits float64 // write units that a key of the store takes in a second; 0: what DynamoDB documents

@@ -77,6 +77,7 @@ func (n *Node) schedulerHooks() scheduler.Hooks {
 			}
 		},
 		Ended:  n.endedUnrun,
+		Rests:  n.rests,
 		Lost:   func(string) { n.metrics.lost.Inc() },
 		Failed: func(task.Partition, error) { n.metrics.failures.Inc() },
 		Assigned: func(s *scheduler.Assignment) {

@@ -91,6 +91,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.rests = c.Rests
 	if !c.Stepped {
 		n.steps = clock.NewSteps(c.Clock, n.clockStepped)
 	}
@@ -177,7 +178,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	})
 	n.jobs = jobs.New(jobs.Config{
 		Store: n.store, Tasks: n.inbound, Clock: c.Clock, Log: c.Log, Shared: c.shared,
-		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf,
+		Metered: n.store.EndedExpire(), Ended: n.jobEnded, Recovery: n.recoveryOf, GrantsOf: n.grantsOf, Rested: n.rests,
 		Traced: n.tracer.Current, Step: n.tracer.Step,
 		Fill: func(ctx context.Context, b *crons.Backfill, after task.Instant, limit int) (crons.Filled, error) {
 			return n.periodic.Fill(ctx, b, after, limit)

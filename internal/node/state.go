@@ -102,6 +102,8 @@ type Node struct {
 	running  atomic.Bool
 	warm     atomic.Bool // all partitions of this process have been read once
 	draining atomic.Bool
+
+	rests func() // Config.Rests; it may be nil
 }
 
 // noWorker knows of which lambdas no worker runs the tasks, on any server, for whoever looks at what waits.

@@ -16,7 +16,7 @@ const checksPerPatience = 8
 //
 // It fails the test, and names the tasks, when a handler does not return (see Stall). It does not wait for
 // handlers that wait for virtual time; one whose time has not come continues to wait. A task for which no
-// worker has a free slot stays in its queue.
+// worker has a free slot stays in its queue, and one that the server holds where it is.
 func (k *Kinesin) Advance(d time.Duration) {
 	k.tb.Helper()
 	if d < 0 {

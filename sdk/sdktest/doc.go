@@ -15,6 +15,9 @@
 // virtual time with Kinesin.Sleep, or on its context, which ends at the task's
 // timeout.
 //
+// A task that the server holds, by a gate, a quota, a limit or an earlier
+// occurrence of its cron, stops no time: it starts when the server lets it go.
+//
 // The server and the workers end with the test. The package never waits for
 // real time to pass, except for handlers to return.
 package sdktest

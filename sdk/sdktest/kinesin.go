@@ -149,11 +149,12 @@ func (k *Kinesin) compose() {
 	n, err := node.New(k.base, node.Config{
 		Store: &trackedStore{k.store, k.tracker}, Queue: k.outbox,
 		Membership: partition.Static("sdktest"), Clock: k.time.Process(0), Log: k.cfg.log,
-		QueueDepthMax: math.MaxInt32, DeliverDirect: -1, Stepped: true,
+		QueueDepthMax: math.MaxInt32, DeliverDirect: -1, Stepped: true, Rests: k.tracker.signal,
 	})
 	if err != nil {
 		k.tb.Fatalf("sdktest: start the server: %v", err)
 	}
+	k.tracker.server = n
 	k.node, k.transport = n, inproc.New(node.Trusting(n.Handler()))
 	go func() {
 		defer close(k.nodeOver)

@@ -41,7 +41,7 @@ func (s *trackedStore) Apply(ctx context.Context, ops []store.Op) ([]error, erro
 
 // rows is a summary of the live tasks in the store: what decides when time may move.
 type rows struct {
-	wakeups *btree.BTreeG[wakeup]
+	wakeups map[task.Partition]*btree.BTreeG[wakeup]
 	live    map[task.ID]row // task rows that have not ended
 
 	queued     map[uint32]int // tasks in their queues, by lambda
@@ -57,7 +57,7 @@ type rows struct {
 type row struct {
 	state   task.State
 	at      task.Instant // its wake-up
-	lambda  uint32
+	of      task.Partition
 	worker  string
 	attempt uint32
 	cancel  bool
@@ -70,7 +70,7 @@ type wakeup struct {
 	at      task.Instant
 	id      task.ID
 	waiting bool // the task has a wake-up row and no task row
-	lambda  uint32
+	of      task.Partition
 }
 
 func (m wakeup) before(other wakeup) bool {
@@ -93,7 +93,7 @@ const treeDegree = 16
 
 func newRows() rows {
 	return rows{
-		wakeups: btree.NewG(treeDegree, wakeup.before), live: map[task.ID]row{},
+		wakeups: map[task.Partition]*btree.BTreeG[wakeup]{}, live: map[task.ID]row{},
 		queued: map[uint32]int{}, holds: map[hold]int{}, names: map[uint32]string{}, groups: groupRows{},
 	}
 }
@@ -105,15 +105,15 @@ func (r *rows) note(op *store.Op) {
 	switch op.Kind {
 	case store.PutWakeup:
 		if _, found := r.live[t.ID]; !found && !t.IsBare() {
-			r.wakeups.ReplaceOrInsert(rowWakeup(t))
+			r.add(rowWakeup(t))
 		}
 	case store.DeleteWakeup:
-		r.wakeups.Delete(rowWakeup(t))
+		r.remove(rowWakeup(t))
 	case store.PutTask, store.ReplaceTask:
-		r.wakeups.Delete(rowWakeup(t)) // from now on the task row has the wake-up
+		r.remove(rowWakeup(t)) // from now on the task row has the wake-up
 		r.replace(t)
 		if t.State.IsEnd() && t.HasFollowups() && !op.Amends {
-			r.wakeups.ReplaceOrInsert(rowWakeup(t)) // until it is deleted a follow-up may be missing
+			r.add(rowWakeup(t)) // until it is deleted a follow-up may be missing
 		}
 	case store.PutControl:
 		r.learnName(&op.Control)
@@ -121,8 +121,21 @@ func (r *rows) note(op *store.Op) {
 	}
 }
 
+func (r *rows) add(m wakeup) {
+	if r.wakeups[m.of] == nil {
+		r.wakeups[m.of] = btree.NewG(treeDegree, wakeup.before)
+	}
+	r.wakeups[m.of].ReplaceOrInsert(m)
+}
+
+func (r *rows) remove(m wakeup) {
+	if tree := r.wakeups[m.of]; tree != nil {
+		tree.Delete(m)
+	}
+}
+
 func rowWakeup(t *task.Task) wakeup {
-	return wakeup{at: t.WakeRow.At, id: t.ID, waiting: true, lambda: t.Partition.Lambda}
+	return wakeup{at: t.WakeRow.At, id: t.ID, waiting: true, of: t.Partition}
 }
 
 func (r *rows) replace(t *task.Task) {
@@ -134,7 +147,7 @@ func (r *rows) replace(t *task.Task) {
 		return
 	}
 	now := row{
-		state: t.State, at: cmp.Or(t.Wake, t.Due), lambda: t.Partition.Lambda,
+		state: t.State, at: cmp.Or(t.Wake, t.Due), of: t.Partition,
 		worker: t.Worker, attempt: t.Attempt, cancel: t.CancelRequested,
 	}
 	if t.MayExpire() {
@@ -148,11 +161,11 @@ func (r *rows) replace(t *task.Task) {
 func (r *rows) count(id task.ID, w row, n int) {
 	switch w.state {
 	case task.Scheduled, task.RetriableFailure, task.Acquired:
-		r.countWakeup(wakeup{at: w.at, id: id, lambda: w.lambda}, n)
+		r.countWakeup(wakeup{at: w.at, id: id, of: w.of}, n)
 	case task.Enqueued:
-		r.queued[w.lambda] += n
+		r.queued[w.of.Lambda] += n
 		if w.expires > 0 {
-			r.countWakeup(wakeup{at: w.expires, id: id, lambda: w.lambda}, n)
+			r.countWakeup(wakeup{at: w.expires, id: id, of: w.of}, n)
 		}
 	case task.Claimed:
 		r.claimed += n
@@ -166,14 +179,14 @@ func (r *rows) count(id task.ID, w row, n int) {
 
 func (r *rows) countWakeup(m wakeup, n int) {
 	if n > 0 {
-		r.wakeups.ReplaceOrInsert(m)
+		r.add(m)
 	} else {
-		r.wakeups.Delete(m)
+		r.remove(m)
 	}
 }
 
 func (r *rows) countHold(w row, n int) {
-	h := hold{w.worker, w.lambda}
+	h := hold{w.worker, w.of.Lambda}
 	if r.holds[h] += n; r.holds[h] == 0 {
 		delete(r.holds, h)
 	}
@@ -209,16 +222,18 @@ func (r *rows) held(worker string, serves func(lambda string) bool) int {
 // overdue describes up to limit tasks that should have been dispatched by now, or that are in a queue.
 func (r *rows) overdue(now task.Instant, limit int) []string {
 	var all []string
-	r.wakeups.Ascend(func(m wakeup) bool {
-		if m.at > now || len(all) == limit {
-			return false
-		}
-		all = append(all, fmt.Sprintf("%s task %s was not enqueued, although due since %v", r.names[m.lambda], m.id, m.at.Time()))
-		return true
-	})
+	for _, tree := range r.wakeups {
+		tree.Ascend(func(m wakeup) bool {
+			if m.at > now || len(all) == limit {
+				return false
+			}
+			all = append(all, fmt.Sprintf("%s task %s was not enqueued, although due since %v", r.names[m.of.Lambda], m.id, m.at.Time()))
+			return true
+		})
+	}
 	for id, w := range r.live {
 		if len(all) < limit && (w.state == task.Enqueued || w.state.IsRunning()) {
-			all = append(all, fmt.Sprintf("%s task %s is %s", r.names[w.lambda], id, w.state))
+			all = append(all, fmt.Sprintf("%s task %s is %s", r.names[w.of.Lambda], id, w.state))
 		}
 	}
 	return all

@@ -3,6 +3,7 @@ package sdktest
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -31,18 +32,43 @@ type tracker struct {
 	sleeps   map[*sleep]struct{}
 	starts   map[string]int // by task, since time last moved
 	spinning *attempt       // set when its task started too often
+
+	server server
+	looks  map[task.Partition]look
+	acts   task.Instant // when the server does something about what it holds, or for a job; never: not by itself
 }
+
+// server says what became of due tasks that it has not dispatched (node.Node).
+type server interface {
+	Look(p task.Partition, from task.Instant) uint64
+	Rests(p task.Partition) (look uint64, acts task.Instant, ok bool)
+	WorkRests() (until task.Instant, ok bool)
+}
+
+// look is when the server was asked to look at a partition.
+type look struct {
+	number   uint64
+	progress uint64
+	at       task.Instant
+}
+
+const never = task.Instant(math.MaxInt64)
 
 func newTracker() *tracker {
 	return &tracker{
 		events: make(chan struct{}, 1), rows: newRows(),
-		attempts: map[*attempt]struct{}{}, sleeps: map[*sleep]struct{}{}, starts: map[string]int{},
+		attempts: map[*attempt]struct{}{}, sleeps: map[*sleep]struct{}{}, starts: map[string]int{}, looks: map[task.Partition]look{}, acts: never,
 	}
 }
 
 // changed wakes settle. Call with mu held.
 func (t *tracker) changed() {
 	t.progress++
+	t.signal()
+}
+
+// signal wakes settle. It needs no lock.
+func (t *tracker) signal() {
 	select {
 	case t.events <- struct{}{}:
 	default:
@@ -125,10 +151,33 @@ func (t *tracker) busy(now task.Instant) (busy bool, progress uint64, spinning *
 }
 
 func (t *tracker) busyLocked(now task.Instant) bool {
-	if first, found := t.rows.wakeups.Min(); found && first.at <= now {
-		return true
+	return t.runs(now) || t.couldRun() || t.rows.groups.isEnding(now) || !t.isHeld(now)
+}
+
+// isHeld reports whether the server holds all that is due and was not dispatched, by a gate, a quota or the like: since
+// the last change and at this instant it has looked at each such task, and it has nothing to do.
+func (t *tracker) isHeld(now task.Instant) bool {
+	until, held := t.server.WorkRests()
+	t.acts = until
+	for p, tree := range t.rows.wakeups {
+		first, found := tree.Min()
+		if !found || first.at > now {
+			continue
+		}
+		made, acts, rests := t.server.Rests(p)
+		if !rests || acts <= now {
+			held = false
+			continue
+		}
+		if asked := t.looks[p]; asked.progress != t.progress || asked.at != now {
+			t.looks[p] = look{t.server.Look(p, first.at), t.progress, now}
+			held = false
+		} else if made < asked.number {
+			held = false
+		}
+		t.acts = min(t.acts, acts)
 	}
-	return t.runs(now) || t.couldRun() || t.rows.groups.isEnding(now)
+	return held
 }
 
 // runs reports whether a task runs that does not wait for time. The task of a waiting handler is claimed, and
@@ -164,8 +213,14 @@ func (t *tracker) nextLocked(now task.Instant) (next task.Instant, found bool) {
 			next, found = at, true
 		}
 	}
-	if first, waits := t.rows.wakeups.Min(); waits {
-		consider(first.at)
+	if t.acts != never {
+		consider(t.acts)
+	}
+	for _, tree := range t.rows.wakeups {
+		tree.AscendGreaterOrEqual(wakeup{at: now + 1, waiting: true}, func(first wakeup) bool {
+			consider(first.at)
+			return false
+		})
 	}
 	for a := range t.attempts {
 		consider(a.start.Add(controller.StartedAfter))
