@@ -78,7 +78,7 @@ func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.I
 	return requested, requested.CeilMillis(), nil
 }
 
-// identify gives the task its id: derived from the key, chosen by the client so that a repeated call is
+// identify gives the task its id: derived from the key, or from a request id so that a repeated call is
 // harmless, or new.
 func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.ScheduleItem) error {
 	switch {
@@ -90,13 +90,10 @@ func identify(b *intake.Batch, t *task.Task, l *catalog.Entry, item *kinesinv1.S
 		t.Seq = b.SeqOfKeyed()
 		t.Life = t.Seq
 		t.Digest = intake.Digest(t, item.Payload)
-	case len(item.RequestId) == 0:
+	case t.Request.IsZero():
 		t.ID = task.NewID(b.Now, b.Clock.Uint64(), b.Clock.Uint64())
 	default:
-		var err error
-		if t.ID, err = intake.RequestID(item.RequestId); err != nil {
-			return err
-		}
+		t.ID, t.Request = t.Request, task.ID{}
 		// The id of what follows after a group is of this server's making, before its clock was set back.
 		if t.GroupEnd == nil && intake.IsAhead(t.ID, b.Now) {
 			return refusal.Invalid("request id: its time is more than %v ahead of the server's clock", catalog.IDAheadMax)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
 	"github.com/kinesin-io/kinesin/task"
@@ -347,6 +348,14 @@ func TestARepeatedRedriveIsDoneOnce(t *testing.T) {
 		}
 		if r := try(2, 0); r.Problem != nil || r.State != "scheduled" {
 			t.Errorf("another call: %v", r)
+		}
+		for _, name := range []string{"ada", "bob"} { // an id counts for its caller alone
+			f.cancelled(id)
+			ctx := access.With(f.ctx, access.Caller{Identity: access.Identity{Name: name, Grants: access.All()}})
+			r, err := f.Redrive(ctx, &kinesinv1.RedriveRequest{Ids: []string{id}, RequestId: uuid7(3)})
+			if err != nil || r.Results[0].Problem != nil || r.Results[0].State != "scheduled" {
+				t.Errorf("%s: %v, %v", name, r, err)
+			}
 		}
 		_, err := f.Redrive(f.ctx, &kinesinv1.RedriveRequest{Ids: []string{id}, RequestId: []byte("one")})
 		if err == nil || !strings.Contains(err.Error(), "want the 16 bytes of a UUID version 7") {

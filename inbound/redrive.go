@@ -24,7 +24,7 @@ func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*k
 	if (r.Payload != nil || r.Blob != nil) && len(ids) != 1 {
 		return nil, refusal.Invalid("a payload is for a single task; this call names %d", len(ids))
 	}
-	request, err := intake.RequestID(r.RequestId)
+	request, err := intake.OwnRequestID(ctx, r.RequestId)
 	if err != nil {
 		return nil, err
 	}

@@ -24,11 +24,12 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	b, end := in.Begin(len(items))
 	defer end()
 	b.Again = request.Again
-	grants := access.From(ctx).Grants
+	caller := access.From(ctx)
+	b.Caller = caller.Name
 	b.MaySchedule = func(l *catalog.Entry, collection string) bool {
-		return grants.AllowIn(access.Schedule, l.Name, collection)
+		return caller.Grants.AllowIn(access.Schedule, l.Name, collection)
 	}
-	quota := callQuota{in: in, identity: access.From(ctx).Name}
+	quota := callQuota{in: in, identity: caller.Name}
 	for i, item := range items {
 		c := &b.Tasks[i]
 		c.Item, c.Way = item, intake.WayStore

@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/queue/queuetest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/storetest"
@@ -343,14 +346,68 @@ func TestARepeatedCallWithADelayStartsOneTask(t *testing.T) {
 	})
 }
 
+// A request id counts for its caller alone, and for the very task that it came with. So whoever uses it again,
+// or uses the id of a task, for a task that is due before another one, does not take the other one's place.
+func TestARequestIDOverwritesNoTaskThatWaits(t *testing.T) {
+	const ada, bob = "ada", "bob"
+	but := func(i *item, change func(*item)) *item { return with(proto.CloneOf(i), change) }
+	waiting := with(in(time.Hour), func(i *item) { i.RequestId, i.Payload = uuid7(1), []byte("acknowledged") })
+	bound := task.ID(uuid7(2)).BoundTo("mail", "c")
+	for name, c := range map[string]struct {
+		waiting *item
+		caller  string
+		change  func(i *item, id task.ID)
+	}{
+		"another caller":             {waiting, bob, func(i *item, _ task.ID) { i.DelayMicros = 0 }},
+		"another caller, later":      {waiting, bob, func(i *item, _ task.ID) { i.DelayMicros /= 2 }},
+		"another payload":            {waiting, ada, func(i *item, _ task.ID) { i.Payload, i.DelayMicros = []byte("other"), 0 }},
+		"another delay":              {waiting, ada, func(i *item, _ task.ID) { i.DelayMicros = 0 }},
+		"another due time":           {waiting, ada, func(i *item, _ task.ID) { i.DelayMicros, i.DueMicros = 0, int64(start) }},
+		"another collection":         {waiting, ada, func(i *item, _ task.ID) { i.Collection, i.DelayMicros = "c", 0 }},
+		"another limit key":          {waiting, ada, func(i *item, _ task.ID) { i.LimitKey, i.DelayMicros = "k", 0 }},
+		"the id of the task":         {waiting, ada, func(i *item, id task.ID) { i.RequestId, i.DelayMicros = id[:], 0 }},
+		"the id of a server's":       {with(in(time.Hour), func(i *item) { i.Payload = []byte("acknowledged") }), ada, func(i *item, id task.ID) { i.RequestId, i.DelayMicros = id[:], 0 }},
+		"an id that a client chose":  {but(waiting, func(i *item) { i.RequestId, i.Collection = bound[:], "c" }), bob, func(i *item, id task.ID) { i.RequestId, i.DelayMicros = id[:], 0 }},
+		"what fits that, bound anew": {but(waiting, func(i *item) { i.RequestId, i.Collection = bound[:], "c" }), bob, func(i *item, id task.ID) { id = id.BoundTo("mail", "c"); i.RequestId, i.DelayMicros = id[:], 0 }},
+	} {
+		run(t, func(f *fixture) {
+			schedule := func(caller string, i *item) *kinesinv1.ScheduleResult {
+				t.Helper()
+				ctx := access.With(f.ctx, access.Caller{Identity: access.Identity{Name: caller, Grants: access.All()}})
+				r, err := f.Schedule(ctx, &kinesinv1.ScheduleRequest{Items: []*item{i}})
+				if err != nil || r.Results[0].Problem != nil {
+					t.Fatalf("%s: %v, %v", name, r, err)
+				}
+				return r.Results[0]
+			}
+			first := schedule(ada, c.waiting)
+			second := schedule(c.caller, but(c.waiting, func(i *item) { c.change(i, f.idOf(first.Id)) }))
+			if second.Duplicate || f.idOf(second.Id) == f.idOf(first.Id) {
+				t.Errorf("%s: it is taken for the task that waits: %v", name, second)
+			}
+			if again := schedule(ada, c.waiting); len(c.waiting.RequestId) > 0 && (!again.Duplicate || again.Id != first.Id) {
+				t.Errorf("%s: the call again makes another task: %v", name, again)
+			}
+			if err := f.dispatch(first.Id); err != nil {
+				t.Errorf("%s: the task that waited: %v", name, err)
+			}
+			if got := f.get(first.Id).Task; string(got.GetPayload()) != "acknowledged" {
+				t.Errorf("%s: the task that waited became %v", name, got)
+			}
+		})
+	}
+}
+
 func TestARequestIDIsNotSharedByLambdas(t *testing.T) {
 	run(t, func(f *fixture) {
 		if _, err := f.CreateLambda(f.ctx, &kinesinv1.CreateLambdaRequest{Lambda: &kinesinv1.Lambda{Name: "other"}}); err != nil {
 			t.Fatal(err)
 		}
-		f.accept(with(in(0), func(i *item) { i.RequestId = uuid7(1) }))
+		one := f.accept(with(in(0), func(i *item) { i.RequestId = uuid7(1) }))
 		r := f.schedule(with(in(0), func(i *item) { i.Lambda, i.RequestId = "other", uuid7(1) }))[0]
-		wantRefusal(t, "other lambda", r.Problem, isConflict, "another lambda")
+		if r.Problem != nil || r.Duplicate || f.idOf(r.Id) == f.idOf(one) {
+			t.Errorf("in another lambda: %v", r)
+		}
 	})
 }
 

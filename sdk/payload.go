@@ -94,9 +94,9 @@ func (c *Client) encode(ctx context.Context, items []Item, ids [][]byte, results
 	encoded := make([]Item, len(items))
 	for i := range items {
 		encoded[i] = items[i]
-		bound := task.ID(ids[i]).BoundTo(items[i].Lambda, items[i].Collection) // so that the server keeps it
+		bound := task.ID(ids[i]).BoundTo(items[i].Lambda, items[i].Collection) // so that the id of the task is known
 		copy(ids[i], bound[:])
-		payload, err := c.cfg.Encode(ctx, items[i].Lambda, items[i].Key, [16]byte(ids[i]), items[i].Payload)
+		payload, err := c.cfg.Encode(ctx, items[i].Lambda, items[i].Key, bound.OwnedBy(""), items[i].Payload)
 		if err != nil {
 			results[i].Err = fmt.Errorf("encode the payload of a %s task: %w", items[i].Lambda, err)
 		}

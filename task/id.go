@@ -39,13 +39,13 @@ func NewID(now Instant, a, b uint64) (id ID) {
 	return id.versioned(7)
 }
 
-// boundBytes is how much of a bound id says what it is bound to: enough that it fits the id of no other task
-// by chance, and so little that ids of one millisecond stay distinct by 50 random bits.
-const boundBytes = 3
+// boundBytes is how much of a bound id says what it is bound to: so much that few other ids pass for a bound
+// one, and so little that 58 random bits are left, which nobody can guess.
+const boundBytes = 2
 
 // BoundTo returns the id with its last bytes derived from the others, a lambda and a collection. A caller who
-// needs to know the id beforehand, to encrypt the payload for it, chooses such a one: OwnedBy changes the
-// others.
+// needs to know the id of its task beforehand, to encrypt the payload for it, chooses such a request id: the
+// id of the task is then what OwnedBy returns for nobody.
 func (id ID) BoundTo(lambda, collection string) ID {
 	rest := len(id) - boundBytes
 	sum := IDOf(id[:rest], []byte(lambda), []byte{0}, []byte(collection))
@@ -53,11 +53,11 @@ func (id ID) BoundTo(lambda, collection string) ID {
 	return id
 }
 
-// OwnedBy returns the id that a caller who may not schedule everywhere gets when it chooses this one: with
-// the same time and version, and with random bits that no other caller can choose. An id that a caller
-// chooses is the key of a row, and could otherwise be that of the task of somebody else.
-func (id ID) OwnedBy(caller string) ID {
-	own := IDOf(id[:], []byte(caller))
+// OwnedBy returns the id that a caller gets when it chooses this one, for a request with this content: with
+// the same time and version, and with random bits that no other caller and no other request leads to. An id
+// becomes the key of a row, and one that counted as it is could be that of the row of somebody else.
+func (id ID) OwnedBy(caller string, content ...byte) ID {
+	own := IDOf(id[:], []byte(caller), []byte{0}, content)
 	copy(own[:6], id[:6])
 	return own.versioned(id[6] >> 4)
 }

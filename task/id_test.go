@@ -172,6 +172,12 @@ func TestWhoseAnIDIs(t *testing.T) {
 	if was, _ := id.Made(); own == id || own == id.OwnedBy("b") || own != id.OwnedBy("a") || !is || made != was {
 		t.Errorf("%s became %s", id, own)
 	}
+	if of := id.OwnedBy("a", 1); of == own || of != id.OwnedBy("a", 1) || of == id.OwnedBy("a", 2) || of == id.OwnedBy("a\x01") {
+		t.Errorf("%s became %s for a request", id, of)
+	}
+	if from := (task.InboundToken{ID: id, Sender: "a"}); from.TaskID() == id || from.TaskID() == own || (task.InboundToken{ID: id}).TaskID() != id {
+		t.Errorf("%s of a sender became %s", id, from.TaskID())
+	}
 	bound := id.BoundTo("mail", "c")
 	if at, is := bound.Made(); !is || at != made || bound != bound.BoundTo("mail", "c") || bound == bound.BoundTo("mail", "") ||
 		bound == bound.BoundTo("mai", "c") || bound == bound.BoundTo("mailc", "") {

@@ -32,6 +32,15 @@ type InboundToken struct {
 	Sender string
 }
 
+// TaskID returns the id of the task: that of a sender counts for it alone, so that it cannot be the id of a
+// task of somebody else.
+func (t InboundToken) TaskID() ID {
+	if t.Sender == "" {
+		return t.ID
+	}
+	return t.ID.OwnedBy("sender " + t.Sender) // no identity has such a name
+}
+
 // IsInboundToken reports whether a public id has a form of senders, whoever made it.
 func IsInboundToken(text string) bool {
 	return strings.HasPrefix(text, inboundTokenPrefix) || strings.HasPrefix(text, inboundTokenPrefixSender)

@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// PeekID returns the task's id in a public id, whoever made it: it has no key, and so cannot tell a forged
+// PeekID returns the task's id by a public id, whoever made it: it has no key, and so cannot tell a forged
 // one. It returns ErrBadID for forms that it does not know. The id is first in the body; in the form q2 it
-// follows the number of a key and the name of a sender, whose length is in front of it.
+// follows the number of a key and the name of a sender, whose length is in front of it, and counts for that
+// sender alone.
 func PeekID(text string) (id ID, err error) {
 	const prefixChars = 2
 	unknown := fmt.Errorf("%w: not one of the forms that this version knows", ErrBadID)
@@ -32,7 +33,11 @@ func PeekID(text string) (id ID, err error) {
 	if len(raw) < at+len(id) {
 		return ID{}, unknown
 	}
-	return ID(raw[at : at+len(id)]), nil
+	id = ID(raw[at : at+len(id)])
+	if at > 0 {
+		return InboundToken{ID: id, Sender: string(raw[2:at])}.TaskID(), nil
+	}
+	return id, nil
 }
 
 // publicIDBytesMax is above the length of every public id.

@@ -22,7 +22,10 @@ var peeked = []string{
 func TestTheIDInAPublicID(t *testing.T) {
 	t.Parallel()
 	want := task.ID{0x01, 0x92, 0xf0, 0xc1, 0x2a, 0x3b, 0x7c, 0x4d, 0x8e, 0x5f, 0x60, 0x71, 0x82, 0x93, 0xa4, 0xb5}
-	for _, text := range peeked {
+	for i, text := range peeked {
+		if i == len(peeked)-1 {
+			want = task.InboundToken{ID: want, Sender: "shop"}.TaskID() // not the one that another sender gets
+		}
 		if id, err := task.PeekID(text); err != nil || id != want {
 			t.Errorf("%s: %s, %v", text, id, err)
 		}

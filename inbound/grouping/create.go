@@ -70,7 +70,7 @@ func (s *Service) newGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest)
 	if expires <= now || expires > now.Add(groups.ExpiryMax) {
 		return nil, nil, refusal.Invalid("expires %s: want a time to come, within %d days", time.UnixMicro(r.ExpiresMicros).UTC().Format(time.RFC3339), groups.ExpiryMax/(24*time.Hour))
 	}
-	id, err := s.idFor(r.RequestId, now)
+	id, err := s.idFor(ctx, r.RequestId, now)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -159,8 +159,8 @@ func followUpsOf(r *kinesinv1.CreateGroupRequest) (all []followUp) {
 	return all
 }
 
-func (s *Service) idFor(request []byte, now task.Instant) (task.ID, error) {
-	id, err := intake.RequestID(request)
+func (s *Service) idFor(ctx context.Context, request []byte, now task.Instant) (task.ID, error) {
+	id, err := intake.OwnRequestID(ctx, request)
 	switch {
 	case err != nil:
 		return id, err

@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
 	"github.com/kinesin-io/kinesin/inbound/grouping"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/store"
@@ -92,6 +93,15 @@ func TestASealBesideAnAdd(t *testing.T) {
 	f.between = nil
 	if err := add(0); err != nil || len(f.cancelled) != 2 { // made again
 		t.Errorf("%v, %v", err, f.cancelled)
+	}
+	request, mine := task.NewID(start, 1, 2), map[string]string{}
+	for _, name := range []string{"ada", "bob", "ada"} { // a request id counts for its caller alone
+		ctx := access.With(t.Context(), access.Caller{Identity: access.Identity{Name: name}})
+		r, err := s.CreateGroup(ctx, &kinesinv1.CreateGroupRequest{Then: &kinesinv1.ScheduleItem{Lambda: "report"}, RequestId: request[:]})
+		if err != nil || r.Existed != (mine[name] != "") || r.Existed && r.Group.Id != mine[name] || r.Group.Id == request.String() {
+			t.Errorf("%s: %v, %v", name, r, err)
+		}
+		mine[name] = r.GetGroup().GetId()
 	}
 	f.full = true
 	if _, err := s.CreateGroup(t.Context(), &kinesinv1.CreateGroupRequest{Then: &kinesinv1.ScheduleItem{Lambda: "report"}}); !errors.Is(err, api.ErrThrottled) {

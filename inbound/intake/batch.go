@@ -21,6 +21,8 @@ type Batch struct {
 	Now   task.Instant
 	Tasks []Incoming
 	Again bool // an earlier call asked for the same tasks, and its outcome is not known
+	// Caller is for whom alone the request ids of the call count; empty: the server itself.
+	Caller string
 	// MaySchedule reports whether the caller may schedule tasks of a collection, and so use a key again whose
 	// ended task is of that collection; nil: of all.
 	MaySchedule func(l *catalog.Entry, collection string) bool

@@ -45,10 +45,8 @@ func (b *Batch) Build(l *catalog.Entry, item *kinesinv1.ScheduleItem) (*task.Tas
 	if err := checkOnConflict(item); err != nil {
 		return t, err
 	}
-	if item.Key != "" { // without one it is the id of the task
-		if t.Request, err = RequestID(item.RequestId); err != nil {
-			return t, err
-		}
+	if t.Request, err = b.ownRequestID(t, item); err != nil {
+		return t, err
 	}
 	if t.Tags, err = task.TagsOf(item.Tags); err != nil {
 		return t, err

@@ -2,7 +2,10 @@ package intake
 
 import (
 	"context"
+	"encoding/binary"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/partition"
@@ -32,6 +35,35 @@ func RequestID(sent []byte) (id task.ID, err error) {
 	}
 }
 
+// OwnRequestID is RequestID for the caller of a context: the id counts for this caller alone. A call without
+// a caller is the server's own, and its ids are, too.
+func OwnRequestID(ctx context.Context, sent []byte) (task.ID, error) {
+	id, err := RequestID(sent)
+	if caller := access.From(ctx).Name; caller != "" && err == nil && !id.IsZero() {
+		id = id.OwnedBy(caller)
+	}
+	return id, err
+}
+
+// ownRequestID is OwnRequestID for a task that Build makes. The id counts for this very item, so that a
+// caller who uses it again for another one gets another task, and loses none that waits. An id that is bound
+// to the lambda and the collection of the item counts whoever calls: whoever knows it has made it, since it
+// is not the id of the task.
+func (b *Batch) ownRequestID(t *task.Task, item *kinesinv1.ScheduleItem) (task.ID, error) {
+	id, err := RequestID(item.RequestId)
+	switch {
+	case err != nil || id.IsZero() || b.Caller == "":
+		return id, err
+	case id == id.BoundTo(item.Lambda, item.Collection):
+		return id.OwnedBy(""), nil
+	}
+	same := Digest(t, item.Payload)
+	content := binary.BigEndian.AppendUint32(same[:], t.Partition.Lambda)
+	content = binary.BigEndian.AppendUint64(content, uint64(item.DueMicros))
+	content = binary.BigEndian.AppendUint64(content, uint64(item.DelayMicros))
+	return id.OwnedBy(b.Caller, content...), nil
+}
+
 // MadeAt returns when an id of version 7 was made, by the clock of its maker.
 func MadeAt(id task.ID) task.Instant {
 	made, _ := id.Made()
@@ -54,16 +86,13 @@ func Buffered(t task.Token) task.Task {
 
 // OpenInbound reads an id that a client made when it sent a task to the buffer itself. Such an id names its
 // lambda, which may have been created again since: then it is the id of a task that does not exist.
-func (in *Intake) OpenInbound(ctx context.Context, id string) (task.Token, *catalog.Entry, error) {
+func (in *Intake) OpenInbound(ctx context.Context, public string) (task.Token, *catalog.Entry, error) {
 	if in.InboundSealer == nil {
 		return task.Token{}, nil, task.ErrBadID
 	}
-	q, err := in.InboundSealer.Open(ctx, id)
+	q, err := in.InboundSealer.Open(ctx, public)
 	if err != nil {
 		return task.Token{}, nil, err
-	}
-	if q.Sender != "" && q.ID != q.ID.BoundTo(q.Lambda, "") {
-		q.ID = q.ID.OwnedBy(q.Sender)
 	}
 	l, err := in.Catalog.Lambda(q.Lambda)
 	if err != nil {
@@ -73,7 +102,8 @@ func (in *Intake) OpenInbound(ctx context.Context, id string) (task.Token, *cata
 	if err != nil {
 		return task.Token{}, nil, err
 	}
-	return task.Token{ID: q.ID, Due: q.Due, Partition: PartitionOf(l, priority, q.ID, "")}, l, nil
+	id := q.TaskID()
+	return task.Token{ID: id, Due: q.Due, Partition: PartitionOf(l, priority, id, "")}, l, nil
 }
 
 // passKeyed has later tasks with keys get higher seqs than one that began after the ended row of its key.

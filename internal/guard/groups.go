@@ -4,14 +4,11 @@ import (
 	"context"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
-	"github.com/kinesin-io/kinesin/task"
 )
 
 // Actions on groups, as they are in the audit log.
@@ -40,11 +37,6 @@ func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest
 	all = slices.DeleteFunc(all, func(i *kinesinv1.ScheduleItem) bool { return i == nil })
 	if err := s.maySchedule(ctx, actCreateGroup, all...); err != nil {
 		return nil, err
-	}
-	if c := access.From(ctx); !c.Grants.AllowEverything() && len(r.GetRequestId()) == len(task.ID{}) {
-		id := task.ID(r.GetRequestId()).OwnedBy(c.Name)
-		r = proto.CloneOf(r)
-		r.RequestId = id[:]
 	}
 	response, err := s.next.CreateGroup(ctx, r)
 	if !response.GetExisted() {

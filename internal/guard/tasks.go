@@ -32,30 +32,10 @@ func (g *Guard) Tasks(next kinesinv1connect.TaskServiceHandler) kinesinv1connect
 	return tasks{g, next}
 }
 
-// Schedule needs schedule on the collection of each item. A request id becomes the id of the task, and so
-// could name the task of somebody else. Therefore that of a caller who may not do everything counts for this
-// caller alone, unless it is bound to the lambda and collection.
+// Schedule needs schedule on the collection of each item.
 func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
-	c := access.From(ctx)
-	if c.Grants.AllowEverything() {
-		return s.next.Schedule(ctx, r)
-	}
-	if !c.Grants.AllowAll(access.Schedule) {
-		lambda, collection := "", ""
-		for i, item := range r.GetItems() { // most calls have items of one lambda and collection
-			if i > 0 && item.GetLambda() == lambda && item.GetCollection() == collection {
-				continue
-			}
-			if lambda, collection = item.GetLambda(), item.GetCollection(); !c.Grants.AllowIn(access.Schedule, lambda, collection) {
-				return nil, s.deny(c, actSchedule, access.Schedule, nameIn(c, access.Schedule, lambda, collection))
-			}
-		}
-	}
-	for _, item := range r.GetItems() {
-		if err := s.ScheduleAll(ctx, item.GetThen(), item.GetElse(), item.GetFinally()); err != nil {
-			return nil, err
-		}
-		item.RequestId = ownRequestID(c.Name, item)
+	if err := s.ScheduleAll(ctx, r.GetItems()); err != nil {
+		return nil, err
 	}
 	return s.next.Schedule(ctx, r)
 }
@@ -77,21 +57,6 @@ func (g *Guard) ScheduleAll(ctx context.Context, lists ...[]*kinesinv1.ScheduleI
 		}
 	}
 	return nil
-}
-
-// ownRequestID returns the request id of an item as it counts for an identity. One that is no UUID stays as
-// it is, to be refused.
-func ownRequestID(identity string, item *kinesinv1.ScheduleItem) []byte {
-	sent := item.GetRequestId()
-	if len(sent) != len(task.ID{}) {
-		return sent
-	}
-	id := task.ID(sent)
-	if id == id.BoundTo(item.GetLambda(), item.GetCollection()) {
-		return sent
-	}
-	id = id.OwnedBy(identity)
-	return id[:]
 }
 
 // nameIn names what a verb is missing on: a lambda, or one collection of it.

@@ -45,10 +45,8 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 		return nil, 0, err
 	}
 	made := task.NewID(now, c.clock.Uint64(), c.clock.Uint64())
-	if c.codec != nil {
-		made = made.BoundTo(item.Lambda, "")
-	}
-	id, err := c.sealer.Seal(task.InboundToken{ID: made, Due: due, Lambda: item.Lambda, Priority: item.Priority})
+	token := task.InboundToken{ID: made, Due: due, Lambda: item.Lambda, Priority: item.Priority, Sender: c.sealer.Sender()}
+	id, err := c.sealer.Seal(token)
 	if err != nil {
 		return nil, 0, invalid("%v", err)
 	}
@@ -58,7 +56,7 @@ func (c *Client) accept(ctx context.Context, item *sdk.Item) (*kinesinv1.Buffere
 	}
 	payload := item.Payload
 	if c.codec != nil {
-		payload, err = c.codec.Encode(ctx, sdk.PayloadContext{Lambda: item.Lambda, Task: made}, payload)
+		payload, err = c.codec.Encode(ctx, sdk.PayloadContext{Lambda: item.Lambda, Task: token.TaskID()}, payload)
 		if err != nil {
 			return nil, 0, fmt.Errorf("encode the payload of a %s task: %w", item.Lambda, err)
 		}
