@@ -51,6 +51,9 @@ func (jsonCodec) Unmarshal(data []byte, message any) error {
 	if err := listsOf(m.ProtoReflect().Descriptor()).checkJSON(data); err != nil {
 		return err
 	}
+	if err := CheckJSONText(data); err != nil {
+		return err
+	}
 	strict := protojson.Unmarshal(data, m)
 	if strict == nil {
 		return nil

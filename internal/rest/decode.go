@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/task"
@@ -28,18 +27,18 @@ var listsMax = map[string]int{ //nolint:gochecknoglobals // a table
 
 // decode reads a JSON object into the struct that into points to. It is stricter than encoding/json, because
 // people write requests by hand, and a misspelt delay must not mean now: it refuses unknown names, names in
-// other letters, names that come twice, required ones that are missing, null, and values of another type. A
-// list is bounded while it is decoded. An error says where it is and what is allowed there.
+// other letters, names that come twice, required ones that are missing, null, values of another type, and what
+// is no text. A list is bounded while it is decoded. An error says where it is and what is allowed there.
 func decode(data []byte, into any) error {
-	if !utf8.Valid(data) {
-		return errors.New("the body is not UTF-8")
-	}
 	var whole json.RawMessage
 	if err := json.Unmarshal(data, &whole); err != nil {
 		if syntax, is := errors.AsType[*json.SyntaxError](err); is {
 			return fmt.Errorf("the body is not JSON, at byte %d: %w", syntax.Offset, err)
 		}
 		return fmt.Errorf("the body is not JSON: %w", err)
+	}
+	if err := api.CheckJSONText(data); err != nil {
+		return err
 	}
 	return decodeObject(place{"the body", noIndex}, whole, reflect.ValueOf(into).Elem())
 }

@@ -91,6 +91,9 @@ func invalid(err error) error {
 }
 
 func decodeLine(text []byte, l *batchLine) error {
+	if err := api.CheckJSONText(text); err != nil {
+		return err
+	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	err := d.Decode(l)

@@ -699,16 +699,17 @@ func TestBatch(t *testing.T) {
 		`{"lambda":"a","priority":"urgent"}`,
 		`{"in":"1h","payload":"text","key":"k","collection":"c","priority":"low"}`,
 		"{\"lambda\":\"a\",\"key\":\"k\xff\"}",
+		`{"lambda":"a","tags":{"t":"\ud800"}}`,
 	}
 	wantErrors := map[int]string{
 		3: "unknown lambda", 4: `unknown field "lamda"`, 5: `"in": want a string`, 6: "want a duration", 7: "RFC 3339",
 		8: "exclude each other", 9: "not a JSON object", 10: "want a JSON object", 11: "something follows", 12: "urgent",
-		14: "not valid UTF-8",
+		14: "not valid UTF-8", 15: `tags.t: \ud800 is half`,
 	}
 	o := s.doWith(strings.Join(lines, "\n"), "schedule", "a", "--batch", "-")
-	o.check(t, "batch", 1, "11 of 13 tasks failed")
+	o.check(t, "batch", 1, "12 of 14 tasks failed")
 	got := strings.Split(strings.TrimSuffix(o.stdout, "\n"), "\n")
-	if len(got) != 13 {
+	if len(got) != 14 {
 		t.Fatalf("%d results: %s", len(got), o.stdout)
 	}
 	for n, want := range wantErrors {

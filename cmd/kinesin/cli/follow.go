@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -106,7 +107,7 @@ func oneJSON(data []byte) (json.RawMessage, error) {
 		}
 		return nil, fmt.Errorf("not JSON: %w", err)
 	}
-	return bytes.TrimLeft(whole, jsonSpace), nil
+	return bytes.TrimLeft(whole, jsonSpace), api.CheckJSONText(data)
 }
 
 // parseFollow reads what follows a task: a list of what follows a success, such a task alone, or an object

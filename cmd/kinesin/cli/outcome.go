@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -131,6 +132,9 @@ var outcomeWords = map[string]string{ //nolint:gochecknoglobals // a table
 
 // parseOutcome reads the content of an outcome file.
 func parseOutcome(data []byte) (*outcomeSaid, error) {
+	if err := api.CheckJSONText(data); err != nil {
+		return nil, err
+	}
 	var o outcomeObject
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

@@ -61,6 +61,7 @@ func TestParseOutcome(t *testing.T) {
 		`{"outcome":"release","error":"x"}`:    `error does not go with outcome "release", only with "fatal"`,
 		`{"outcome":"fatal","result":1}`:       `result does not go with outcome "fatal", only with "success"`,
 		`{"outcome":"success","result":` + largest[:9] + largest + `}`: "invalid character",
+		`{"outcome":"fatal","error":"\ud800"}`:                         `error: \ud800 is half of a surrogate pair`,
 		`{"outcome":"fatal","then":[]}`:                                `then does not go with outcome "fatal"`,
 		`{"outcome":"success","then":[{"lambda":"a","in":"soon"}]}`:    `then: then[0]: "in": "soon" is not a duration`,
 		`{"outcome":"success","then":{"else":[{"lambda":"a"}]}}`:       "then: want a list of tasks",
