@@ -36,7 +36,7 @@ func (in *Inbound) Count(ctx context.Context, r *kinesinv1.CountRequest) (*kines
 }
 
 // CountOrEstimate counts a set by reading it, or estimates it where reads cost money. It returns also how
-// many rows it read.
+// many rows it read of tasks that may be read.
 func (in *Inbound) CountOrEstimate(ctx context.Context, of *Selection) (n, examined int64, exact bool, err error) {
 	if in.Store.EndedExpire() {
 		return in.estimate(ctx, of)
@@ -72,8 +72,9 @@ func (in *Inbound) CountDue(ctx context.Context, of Selection, at, until task.In
 
 // tally reads a set and calls visit with each task and for how many it stands: for itself. Unless the whole
 // set is asked for, it reads one shard of each lambda and priority, over which tasks are spread evenly, and
-// at most estimateRowsMax rows. Of ended tasks it then visits those that it reads.
-func (in *Inbound) tally(ctx context.Context, of *Selection, whole bool, visit func(t *task.Task, weight int64)) (examined int64, exact bool, err error) {
+// at most estimateRowsMax rows. Of ended tasks it then visits those that it reads. seen is how many of the rows
+// that it read are of tasks that may be read.
+func (in *Inbound) tally(ctx context.Context, of *Selection, whole bool, visit func(t *task.Task, weight int64)) (seen int64, exact bool, err error) {
 	leave, err := in.enterWholeSet()
 	if err != nil {
 		return 0, false, err
@@ -83,6 +84,7 @@ func (in *Inbound) tally(ctx context.Context, of *Selection, whole bool, visit f
 	read.oneShard = !whole
 	exact = whole || !in.hasMoreShards(of)
 	var position []byte
+	var examined int64
 	for more := true; more; {
 		page, err := in.Page(ctx, &read, position, setRowsPage)
 		if err != nil {
@@ -96,13 +98,13 @@ func (in *Inbound) tally(ctx context.Context, of *Selection, whole bool, visit f
 			exact = exact && weight == 1
 			visit(&page.Rows[i].Task, weight)
 		}
-		examined += int64(page.Examined)
+		seen, examined = seen+int64(page.Seen), examined+int64(page.Examined)
 		position, more = page.Next, len(page.Next) > 0
 		if more && !whole && examined >= estimateRowsMax {
-			return examined, false, nil
+			return seen, false, nil
 		}
 	}
-	return examined, exact, nil
+	return seen, exact, nil
 }
 
 // weight returns for how many tasks one stands in an estimate.

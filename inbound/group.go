@@ -166,6 +166,9 @@ func (in *Inbound) withKeyOf(ctx context.Context, c *intake.Incoming, id task.ID
 	case rows[0].ID.IsZero():
 		return "", refusal.Wire(intake.ErrKeyMoves)
 	}
+	if rows[0].Collection != c.Item.Collection { // whose readers are others
+		return "", api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task of another collection: no task of its own follows", c.Item.Key)
+	}
 	holder := in.Sealer.SealTask(&rows[0])
 	if end := rows[0].GroupEnd; end != nil && end.Group == c.After.Group && c.Exists {
 		return holder, nil

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -53,6 +54,7 @@ type Page struct {
 	Rows     []Row
 	Next     []byte // position of the next page; empty after the last
 	Examined int    // rows that were read
+	Seen     int    // of them, those that whoever the selection is for may read; all that he is told of
 	Unread   int    // rows that cannot be read, and so may be of the set or not
 }
 
@@ -181,7 +183,7 @@ func (w *walk) readLive(ctx context.Context, p task.Partition) (more bool, err e
 		w.page.Examined++
 		w.ID, w.After = wakeups[i].ID, int64(wakeups[i].WakeRow.At)
 		w.countUnread(&all[i].Task)
-		if b := &all[i]; b.isTask() && w.of.has(w.Catalog, &b.Task) {
+		if b := &all[i]; b.isTask() && w.sees(&b.Task) && w.of.has(w.Catalog, &b.Task) {
 			w.page.Rows = append(w.page.Rows, b.found)
 		}
 	}
@@ -197,12 +199,22 @@ func (w *walk) readEnded(ctx context.Context, p *task.Partition, state task.Stat
 	w.page.Examined += max(1, len(rows)) // a page may be empty
 	for i := range rows {
 		w.countUnread(&rows[i])
-		if w.of.has(w.Catalog, &rows[i]) {
+		if w.sees(&rows[i]) && w.of.has(w.Catalog, &rows[i]) {
 			w.page.Rows = append(w.page.Rows, found{Task: rows[i]})
 		}
 	}
 	w.Inner = next
 	return len(next) > 0, err
+}
+
+// sees reports whether whoever the selection is for may read a task, and counts it then.
+func (w *walk) sees(t *task.Task) bool {
+	lambda, _ := namesOf(w.Catalog, t.Partition)
+	sees := w.of.By.AllowIn(access.Read, lambda, t.Collection)
+	if sees {
+		w.page.Seen++
+	}
+	return sees
 }
 
 func (w *walk) countUnread(t *task.Task) {

@@ -8,6 +8,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/inbound/intake"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
@@ -24,7 +25,7 @@ func (in *Inbound) Redrive(ctx context.Context, r *kinesinv1.RedriveRequest) (*k
 	if (r.Payload != nil || r.Blob != nil) && len(ids) != 1 {
 		return nil, refusal.Invalid("a payload is for a single task; this call names %d", len(ids))
 	}
-	request, err := intake.OwnRequestID(ctx, r.RequestId)
+	request, err := intake.OwnRequestID(access.From(ctx).Name, r.RequestId)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -30,13 +31,7 @@ func (b *behind) isTask() bool {
 	return b.conclusion != store.Leftover && b.conclusion != store.Unclear && !b.ID.IsZero()
 }
 
-func noSuchTask() *kinesinv1.Problem {
-	return &kinesinv1.Problem{
-		Reason: kinesinv1.Reason_REASON_NOT_FOUND,
-		Text: "task not found: the id was not issued here, no task has the key, the key was used again, or the task ended and " +
-			"its retention is over",
-	}
-}
+func noSuchTask() *kinesinv1.Problem { return refusal.NoSuchTask() }
 
 func (in *Inbound) find(ctx context.Context, token task.Token) (found, error) {
 	rows, err := in.rows(ctx, []task.Token{token})

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -271,6 +272,148 @@ func TestWhoMayDoWhat(t *testing.T) {
 	t.Logf("%d calls", calls)
 }
 
+// named has calls that name one object: X stands for its name. Those of tasks name it by id and by key.
+var named = map[string][]string{
+	"task": {
+		`TaskService/Get {T}`, `TaskService/Get {T,"withPayload":true}`, `TaskService/Cancel {T}`, `TaskService/Reschedule {T,"delayMicros":7200000000}`,
+		`TaskService/Wait {T,"waitMicros":1}`, `TaskService/Redrive {T}`, `TaskService/Redrive {T,"payload":"eA=="}`,
+	},
+	"key": {
+		`TaskService/Update {"updates":[{"key":{"lambda":"mine","key":"X"},"maxAttempts":7}]}`, `TaskService/Count {"where":"lambda=mine and key=X"}`,
+		`TaskService/Count {"where":"lambda=mine and key=X","exact":true}`, `TaskService/List {"where":"lambda=mine and key=X"}`,
+	},
+	"id":    {`TaskService/Update {"updates":[{"id":"X","maxAttempts":7}]}`, `ChainService/GetChain {"id":"X"}`, `ChainService/ControlChain {"id":"X","action":"cancel"}`},
+	"cron":  {`CronService/GetCron {"name":"X"}`, `CronService/CronHistory {"name":"X"}`, `CronService/PauseCron {"name":"X","reason":"x"}`, `CronService/ResumeCron {"name":"X"}`, `CronService/RunCron {"name":"X"}`, `CronService/BackfillCron {"name":"X"}`, `CronService/DeleteCron {"name":"X"}`},
+	"group": {`GroupService/GetGroup {"id":"X"}`, `GroupService/ListMembers {"group":"X"}`, `GroupService/AddMembers {"group":"X","items":[{"lambda":"mine","collection":"OWN"}]}`, `GroupService/SealGroup {"group":"X"}`, `GroupService/CancelGroup {"group":"X"}`},
+	"gate":  {`GateService/GetGate {"id":"X"}`, `GateService/ResumeGate {"id":"X"}`},
+}
+
+// What is in a collection of which a caller may see nothing answers like what is not there, whichever call
+// names it: the same code, text and headers. Who may see the collection is answered.
+func TestWhoMayDoWhatInACollection(t *testing.T) {
+	t.Parallel()
+	grants := map[string][]string{"root": {"*:*"}, "operator": {"operate:mine", "read:mine", "schedule:mine:ours"}}
+	for _, c := range []string{"ours", "theirs"} {
+		for _, v := range []string{"schedule", "read", "read-payload", "cancel"} {
+			grants[c] = append(grants[c], v+":mine:"+c)
+		}
+	}
+	r := serve(t, Config{PolicyFile: policyFile(t, grants)})
+	r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"mine"}}`)
+	call := func(who, what string) string {
+		t.Helper()
+		procedure, body, _ := strings.Cut(what, " ")
+		return r.answerTo(who, "/kinesin.v1."+procedure, strings.ReplaceAll(body, "OWN", who))
+	}
+	made := func(what, field string) string {
+		t.Helper()
+		text := call("root", what)
+		_, rest, found := strings.Cut(text, `"`+field+`":"`)
+		name, _, _ := strings.Cut(rest, `"`)
+		if !found {
+			t.Fatal(what, text)
+		}
+		return name
+	}
+	objects := 0
+	object := func(kind string) (there, absent string) {
+		objects++
+		name := fmt.Sprintf("there-%d", objects)
+		switch kind {
+		case "task", "key":
+			made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","key":"`+name+`","delayMicros":3600000000}]}`, "id")
+			return name, "absent"
+		case "id":
+			return made(`TaskService/Schedule {"items":[{"lambda":"mine","collection":"theirs","delayMicros":3600000000}]}`, "id"), "k1AaImReNkfhCeOV3d-F7VfQGiJnzR5TXdkNwBAACalWIRMHi5qn6bk-ZC"
+		case "cron":
+			made(`CronService/SetCron {"cron":{"name":"`+name+`","lambda":"mine","collection":"theirs","schedule":"@daily"}}`, "name")
+			return name, "absent"
+		case "group":
+			return made(`GroupService/CreateGroup {"then":{"lambda":"mine","collection":"theirs"}}`, "id"), "0192f0c1-2a3b-7c4d-8e5f-60718293a4b5"
+		}
+		return made(`GateService/SetGate {"gate":{"action":"pause","lambda":"mine","collection":"theirs","reason":"x"}}`, "id"), "77"
+	}
+	for kind, calls := range named {
+		for _, what := range calls {
+			for _, form := range []string{`"keys":[{"lambda":"mine","key":"X"}]`, `"ids":["X"]`} {
+				if form[1] == 'i' && (kind != "task" || strings.Contains(what, "Redrive")) { // an id names its lambda, whose operators are others
+					continue
+				}
+				of := kind
+				if kind == "task" && form[1] == 'i' {
+					of = "id"
+				}
+				what := strings.ReplaceAll(what, "T", form)
+				what = strings.Replace(what, form+"ask", "Task", 1)
+				there, absent := object(of)
+				hidden, none := call("ours", strings.ReplaceAll(what, "X", there)), call("ours", strings.ReplaceAll(what, "X", absent))
+				if strings.ReplaceAll(hidden, `"`+there+`"`, "X") != strings.ReplaceAll(none, `"`+absent+`"`, "X") {
+					t.Errorf("%s: a caller who may see nothing of it is answered\n%s\nand without it\n%s", what, hidden, none)
+				}
+				seen := call("theirs", strings.ReplaceAll(what, "X", there))
+				if needsOperate := strings.Contains(what, "Cron/") || strings.Contains(seen, "for operate"); !needsOperate && seen == strings.ReplaceAll(none, absent, there) {
+					t.Errorf("%s: a caller who may see it is answered %s", what, seen)
+				}
+			}
+		}
+	}
+	for what, denied := range map[string]bool{`TaskService/Redrive {"keys":[{"lambda":"mine","key":"X"}],"force":true,"payload":"eA=="}`: true, `TaskService/Redrive {"keys":[{"lambda":"mine","key":"X"}]}`: false} {
+		there, _ := object("key")
+		call("root", `TaskService/Cancel {"keys":[{"lambda":"mine","key":"`+there+`"}]}`)
+		if answer := call("operator", strings.ReplaceAll(what, "X", there)); strings.Contains(answer, "no grant for schedule on lambda mine in collection theirs") != denied {
+			t.Errorf("%s as one who operates, but schedules elsewhere: %s", what, answer)
+		}
+	}
+	// A key of others is refused in the same words, whatever has it, and whatever is asked for.
+	answers := map[string]bool{}
+	for _, state := range []string{"live", "ended"} {
+		name, _ := object("key")
+		if state == "ended" {
+			call("root", `TaskService/Cancel {"keys":[{"lambda":"mine","key":"`+name+`"}]}`)
+		}
+		for _, more := range []string{``, `,"onConflict":"reject"`, `,"onConflict":"replace"`, `,"payload":"eA=="`, `,"delayMicros":3600000000`, `,"limitKey":"k"`} {
+			answer := call("ours", `TaskService/Schedule {"items":[{"lambda":"mine","collection":"ours","key":"`+name+`"`+more+`}]}`)
+			answers[strings.ReplaceAll(answer, name, "X")] = true
+		}
+	}
+	if len(answers) != 1 {
+		t.Errorf("keys of others are told apart: %q", slices.Collect(maps.Keys(answers)))
+	}
+	for _, list := range []string{`GateService/ListGates {}`, `CronService/ListCrons {}`, `TaskService/List {"where":""}`, `TaskService/Count {"where":"","exact":true}`} {
+		if answer := call("ours", list); strings.Contains(answer, "theirs") || strings.Contains(answer, `"examined":`) {
+			t.Errorf("%s: %s", list, answer)
+		}
+	}
+}
+
+// answerTo returns all of an answer that tells something: status, headers and body.
+func (r *running) answerTo(name, procedure, body string) string {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+procedure, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	token.Put(request.Header, secretOf(name))
+	response, err := r.http.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, varies := range []string{"Date", "X-Request-Id", "Content-Length"} {
+		response.Header.Del(varies)
+	}
+	var compact bytes.Buffer // protojson varies its spaces
+	if json.Compact(&compact, text) == nil {
+		text = compact.Bytes()
+	}
+	return fmt.Sprintf("%d %v %s", response.StatusCode, response.Header, text)
+}
+
 // wantMatrix calls a procedure as each identity for two lambdas, and returns how often.
 func (r *running) wantMatrix(subjects map[string]subject, method protoreflect.MethodDescriptor, n need) (calls int) {
 	r.t.Helper()
@@ -354,8 +497,8 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 	}
 	for _, lambda := range []string{"mail-a", "bill"} {
 		r.callAs("root", kinesinv1connect.QuotaServiceSetQuotaProcedure, fmt.Sprintf(`{"lambda":%q,"rate":7}`, lambda))
-		r.callAs("root", kinesinv1connect.GateServiceSetGateProcedure, fmt.Sprintf(`{"gate":{"action":"pause","lambda":%q,"collection":"none","reason":"x"}}`, lambda))
-		r.callAs("root", kinesinv1connect.CronServiceSetCronProcedure, fmt.Sprintf(`{"cron":{"name":%q,"lambda":%q,"schedule":"@daily"}}`, "of-"+lambda, lambda))
+		r.callAs("root", kinesinv1connect.GateServiceSetGateProcedure, fmt.Sprintf(`{"gate":{"action":"pause","lambda":%q,"collection":"c7","reason":"x"}}`, lambda))
+		r.callAs("root", kinesinv1connect.CronServiceSetCronProcedure, fmt.Sprintf(`{"cron":{"name":%q,"lambda":%q,"collection":"c7","schedule":"@daily"}}`, "of-"+lambda, lambda))
 	}
 	for _, procedure := range []string{
 		kinesinv1connect.QuotaServiceGetQuotasProcedure, kinesinv1connect.GateServiceListGatesProcedure, kinesinv1connect.CronServiceListCronsProcedure,
@@ -377,13 +520,13 @@ func TestListsShowOnlyWhatMayBeRead(t *testing.T) {
 	ids := fmt.Sprintf(`"ids":[%q,%q,%q]`, mine, theirs, none)
 	for _, withPayload := range []string{"false", "true"} {
 		answer, code = r.callAs("customer", kinesinv1connect.TaskServiceGetProcedure, `{`+ids+`,"withPayload":`+withPayload+`}`)
-		if code != "" || strings.Count(answer, "REASON_PERMISSION_DENIED") != 2 || strings.Count(answer, `"collection":"c7"`) != 1 ||
+		if code != "" || strings.Count(answer, "REASON_NOT_FOUND") != 2 || strings.Count(answer, `"collection":"c7"`) != 1 ||
 			strings.Count(answer, "c2VjcmV0") > 1 || strings.Contains(answer, `"collection":"c8"`) {
 			t.Errorf("get: %s", answer)
 		}
 	}
 	answer, code = r.callAs("customer", kinesinv1connect.TaskServiceCancelProcedure, `{`+ids+`}`)
-	if code != "" || strings.Count(answer, "REASON_PERMISSION_DENIED") != 2 || strings.Count(answer, `"cancelled"`) != 1 {
+	if code != "" || strings.Count(answer, "REASON_NOT_FOUND") != 2 || strings.Count(answer, `"cancelled"`) != 1 {
 		t.Errorf("cancel: %s", answer)
 	}
 	answer, _ = r.callAs("root", kinesinv1connect.TaskServiceGetProcedure, `{`+ids+`}`)

@@ -22,7 +22,8 @@ const (
 func TestWhoMaySetACron(t *testing.T) {
 	r := serve(t, Config{PolicyFile: policyFile(t, map[string][]string{
 		"root": {"*:*"}, "ops": {"operate:mail", "read:mail", "schedule:mail"}, "seven": {"operate:mail", "schedule:mail:seven"},
-		"pauser": {"operate:mail"}, "reader": {"read:mail"}, "other": {"*:pay"},
+		"pauser": {"operate:mail"}, "here": {"operate:mail", "read:mail", "schedule:mail:c1", "read-payload:mail:c1"},
+		"both": {"operate:mail", "read:mail", "schedule:mail", "read-payload:mail:c1"}, "blind": {"operate:mail", "schedule:mail:c1", "read:mail:c1"}, "reader": {"read:mail"}, "other": {"*:pay"},
 	})})
 	for _, lambda := range []string{"mail", "pay"} {
 		r.callAs("root", kinesinv1connect.LambdaServiceCreateLambdaProcedure, `{"lambda":{"name":"`+lambda+`"}}`)
@@ -86,6 +87,25 @@ func TestWhoMaySetACron(t *testing.T) {
 		}
 		if answer, code := r.callAs(c.who, c.procedure, body); code != c.code {
 			t.Errorf("%s of %s as %s: %s, want %q", c.procedure, c.name, c.who, answer, c.code)
+		}
+	}
+	// a cron takes its payload along, so who may not read that does not move it to where he may, nor runs it there
+	r.callAs("root", setCron, `{"cron":{"name":"moving","lambda":"mail","collection":"c2","schedule":"@daily","payload":"c2VjcmV0"}}`)
+	to := func(collection, more string) string {
+		return `{"cron":{"name":"moving","version":1,"lambda":"mail","collection":"` + collection + `","schedule":"@daily"` + more + `}`
+	}
+	for _, c := range []struct{ who, body, code, says string }{
+		{"here", to("c1", "") + "}", "permission_denied", "schedule on lambda mail in collection c2"},
+		{"here", to("c1", "") + `,"dryRun":true}`, "permission_denied", "schedule on lambda mail in collection c2"},
+		{"here", to("c1", `,"payload":"eA=="`) + "}", "permission_denied", "schedule on lambda mail in collection c2"},
+		{"both", to("c1", "") + "}", "permission_denied", "read-payload on lambda mail in collection c2"},
+		{"both", to("c1", "") + `,"dryRun":true}`, "permission_denied", "read-payload on lambda mail in collection c2"},
+		{"both", to("c2", "") + `,"dryRun":true}`, "", `"collection":"c2"`},
+		{"both", to("c1", `,"payload":"eA=="`) + `,"dryRun":true}`, "", `"payload":"eA=="`},
+		{"blind", `{"cron":{"name":"moving","lambda":"mail","collection":"c1","schedule":"@daily"}}`, "already_exists", "cron moving exists, and you may not see it: want another name"},
+	} {
+		if answer, code := r.callAs(c.who, setCron, c.body); code != c.code || !strings.Contains(answer, c.says) || strings.Contains(answer, "c2VjcmV0") {
+			t.Errorf("set of %s as %s: %s %s, want %q", c.body, c.who, code, answer, c.says)
 		}
 	}
 	// who may see neither learns not which of them there is

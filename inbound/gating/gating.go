@@ -282,11 +282,11 @@ func (s *Service) lambdaOf(ctx context.Context, g *gates.Gate) (*catalog.Entry, 
 	return l, nil
 }
 
-// LambdaOf returns the lambda of a gate, for whoever decides who may see and change it.
-func (s *Service) LambdaOf(ctx context.Context, id string) (lambda string, err error) {
+// LambdaOf returns the lambda and the collection of a gate, for whoever decides who may see and change it.
+func (s *Service) LambdaOf(ctx context.Context, id string) (lambda, collection string, err error) {
 	g, _, err := s.find(ctx, id)
 	if err != nil {
-		return "", refusal.Wire(err)
+		return "", "", refusal.Wire(err)
 	}
-	return g.Lambda, nil
+	return g.Lambda, g.Collection, nil
 }

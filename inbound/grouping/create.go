@@ -122,7 +122,7 @@ func (s *Service) followUps(ctx context.Context, r *kinesinv1.CreateGroupRequest
 		default:
 			spec.More = append(spec.More, groups.Item{Edge: f.edge, Item: raw})
 		}
-		g.FollowUps = append(g.FollowUps, groups.FollowUp{Edge: f.edge, Lambda: l.Name})
+		g.FollowUps = append(g.FollowUps, groups.FollowUp{Edge: f.edge, Lambda: l.Name, Collection: f.item.Collection})
 		size += len(raw)
 	}
 	if len(g.FollowUps) == 0 {
@@ -160,7 +160,7 @@ func followUpsOf(r *kinesinv1.CreateGroupRequest) (all []followUp) {
 }
 
 func (s *Service) idFor(ctx context.Context, request []byte, now task.Instant) (task.ID, error) {
-	id, err := intake.OwnRequestID(ctx, request)
+	id, err := intake.OwnRequestID(access.From(ctx).Name, request)
 	switch {
 	case err != nil:
 		return id, err

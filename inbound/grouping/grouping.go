@@ -11,6 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/inbound"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/groups"
@@ -130,13 +131,17 @@ func (s *Service) GetGroup(ctx context.Context, r *kinesinv1.GetGroupRequest) (_
 	return &kinesinv1.GetGroupResponse{Group: v}, err
 }
 
-// LambdaOf returns the lambda that follows after a group, for whoever decides who may see and change it.
-func (s *Service) LambdaOf(ctx context.Context, id string) (string, error) {
+// LambdaOf returns the lambda and the collection of the first task that follows after a group, for whoever
+// decides who may see and change it.
+func (s *Service) LambdaOf(ctx context.Context, id string) (lambda, collection string, err error) {
 	g, err := s.find(ctx, id)
 	if err != nil {
-		return "", wire(err)
+		return "", "", wire(err)
 	}
-	return g.Lambda(), nil
+	if len(g.FollowUps) > 0 {
+		collection = g.FollowUps[0].Collection
+	}
+	return g.Lambda(), collection, nil
 }
 
 // view returns a group as users see it.
@@ -145,7 +150,7 @@ func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, 
 		Id: g.ID, Then: g.Then, Else: g.Else, State: g.State(), Members: g.Members, CreatedMicros: int64(g.Created), CreatedBy: g.CreatedBy,
 		ExpiresMicros: int64(g.Expires), CompletedMicros: int64(g.Completed), FollowUp: g.FollowUp, Problem: g.Problem, Counted: g.Cursor, Counts: g.Ended.ByName(),
 	}
-	v.CancelledMicros, v.CancelledBy, v.FollowUps = int64(g.Cancelled), g.CancelledBy, followUpViews(g)
+	v.CancelledMicros, v.CancelledBy, v.FollowUps = int64(g.Cancelled), g.CancelledBy, followUpViews(g, access.From(ctx).Grants)
 	if !g.Completed.IsZero() {
 		return v, nil
 	}
@@ -167,7 +172,9 @@ func (s *Service) view(ctx context.Context, g *groups.Group) (*kinesinv1.Group, 
 	return v, nil
 }
 
-func followUpViews(g *groups.Group) []*kinesinv1.GroupFollowUp {
+// followUpViews shows the tasks that follow after a group. Of one that the reader may not read it shows only
+// its place.
+func followUpViews(g *groups.Group, by access.Grants) []*kinesinv1.GroupFollowUp {
 	all := g.FollowUps
 	if len(all) == 0 { // an earlier release made it
 		all = []groups.FollowUp{{Edge: task.Then, Lambda: g.Then}}
@@ -177,7 +184,10 @@ func followUpViews(g *groups.Group) []*kinesinv1.GroupFollowUp {
 	}
 	views := make([]*kinesinv1.GroupFollowUp, len(all))
 	for i, f := range all {
-		views[i] = &kinesinv1.GroupFollowUp{Edge: f.Edge.String(), Lambda: f.Lambda, Id: f.ID, Problem: f.Problem}
+		views[i] = &kinesinv1.GroupFollowUp{Edge: f.Edge.String()}
+		if by.AllowIn(access.Read, f.Lambda, f.Collection) || by.AllowIn(access.Schedule, f.Lambda, f.Collection) {
+			views[i].Lambda, views[i].Id, views[i].Problem = f.Lambda, f.ID, f.Problem
+		}
 	}
 	return views
 }

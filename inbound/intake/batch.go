@@ -23,8 +23,8 @@ type Batch struct {
 	Again bool // an earlier call asked for the same tasks, and its outcome is not known
 	// Caller is for whom alone the request ids of the call count; empty: the server itself.
 	Caller string
-	// MaySchedule reports whether the caller may schedule tasks of a collection, and so use a key again whose
-	// ended task is of that collection; nil: of all.
+	// MaySchedule reports whether the caller may schedule tasks of a collection, and so may learn of one that
+	// has his key; nil: of all.
 	MaySchedule func(l *catalog.Entry, collection string) bool
 
 	since time.Duration // age of the catalog that it saw, in monotonic time

@@ -22,12 +22,12 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 	b.ReadRows(ctx, keyed, func(c *Incoming, row *task.Task) {
 		switch {
 		case row.ID.IsZero():
+		case b.isForeign(c, row):
+			c.Err = errForeignKey(c.Task.Key)
 		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)) && (!c.onlyLive || !row.State.IsEnd()):
 			b.use(c, row)
 		case isOfRequest(row, c.Task.Request):
 			c.Task, c.Exists = row, true
-		case b.MaySchedule != nil && row.Collection != c.Task.Collection && !b.MaySchedule(c.Lambda, row.Collection):
-			c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is that of an ended task in a collection in which you may not schedule", c.Task.Key)
 		case b.Complete != nil && b.Complete(ctx, row) != nil:
 			c.Err = ErrKeyMoves // what follows the earlier task is not created yet
 		default:
@@ -38,6 +38,16 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 			b.ops = nil // opsOf collects the changed rows: those of a batch that grew are copies there
 		}
 	})
+}
+
+// isForeign reports whether a key is that of a task in a collection in which the caller may not schedule. The
+// answer is then the same whatever that task is.
+func (b *Batch) isForeign(c *Incoming, have *task.Task) bool {
+	return c.Task.Key != "" && b.MaySchedule != nil && have.Collection != c.Task.Collection && !have.IsBare() && !b.MaySchedule(c.Lambda, have.Collection)
+}
+
+func errForeignKey(key string) error {
+	return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is taken, in a collection in which you may not schedule: want another key", key)
 }
 
 // isOfRequest reports whether an ended task was made, or replaced last, by another try of the same call. Then
@@ -53,6 +63,8 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 	switch {
 	case c.Task.Key == "":
 		c.Err = checkSame(c.Task, have)
+	case b.isForeign(c, have):
+		c.Err = errForeignKey(c.Task.Key)
 	case b.isOwn(c, have):
 		c.Err = nil // its own write, which was not answered: it is the task of this call, whatever became of it since
 	case !have.HoldsKey(b.Now, c.Lambda.PolicyFor(have)):

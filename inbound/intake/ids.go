@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/partition"
@@ -35,11 +34,11 @@ func RequestID(sent []byte) (id task.ID, err error) {
 	}
 }
 
-// OwnRequestID is RequestID for the caller of a context: the id counts for this caller alone. A call without
-// a caller is the server's own, and its ids are, too.
-func OwnRequestID(ctx context.Context, sent []byte) (task.ID, error) {
+// OwnRequestID is RequestID for a caller, for whom alone the id counts. A call without a caller is the
+// server's own, and its ids are, too.
+func OwnRequestID(caller string, sent []byte) (task.ID, error) {
 	id, err := RequestID(sent)
-	if caller := access.From(ctx).Name; caller != "" && err == nil && !id.IsZero() {
+	if caller != "" && err == nil && !id.IsZero() {
 		id = id.OwnedBy(caller)
 	}
 	return id, err

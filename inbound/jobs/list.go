@@ -37,7 +37,7 @@ func (s *Service) list(ctx context.Context, j *job) (step, error) {
 		}
 		next.Parts++
 	}
-	return step{examined: page.Examined, matched: len(page.Rows), position: page.Next, plan: &next}, nil
+	return step{examined: page.Seen, matched: len(page.Rows), position: page.Next, plan: &next}, nil
 }
 
 // putPart writes a part, in place of one that was written before a crash.

@@ -94,7 +94,7 @@ func (s *Service) step(ctx context.Context, j *job) (done step, err error) {
 	}
 	now := s.Clock.Now()
 	rows := slices.DeleteFunc(page.Rows, func(r inbound.Row) bool { return j.hasMoved(&r.Task, now) })
-	done = step{examined: page.Examined, matched: len(rows), position: page.Next, isLast: len(page.Next) == 0}
+	done = step{examined: page.Seen, matched: len(rows), position: page.Next, isLast: len(page.Next) == 0}
 	if len(rows) == 0 {
 		return done, nil
 	}

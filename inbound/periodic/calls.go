@@ -176,7 +176,7 @@ func (s *Service) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) 
 	grants, size := access.From(ctx).Grants, 0
 	response := &kinesinv1.ListCronsResponse{}
 	for _, c := range all {
-		if r.Lambda != "" && c.Lambda != r.Lambda || !grants.AllowSome(access.Read, c.Lambda) {
+		if r.Lambda != "" && c.Lambda != r.Lambda || !grants.AllowIn(access.Read, c.Lambda, c.Now().Spec.Collection) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {

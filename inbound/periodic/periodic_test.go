@@ -350,10 +350,10 @@ func TestPausesThatAreRefused(t *testing.T) {
 func TestAListHasWhatTheCallerMayRead(t *testing.T) {
 	f := newFixture(t)
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Name, c.Payload = "b", []byte("secret") }))
-	f.set(nightly(func(c *kinesinv1.Cron) { c.Name = "a" }))
+	f.set(nightly(func(c *kinesinv1.Cron) { c.Name, c.Collection = "a", "x" }))
 	f.set(nightly(func(c *kinesinv1.Cron) { c.Name, c.Lambda = "c", "pay" }))
 	for _, c := range []struct{ grant, lambda, want string }{
-		{"*:*", "", "a b c"}, {"*:*", "mail", "a b"}, {"read:pay", "", "c"}, {"read:pay", "mail", ""}, {"read:mail:x", "", "a b"}, {"operate:mail", "", ""},
+		{"*:*", "", "a b c"}, {"*:*", "mail", "a b"}, {"read:pay", "", "c"}, {"read:pay", "mail", ""}, {"read:mail:x", "", "a"}, {"read:mail:y", "mail", ""}, {"operate:mail", "", ""},
 	} {
 		f.As("one", c.grant)
 		r, err := f.ListCrons(f.Ctx, &kinesinv1.ListCronsRequest{Lambda: c.lambda})

@@ -85,10 +85,11 @@ type Group struct {
 
 // FollowUp is a task that may follow, as a group's row has it.
 type FollowUp struct {
-	Edge    task.Edge `json:"edge"`
-	Lambda  string    `json:"lambda"`
-	ID      string    `json:"id,omitempty"`      // public id; empty: none followed so far
-	Problem string    `json:"problem,omitempty"` // why none could
+	Edge       task.Edge `json:"edge"`
+	Lambda     string    `json:"lambda"`
+	Collection string    `json:"collection,omitempty"`
+	ID         string    `json:"id,omitempty"`      // public id; empty: none followed so far
+	Problem    string    `json:"problem,omitempty"` // why none could
 }
 
 // Lambda returns the lambda to which the group belongs: that of the first task that may follow.

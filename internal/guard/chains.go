@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -29,18 +30,17 @@ func (g *Guard) Chains(next kinesinv1connect.ChainServiceHandler) kinesinv1conne
 // GetChain needs read on the first task of the chain. Of others that the caller may not read it says only
 // that they are there.
 func (s chains) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*kinesinv1.GetChainResponse, error) {
-	if err := s.allowNamed(ctx, actReadChain, access.Read, &kinesinv1.GetRequest{Ids: []string{r.GetId()}}); err != nil {
+	if err := s.allowNamed(ctx, actReadChain, &kinesinv1.GetRequest{Ids: []string{r.GetId()}}, access.Read); err != nil {
 		return nil, err
 	}
 	response, err := s.next.GetChain(ctx, r)
+	if err == nil {
+		err = s.check(ctx, actReadChain, response.GetRoot(), errNoTask, access.Read)
+	}
 	if err != nil {
-		return nil, err
+		return nil, s.unseen(ctx, err, errNoTask)
 	}
-	c := access.From(ctx)
-	if t := response.GetRoot(); !c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) {
-		return nil, s.deny(c, actReadChain, access.Read, t.GetLambda())
-	}
-	hide(c, response.GetRoot())
+	hide(access.From(ctx), response.GetRoot())
 	return response, nil
 }
 
@@ -48,6 +48,8 @@ func (s chains) GetChain(ctx context.Context, r *kinesinv1.GetChainRequest) (*ki
 func hide(c access.Caller, t *kinesinv1.ChainTask) {
 	if !c.Grants.AllowIn(access.Read, t.GetLambda(), t.GetCollection()) {
 		t.Id, t.Lambda, t.Collection, t.Error, t.WaitsFor = "", "", "", "", ""
+	} else if t.GetState() == "held" && !c.Grants.Allow(access.Read, t.GetLambda()) { // by a task of any collection
+		t.Error = "not created: its key was held by another task"
 	}
 	for _, next := range t.GetFollowups() {
 		hide(c, next)
@@ -66,15 +68,18 @@ func (s chains) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReque
 		return s.next.ControlChain(ctx, r) // which refuses it
 	}
 	c, action := access.From(ctx), actChain+r.GetAction()
-	if err := s.allowNamed(ctx, action, verb, &kinesinv1.GetRequest{Ids: []string{r.GetId()}}); err != nil {
+	if err := s.allowNamed(ctx, action, &kinesinv1.GetRequest{Ids: []string{r.GetId()}}, verb); err != nil {
 		return nil, err
 	}
 	shown, err := s.next.GetChain(ctx, &kinesinv1.GetChainRequest{Id: r.GetId()})
+	if err == nil {
+		err = s.check(ctx, action, shown.GetRoot(), errNoTask, verb)
+	}
 	if err != nil {
-		return nil, err
+		return nil, s.unseen(ctx, err, errNoTask)
 	}
 	target := shown.GetRoot().GetLambda()
-	if err := s.allowEach(c, action, verb, shown.GetRoot()); err != nil {
+	if err := s.allowEach(ctx, action, verb, shown.GetRoot()); err != nil {
 		return nil, err
 	}
 	if shown.GetMore() && !c.Grants.AllowAll(verb) {
@@ -85,14 +90,20 @@ func (s chains) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReque
 	return response, err
 }
 
-func (s chains) allowEach(c access.Caller, action string, verb access.Verb, t *kinesinv1.ChainTask) error {
-	if lambda, collection := t.GetLambda(), t.GetCollection(); t.GetId() != "" && !c.Grants.AllowIn(verb, lambda, collection) {
-		return s.deny(c, action, verb, nameIn(c, verb, lambda, collection))
+// allowEach refuses a verb on the tasks of a chain that are there. Of one that the caller may not see it does
+// not say whose it is.
+func (s chains) allowEach(ctx context.Context, action string, verb access.Verb, t *kinesinv1.ChainTask) error {
+	if t.GetId() != "" {
+		if err := s.check(ctx, action, t, errForeignFollowUp, verb); err != nil {
+			return err
+		}
 	}
 	for _, next := range t.GetFollowups() {
-		if err := s.allowEach(c, action, verb, next); err != nil {
+		if err := s.allowEach(ctx, action, verb, next); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+var errForeignFollowUp = api.Errorf(kinesinv1.Reason_REASON_PERMISSION_DENIED, "a task of the chain is not among those that you may read, so the chain cannot be changed as a whole: change its tasks by their own ids")

@@ -27,36 +27,38 @@ const (
 type crons struct {
 	*Guard
 
-	next     kinesinv1connect.CronServiceHandler
-	lambdaOf cronLambda
+	next kinesinv1connect.CronServiceHandler
+	find finder
 }
 
-// cronLambda returns the lambda and the collection of a cron.
-type cronLambda func(ctx context.Context, name string) (lambda, collection string, err error)
-
-// Crons guards a CronService.
-func (g *Guard) Crons(next kinesinv1connect.CronServiceHandler, lambdaOf cronLambda) kinesinv1connect.CronServiceHandler {
-	return crons{g, next, lambdaOf}
+// Crons guards a CronService. find returns the lambda and the collection of a cron.
+func (g *Guard) Crons(next kinesinv1connect.CronServiceHandler, find finder) kinesinv1connect.CronServiceHandler {
+	return crons{g, next, find}
 }
 
 // SetCron needs operate on the lambda, and schedule in the collection, because occurrences are tasks with a
-// payload of the caller's. A caller who may not read payloads and gives none keeps the one that is there. A
-// dry run changes nothing, and is not noted.
+// payload of the caller's; of a cron that is there also in the collection in which it is. A caller who may not
+// read the payload and gives none keeps the one that is there, in its collection. A dry run changes nothing,
+// and is not noted.
 func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error) {
 	asked := r.GetCron()
-	if err := s.allowTasks(ctx, actSetCron, asked.GetLambda(), asked.GetCollection()); err != nil {
+	if err := s.check(ctx, actSetCron, asked, nil, access.Operate, access.Schedule); err != nil {
 		return nil, err
 	}
-	// A cron that is there may be of another lambda, and for who may not read that one it is just taken.
 	current := s.current(ctx, asked.GetName())
 	if asked.GetVersion() > 0 {
-		if err := s.allowChange(ctx, actSetCron, asked.GetName()); err != nil {
+		if _, err := s.checkNamed(ctx, actSetCron, s.find, asked.GetName(), errNoCron, access.Operate, access.Schedule); err != nil {
 			return nil, err
 		}
-		if len(asked.GetPayload()) == 0 && !s.seesPayload(ctx, current) {
+		if len(asked.GetPayload()) == 0 && len(current.GetPayload()) > 0 && !s.seesPayload(ctx, current) {
+			if asked.GetCollection() != current.GetCollection() { // where the caller may read it, or whose it is not
+				return nil, s.check(ctx, actSetCron, current, errNoCron, access.ReadPayload)
+			}
 			r = proto.CloneOf(r)
 			r.Cron.Payload = current.GetPayload()
 		}
+	} else if current != nil && s.check(ctx, actSetCron, current, errNoCron, access.Operate, access.Schedule) != nil && s.check(ctx, actReadCron, current, errNoCron, access.Read) != nil {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_EXISTS, "cron %s exists, and you may not see it: want another name", asked.GetName())
 	}
 	response, err := s.next.SetCron(ctx, r)
 	if !response.GetExisted() && !r.GetDryRun() {
@@ -70,7 +72,7 @@ func (s crons) SetCron(ctx context.Context, r *kinesinv1.SetCronRequest) (*kines
 
 // PauseCron needs operate on the lambda.
 func (s crons) PauseCron(ctx context.Context, r *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error) {
-	if err := s.allowChange(ctx, actPauseCron, r.GetName()); err != nil {
+	if _, err := s.checkNamed(ctx, actPauseCron, s.find, r.GetName(), errNoCron, access.Operate); err != nil {
 		return nil, err
 	}
 	current := s.current(ctx, r.GetName())
@@ -84,7 +86,7 @@ func (s crons) PauseCron(ctx context.Context, r *kinesinv1.PauseCronRequest) (*k
 
 // ResumeCron needs operate on the lambda.
 func (s crons) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (*kinesinv1.ResumeCronResponse, error) {
-	if err := s.allowChange(ctx, actResumeCron, r.GetName()); err != nil {
+	if _, err := s.checkNamed(ctx, actResumeCron, s.find, r.GetName(), errNoCron, access.Operate); err != nil {
 		return nil, err
 	}
 	current := s.current(ctx, r.GetName())
@@ -98,18 +100,18 @@ func (s crons) ResumeCron(ctx context.Context, r *kinesinv1.ResumeCronRequest) (
 
 // RunCron needs operate on the lambda, and schedule in the collection.
 func (s crons) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (*kinesinv1.RunCronResponse, error) {
-	lambda, err := s.allowRun(ctx, actRunCron, r.GetName())
+	at, err := s.checkNamed(ctx, actRunCron, s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
 	if err != nil {
 		return nil, err
 	}
 	response, err := s.next.RunCron(ctx, r)
-	s.note(ctx, audit.Record{Action: actRunCron, Target: lambda, After: s.settings(&kinesinv1.RunCronRequest{Name: r.GetName()})}, err)
+	s.note(ctx, audit.Record{Action: actRunCron, Target: at.lambda, After: s.settings(&kinesinv1.RunCronRequest{Name: r.GetName()})}, err)
 	return response, err
 }
 
 // BackfillCron needs what RunCron does. The job is its maker's alone, as others are.
 func (s crons) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronRequest) (*kinesinv1.BackfillCronResponse, error) {
-	lambda, err := s.allowRun(ctx, actBackfill, r.GetName())
+	at, err := s.checkNamed(ctx, actBackfill, s.find, r.GetName(), errNoCron, access.Operate, access.Schedule)
 	if err != nil {
 		return nil, err
 	}
@@ -117,26 +119,14 @@ func (s crons) BackfillCron(ctx context.Context, r *kinesinv1.BackfillCronReques
 	if !r.GetDryRun() {
 		asked := proto.CloneOf(r)
 		asked.RequestId = nil
-		s.note(ctx, audit.Record{Action: actBackfill, Target: lambda, Before: s.settings(asked), After: s.settings(response.GetJob())}, err)
+		s.note(ctx, audit.Record{Action: actBackfill, Target: at.lambda, Before: s.settings(asked), After: s.settings(response.GetJob())}, err)
 	}
 	return response, err
 }
 
-// allowRun refuses who may not operate the lambda of a cron, or not schedule tasks in its collection.
-func (s crons) allowRun(ctx context.Context, action, name string) (lambda string, err error) {
-	if err := s.allowChange(ctx, action, name); err != nil {
-		return "", err
-	}
-	lambda, collection, err := s.lambdaOf(ctx, name)
-	if err != nil {
-		return "", err
-	}
-	return lambda, s.allowTasks(ctx, action, lambda, collection)
-}
-
 // DeleteCron needs operate on the lambda.
 func (s crons) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest) (*kinesinv1.DeleteCronResponse, error) {
-	if err := s.allowChange(ctx, actDeleteCron, r.GetName()); err != nil {
+	if _, err := s.checkNamed(ctx, actDeleteCron, s.find, r.GetName(), errNoCron, access.Operate); err != nil {
 		return nil, err
 	}
 	current := s.current(ctx, r.GetName())
@@ -145,10 +135,9 @@ func (s crons) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest) (
 	return response, err
 }
 
-// GetCron needs read on the lambda, in one of its collections at least. For others there is no such cron. Its
-// payload takes read-payload.
+// GetCron needs read in the collection. For others there is no such cron. Its payload takes read-payload.
 func (s crons) GetCron(ctx context.Context, r *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error) {
-	if err := s.allowRead(ctx, r.GetName()); err != nil {
+	if _, err := s.checkNamed(ctx, actReadCron, s.find, r.GetName(), errNoCron, access.Read); err != nil {
 		return nil, err
 	}
 	response, err := s.next.GetCron(ctx, r)
@@ -160,14 +149,14 @@ func (s crons) GetCron(ctx context.Context, r *kinesinv1.GetCronRequest) (*kines
 
 // CronHistory needs what GetCron does.
 func (s crons) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryRequest) (*kinesinv1.CronHistoryResponse, error) {
-	if err := s.allowRead(ctx, r.GetName()); err != nil {
+	if _, err := s.checkNamed(ctx, actReadCron, s.find, r.GetName(), errNoCron, access.Read); err != nil {
 		return nil, err
 	}
 	return s.next.CronHistory(ctx, r)
 }
 
-// ListCrons needs read on the lambda that the request names. The service itself leaves out the crons of
-// lambdas that the caller may not read, because it bounds the list.
+// ListCrons needs read on the lambda that the request names. The service itself leaves out the crons that the
+// caller may not read, because it bounds the list.
 func (s crons) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error) {
 	if r.GetLambda() != "" {
 		if err := s.allowSome(ctx, actListCrons, access.Read, r.GetLambda()); err != nil {
@@ -177,52 +166,7 @@ func (s crons) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) (*k
 	return s.next.ListCrons(ctx, r)
 }
 
-// allowTasks refuses who may not operate a lambda or not schedule tasks in a collection of it.
-func (s crons) allowTasks(ctx context.Context, action, lambda, collection string) error {
-	if err := s.allow(ctx, action, access.Operate, lambda); err != nil {
-		return err
-	}
-	if c := access.From(ctx); !c.Grants.AllowIn(access.Schedule, lambda, collection) {
-		return s.deny(c, action, access.Schedule, lambda)
-	}
-	return nil
-}
-
-// allowChange refuses a change of a cron to who may not operate its lambda. For who may not read the lambda
-// either there is no such cron.
-func (s crons) allowChange(ctx context.Context, action, name string) error {
-	lambda, _, err := s.lambdaOf(ctx, name)
-	if err != nil {
-		return s.unseen(ctx, err)
-	}
-	err = s.allow(ctx, action, access.Operate, lambda)
-	if err != nil && !access.From(ctx).Grants.AllowSome(access.Read, lambda) {
-		return errNoCron
-	}
-	return err
-}
-
-func (s crons) allowRead(ctx context.Context, name string) error {
-	lambda, _, err := s.lambdaOf(ctx, name)
-	if err != nil {
-		return s.unseen(ctx, err)
-	}
-	if s.allowSome(ctx, actReadCron, access.Read, lambda) != nil {
-		return errNoCron
-	}
-	return nil
-}
-
-var errNoCron = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such cron among those of the lambdas that you may read")
-
-// unseen returns the error of a cron that was not found, which a caller who may not read everything learns in
-// the same words as that of a cron that it may not see.
-func (s crons) unseen(ctx context.Context, err error) error {
-	if api.ProblemOf(err).GetReason() == kinesinv1.Reason_REASON_NOT_FOUND && !access.From(ctx).Grants.AllowAll(access.Read) {
-		return errNoCron
-	}
-	return err
-}
+var errNoCron = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such cron among those that you may read")
 
 // current returns a cron as it is; nil if it cannot be read, of which the change itself says why.
 func (s crons) current(ctx context.Context, name string) *kinesinv1.Cron {

@@ -22,13 +22,13 @@ const (
 type gates struct {
 	*Guard
 
-	next     kinesinv1connect.GateServiceHandler
-	lambdaOf func(ctx context.Context, id string) (lambda string, err error)
+	next kinesinv1connect.GateServiceHandler
+	find finder
 }
 
-// Gates guards a GateService. lambdaOf returns the lambda of a gate.
-func (g *Guard) Gates(next kinesinv1connect.GateServiceHandler, lambdaOf func(ctx context.Context, id string) (lambda string, err error)) kinesinv1connect.GateServiceHandler {
-	return gates{g, next, lambdaOf}
+// Gates guards a GateService. find returns the lambda and the collection of a gate.
+func (g *Guard) Gates(next kinesinv1connect.GateServiceHandler, find finder) kinesinv1connect.GateServiceHandler {
+	return gates{g, next, find}
 }
 
 // SetGate needs operate on the lambda. So does a dry run.
@@ -44,16 +44,10 @@ func (s gates) SetGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*kines
 	return response, err
 }
 
-// ResumeGate needs operate on the lambda. For who may not read the lambda either there is no such gate.
+// ResumeGate needs operate on the lambda. For who may not read the gate either there is none.
 func (s gates) ResumeGate(ctx context.Context, r *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error) {
-	lambda, err := s.lambdaOf(ctx, r.GetId())
+	lambda, err := s.checkGate(ctx, actResumeGate, r.GetId(), access.Operate)
 	if err != nil {
-		return nil, s.unseen(ctx, err)
-	}
-	if err := s.allow(ctx, actResumeGate, access.Operate, lambda); err != nil {
-		if !access.From(ctx).Grants.AllowSome(access.Read, lambda) {
-			return nil, errNoGate
-		}
 		return nil, err
 	}
 	before := s.current(ctx, r.GetId())
@@ -76,30 +70,38 @@ func (s gates) current(ctx context.Context, id string) string {
 	return ""
 }
 
-// GetGate needs read on the lambda, in one of its collections at least. For others there is no such gate.
+// GetGate needs read in the collection, or for a gate of all collections in one of them. For others there is no
+// such gate.
 func (s gates) GetGate(ctx context.Context, r *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error) {
-	lambda, err := s.lambdaOf(ctx, r.GetId())
-	if err != nil {
-		return nil, s.unseen(ctx, err)
-	}
-	if s.allowSome(ctx, actReadGate, access.Read, lambda) != nil {
-		return nil, errNoGate
+	if _, err := s.checkGate(ctx, actReadGate, r.GetId(), access.Read); err != nil {
+		return nil, err
 	}
 	return s.next.GetGate(ctx, r)
 }
 
-var errNoGate = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such gate among those of the lambdas that you may read")
-
-// unseen returns the error of a gate that was not found, which a caller who may not read everything learns in
-// the same words as that of a gate that it may not see.
-func (s gates) unseen(ctx context.Context, err error) error {
-	if api.ProblemOf(err).GetReason() == kinesinv1.Reason_REASON_NOT_FOUND && !access.From(ctx).Grants.AllowAll(access.Read) {
-		return errNoGate
+// checkGate is checkNamed for a gate.
+func (s gates) checkGate(ctx context.Context, action, id string, v access.Verb) (lambda string, err error) {
+	lambda, collection, err := s.find(ctx, id)
+	switch by := access.From(ctx).Grants; {
+	case err != nil:
+		return "", s.unseen(ctx, err, errNoGate)
+	case !seesGate(by, lambda, collection) && !by.Allow(v, lambda):
+		_ = s.allow(ctx, action, v, lambda) // which notes it
+		return "", errNoGate
+	case v == access.Read:
+		return lambda, nil
 	}
-	return err
+	return lambda, s.allow(ctx, action, v, lambda)
 }
 
-// ListGates needs read on the lambda, and leaves out the gates of lambdas that the caller may not read.
+// seesGate reports whether who may do this may see a gate. One of no collection holds tasks of all of them.
+func seesGate(by access.Grants, lambda, collection string) bool {
+	return collection == "" && by.AllowSome(access.Read, lambda) || by.AllowIn(access.Read, lambda, collection)
+}
+
+var errNoGate = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such gate among those that you may read")
+
+// ListGates needs read on the lambda, and leaves out the gates that the caller may not read.
 func (s gates) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error) {
 	if r.GetLambda() != "" {
 		if err := s.allowSome(ctx, actListGates, access.Read, r.GetLambda()); err != nil {
@@ -111,6 +113,6 @@ func (s gates) ListGates(ctx context.Context, r *kinesinv1.ListGatesRequest) (*k
 		return nil, err
 	}
 	by := access.From(ctx).Grants
-	response.Gates = slices.DeleteFunc(response.Gates, func(g *kinesinv1.Gate) bool { return !by.AllowSome(access.Read, g.GetLambda()) })
+	response.Gates = slices.DeleteFunc(response.Gates, func(g *kinesinv1.Gate) bool { return !seesGate(by, g.GetLambda(), g.GetCollection()) })
 	return response, nil
 }

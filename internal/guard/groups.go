@@ -17,25 +17,27 @@ const (
 	actAddMembers  = "group.add"
 	actSealGroup   = "group.seal"
 	actCancelGroup = "group.cancel"
+	actReadGroup   = "group.read"
 )
 
 type groups struct {
 	*Guard
 
-	next     kinesinv1connect.GroupServiceHandler
-	lambdaOf func(ctx context.Context, id string) (string, error)
+	next kinesinv1connect.GroupServiceHandler
+	find finder
 }
 
-// Groups guards a GroupService. A group belongs to the lambda of the task that follows.
-func (g *Guard) Groups(next kinesinv1connect.GroupServiceHandler, lambdaOf func(ctx context.Context, id string) (string, error)) kinesinv1connect.GroupServiceHandler {
-	return groups{g, next, lambdaOf}
+// Groups guards a GroupService. A group is of the lambda and the collection of the first task that follows,
+// which find returns.
+func (g *Guard) Groups(next kinesinv1connect.GroupServiceHandler, find finder) kinesinv1connect.GroupServiceHandler {
+	return groups{g, next, find}
 }
 
 // CreateGroup needs schedule for each task that may follow: it is asked for now, and not when it follows.
 func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest) (*kinesinv1.CreateGroupResponse, error) {
 	all := slices.Concat([]*kinesinv1.ScheduleItem{r.GetThen()}, r.GetMoreThen(), []*kinesinv1.ScheduleItem{r.GetElse()}, r.GetMoreElse(), r.GetFinally())
 	all = slices.DeleteFunc(all, func(i *kinesinv1.ScheduleItem) bool { return i == nil })
-	if err := s.maySchedule(ctx, actCreateGroup, all...); err != nil {
+	if err := s.ScheduleAll(ctx, all); err != nil {
 		return nil, err
 	}
 	response, err := s.next.CreateGroup(ctx, r)
@@ -45,44 +47,44 @@ func (s groups) CreateGroup(ctx context.Context, r *kinesinv1.CreateGroupRequest
 	return response, err
 }
 
-// AddMembers needs schedule for each member, and on the lambda of the follow-up in one collection at least.
+// AddMembers needs schedule for each member, and for the group.
 func (s groups) AddMembers(ctx context.Context, r *kinesinv1.AddMembersRequest) (*kinesinv1.AddMembersResponse, error) {
-	if _, err := s.allowChange(ctx, actAddMembers, access.Schedule, r.GetGroup()); err != nil {
+	if _, err := s.checkNamed(ctx, actAddMembers, s.find, r.GetGroup(), errNoGroup, access.Schedule); err != nil {
 		return nil, err
 	}
-	if err := s.maySchedule(ctx, actAddMembers, r.GetItems()...); err != nil {
+	if err := s.ScheduleAll(ctx, r.GetItems()); err != nil {
 		return nil, err
 	}
 	return s.next.AddMembers(ctx, r)
 }
 
-// SealGroup needs schedule on the lambda of the follow-up in one collection at least.
+// SealGroup needs schedule for the group.
 func (s groups) SealGroup(ctx context.Context, r *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error) {
-	lambda, err := s.allowChange(ctx, actSealGroup, access.Schedule, r.GetGroup())
+	at, err := s.checkNamed(ctx, actSealGroup, s.find, r.GetGroup(), errNoGroup, access.Schedule)
 	if err != nil {
 		return nil, err
 	}
 	response, err := s.next.SealGroup(ctx, r)
 	if !response.GetExisted() {
-		s.note(ctx, audit.Record{Action: actSealGroup, Target: lambda, After: s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.Members})}, err)
+		s.note(ctx, audit.Record{Action: actSealGroup, Target: at.lambda, After: s.settings(&kinesinv1.SealGroupRequest{Group: r.GetGroup(), Members: r.Members})}, err)
 	}
 	return response, err
 }
 
-// CancelGroup needs cancel on the lambda of the follow-up in one collection at least. The job that cancels
-// the members refuses those that the caller may not cancel.
+// CancelGroup needs cancel for the group. The job that cancels the members refuses those that the caller may
+// not cancel.
 func (s groups) CancelGroup(ctx context.Context, r *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error) {
-	lambda, err := s.allowChange(ctx, actCancelGroup, access.Cancel, r.GetGroup())
+	at, err := s.checkNamed(ctx, actCancelGroup, s.find, r.GetGroup(), errNoGroup, access.Cancel)
 	if err != nil {
 		return nil, err
 	}
 	response, err := s.next.CancelGroup(ctx, r)
-	s.note(ctx, audit.Record{Action: actCancelGroup, Target: lambda, After: s.settings(&kinesinv1.CancelGroupRequest{Group: r.GetGroup(), Pace: r.GetPace()})}, err)
+	s.note(ctx, audit.Record{Action: actCancelGroup, Target: at.lambda, After: s.settings(&kinesinv1.CancelGroupRequest{Group: r.GetGroup(), Pace: r.GetPace()})}, err)
 	return response, err
 }
 
-// GetGroup needs read on the lambda of the follow-up, in one collection at least. For others there is no such
-// group.
+// GetGroup needs read for the group, or schedule, so that who adds members can tell how many there are. For
+// others there is no such group.
 func (s groups) GetGroup(ctx context.Context, r *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error) {
 	if err := s.allowRead(ctx, r.GetId()); err != nil {
 		return nil, err
@@ -116,53 +118,12 @@ func (s groups) ListMembers(ctx context.Context, r *kinesinv1.ListMembersRequest
 	return response, err
 }
 
-// maySchedule refuses tasks of collections in which the caller may not schedule, and what is to follow them.
-func (s groups) maySchedule(ctx context.Context, action string, items ...*kinesinv1.ScheduleItem) error {
-	c := access.From(ctx)
-	for _, item := range items {
-		if item == nil {
-			continue // it is refused later
-		}
-		if !c.Grants.AllowIn(access.Schedule, item.GetLambda(), item.GetCollection()) {
-			return s.deny(c, action, access.Schedule, nameIn(c, access.Schedule, item.GetLambda(), item.GetCollection()))
-		}
-		if err := s.ScheduleAll(ctx, item.GetThen(), item.GetElse(), item.GetFinally()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// allowChange refuses a change of a group to who has not the verb for it on the lambda of its follow-up. For
-// who may not read that lambda either there is no such group.
-func (s groups) allowChange(ctx context.Context, action string, verb access.Verb, id string) (lambda string, err error) {
-	if lambda, err = s.lambdaOf(ctx, id); err != nil {
-		return "", s.unseen(ctx, err)
-	}
-	err = s.allowSome(ctx, action, verb, lambda)
-	if err != nil && !access.From(ctx).Grants.AllowSome(access.Read, lambda) {
-		return "", errNoGroup
-	}
-	return lambda, err
-}
-
 func (s groups) allowRead(ctx context.Context, id string) error {
-	lambda, err := s.lambdaOf(ctx, id)
-	if err != nil {
-		return s.unseen(ctx, err)
-	}
-	if g := access.From(ctx).Grants; !g.AllowSome(access.Read, lambda) && !g.AllowSome(access.Schedule, lambda) {
-		return errNoGroup
-	}
-	return nil
-}
-
-var errNoGroup = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such group among those of the lambdas that you may read")
-
-// unseen has a group that does not exist look like one that the caller may not see.
-func (s groups) unseen(ctx context.Context, err error) error {
-	if api.ProblemOf(err).GetReason() == kinesinv1.Reason_REASON_NOT_FOUND && !access.From(ctx).Grants.AllowAll(access.Read) {
-		return errNoGroup
+	at, err := s.checkNamed(ctx, actReadGroup, s.find, id, errNoGroup)
+	if err == nil && !access.From(ctx).Grants.AllowIn(access.Schedule, at.lambda, at.collection) {
+		err = s.check(ctx, actReadGroup, at, errNoGroup, access.Read)
 	}
 	return err
 }
+
+var errNoGroup = api.Errorf(kinesinv1.Reason_REASON_NOT_FOUND, "no such group among those that you may read")

@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
@@ -29,6 +30,73 @@ type Guard struct {
 	Audit *audit.Log
 
 	waits waits
+}
+
+// object is what a caller acts on: a task, or what tasks come from or belong to, such as a cron or a group. It
+// is of a lambda, and in a collection, or in none.
+type object interface {
+	GetLambda() string
+	GetCollection() string
+}
+
+// of is an object by its lambda and collection.
+type of struct{ lambda, collection string }
+
+func (o of) GetLambda() string { return o.lambda }
+
+func (o of) GetCollection() string { return o.collection }
+
+// check decides whether a caller may use verbs on an object; all other decisions about a single one are made
+// of it. For who may not read the object, and use none of the verbs on it, the answer is absent, as it is when
+// there is no such object; nil: it is the caller that names lambda and collection. A change is checked with
+// the object as it is, and with the object as it is to be.
+func (g *Guard) check(ctx context.Context, action string, o object, absent error, verbs ...access.Verb) error {
+	c, lambda, collection := access.From(ctx), o.GetLambda(), o.GetCollection()
+	may := func(v access.Verb) bool { return c.Grants.AllowIn(v, lambda, collection) }
+	for _, v := range verbs {
+		if may(v) {
+			continue
+		}
+		refusal := g.deny(c, action, v, nameIn(c, v, lambda, collection))
+		if absent != nil && !may(access.Read) && !slices.ContainsFunc(verbs, may) {
+			return absent
+		}
+		return refusal
+	}
+	return nil
+}
+
+// finder returns the lambda and the collection of an object by its name.
+type finder func(ctx context.Context, name string) (lambda, collection string, err error)
+
+// checkNamed is check for an object that is found by its name.
+func (g *Guard) checkNamed(ctx context.Context, action string, find finder, name string, absent error, verbs ...access.Verb) (of, error) {
+	lambda, collection, err := find(ctx, name)
+	if err != nil {
+		return of{}, g.unseen(ctx, err, absent)
+	}
+	o := of{lambda, collection}
+	return o, g.check(ctx, action, o, absent, verbs...)
+}
+
+// unseen returns absent instead of an error that says that there is no such object: who may not read
+// everything learns in the same words that there is none, and of one that it may not see.
+func (g *Guard) unseen(ctx context.Context, err, absent error) error {
+	if api.ProblemOf(err).GetReason() == kinesinv1.Reason_REASON_NOT_FOUND && !access.From(ctx).Grants.AllowAll(access.Read) {
+		return absent
+	}
+	return err
+}
+
+// nameIn names what a verb is missing on: a lambda, or one collection of it.
+func nameIn(c access.Caller, v access.Verb, lambda, collection string) string {
+	if !c.Grants.AllowSome(v, lambda) {
+		return lambda
+	}
+	if collection == "" {
+		return lambda + " for tasks without a collection"
+	}
+	return lambda + " in collection " + collection
 }
 
 // allow refuses a verb on a lambda unless it is granted in all its collections.

@@ -48,11 +48,11 @@ func (s objectives) DeleteObjective(ctx context.Context, r *kinesinv1.DeleteObje
 	return response, err
 }
 
-// GetObjectives needs read on the lambda that the request names. Without a lambda it leaves out those that
-// the caller may not read.
+// GetObjectives needs read on the lambda that the request names, in all its collections, as the counts of
+// starts are of all of them. Without a lambda it leaves out those that the caller may not read whole.
 func (s objectives) GetObjectives(ctx context.Context, r *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error) {
 	if r.GetLambda() != "" {
-		if err := s.allowSome(ctx, actReadObjective, access.Read, r.GetLambda()); err != nil {
+		if err := s.allow(ctx, actReadObjective, access.Read, r.GetLambda()); err != nil {
 			return nil, err
 		}
 		return s.next.GetObjectives(ctx, r)
@@ -63,7 +63,7 @@ func (s objectives) GetObjectives(ctx context.Context, r *kinesinv1.GetObjective
 	}
 	by := access.From(ctx).Grants
 	response.Objectives = slices.DeleteFunc(response.Objectives, func(o *kinesinv1.ObjectiveStatus) bool {
-		return !by.AllowSome(access.Read, o.GetObjective().GetLambda())
+		return !by.Allow(access.Read, o.GetObjective().GetLambda())
 	})
 	return response, nil
 }

@@ -1,15 +1,19 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/audit"
+	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -40,16 +44,18 @@ func (s tasks) Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kin
 	return s.next.Schedule(ctx, r)
 }
 
-// ScheduleAll needs schedule on the collection of each follow-up, and of those that follow it.
+// ScheduleAll needs schedule on the collection of each task, and of those that follow it.
 func (g *Guard) ScheduleAll(ctx context.Context, lists ...[]*kinesinv1.ScheduleItem) error {
-	c := access.From(ctx)
-	if c.Grants.AllowAll(access.Schedule) {
+	if access.From(ctx).Grants.AllowAll(access.Schedule) {
 		return nil
 	}
 	for _, items := range lists {
 		for _, item := range items {
-			if lambda, collection := item.GetLambda(), item.GetCollection(); !c.Grants.AllowIn(access.Schedule, lambda, collection) {
-				return g.deny(c, actSchedule, access.Schedule, nameIn(c, access.Schedule, lambda, collection))
+			if item == nil {
+				continue // it is refused later
+			}
+			if err := g.check(ctx, actSchedule, item, nil, access.Schedule); err != nil {
+				return err
 			}
 			if err := g.ScheduleAll(ctx, item.GetThen(), item.GetElse(), item.GetFinally()); err != nil {
 				return err
@@ -59,44 +65,43 @@ func (g *Guard) ScheduleAll(ctx context.Context, lists ...[]*kinesinv1.ScheduleI
 	return nil
 }
 
-// nameIn names what a verb is missing on: a lambda, or one collection of it.
-func nameIn(c access.Caller, v access.Verb, lambda, collection string) string {
-	if !c.Grants.AllowSome(v, lambda) {
-		return lambda
-	}
-	if collection == "" {
-		return lambda + " for tasks without a collection"
-	}
-	return lambda + " in collection " + collection
-}
-
 // Get needs read on each task, and read-payload for payloads and results.
 func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
 	if r.GetWithPayload() {
 		return s.getPayloads(ctx, r)
 	}
-	if err := s.allowNamed(ctx, actRead, access.Read, r); err != nil {
+	if err := s.allowNamed(ctx, actRead, r, access.Read); err != nil {
 		return nil, err
 	}
 	response, err := s.next.Get(ctx, r)
-	return s.withResults(ctx, s.visible(ctx, response, access.Read)), err
+	for _, result := range response.GetResults() {
+		if t := result.GetTask(); t != nil {
+			if err := s.check(ctx, actRead, t, errNoTask, access.Read); err != nil {
+				result.Task, result.Problem = nil, api.ProblemOf(err)
+			}
+		}
+	}
+	return s.withResults(ctx, response), err
 }
 
 func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
-	for _, v := range []access.Verb{access.Read, access.ReadPayload} {
-		if err := s.allowNamed(ctx, actPayload, v, r); err != nil {
-			return nil, err
-		}
+	p, err := s.permit(ctx, actPayload, r, access.Read, access.ReadPayload)
+	if err != nil {
+		return nil, err
 	}
-	response, err := s.next.Get(ctx, r)
-	response = s.visible(ctx, s.visible(ctx, response, access.Read), access.ReadPayload)
+	response, err := s.next.Get(ctx, &kinesinv1.GetRequest{Ids: p.ids, Keys: p.keys, WithPayload: true})
+	p.refuse(func(i int, _ string, problem *kinesinv1.Problem) {
+		response.GetResults()[i] = &kinesinv1.GetResult{Problem: problem}
+	}, err)
 	s.noteRead(ctx, response, func(*kinesinv1.Task) bool { return true })
 	return response, err
 }
 
-// Wait needs read on each task, and read-payload for results. The waits of one caller are bounded.
+// Wait needs read on each task, and read-payload for results. The waits of one caller are bounded. For a task
+// that the caller may not see nobody waits.
 func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.GetResponse, error) {
-	if err := s.allowNamed(ctx, actRead, access.Read, r); err != nil {
+	p, err := s.permit(ctx, actRead, r, access.Read)
+	if err != nil {
 		return nil, err
 	}
 	end, err := s.waits.begin(access.From(ctx), len(r.GetIds())+len(r.GetKeys()))
@@ -104,8 +109,13 @@ func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.G
 		return nil, err
 	}
 	defer end()
-	response, err := s.next.Wait(ctx, r)
-	return s.withResults(ctx, s.visible(ctx, response, access.Read)), err
+	next := proto.CloneOf(r)
+	next.Ids, next.Keys = p.ids, p.keys
+	response, err := s.next.Wait(ctx, next)
+	p.refuse(func(i int, _ string, problem *kinesinv1.Problem) {
+		response.GetResults()[i] = &kinesinv1.GetResult{Problem: problem}
+	}, err)
+	return s.withResults(ctx, response), err
 }
 
 // withResults leaves results to callers who may read payloads, and notes that they read them.
@@ -139,41 +149,85 @@ type named interface {
 	GetKeys() []*kinesinv1.TaskKey
 }
 
-// allowNamed refuses a verb on tasks of lambdas of which the caller may see nothing.
-func (g *Guard) allowNamed(ctx context.Context, action string, v access.Verb, r named) error {
-	if access.From(ctx).Grants.AllowAll(v) {
-		return nil
-	}
-	for _, k := range r.GetKeys() {
-		if err := g.allowSome(ctx, action, v, k.GetLambda()); err != nil {
-			return err
+// allowNamed refuses verbs on tasks of lambdas of which the caller may see nothing. It reads no task.
+func (g *Guard) allowNamed(ctx context.Context, action string, r named, verbs ...access.Verb) error {
+	for _, v := range verbs {
+		if access.From(ctx).Grants.AllowAll(v) {
+			continue
 		}
-	}
-	for _, id := range r.GetIds() {
-		lambda, err := g.LambdaOf(ctx, id)
-		if errors.Is(err, task.ErrBadID) {
-			continue // the role says that there is no such task
+		for _, k := range r.GetKeys() {
+			if err := g.allowSome(ctx, action, v, k.GetLambda()); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = g.allowSome(ctx, action, v, lambda)
-		}
-		if err != nil {
-			return err
+		for _, id := range r.GetIds() {
+			lambda, err := g.LambdaOf(ctx, id)
+			if errors.Is(err, task.ErrBadID) {
+				continue // the role says that there is no such task
+			}
+			if err == nil {
+				err = g.allowSome(ctx, action, v, lambda)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// visible replaces tasks of collections that the caller may not see by a refusal.
-func (s tasks) visible(ctx context.Context, response *kinesinv1.GetResponse, v access.Verb) *kinesinv1.GetResponse {
-	c := access.From(ctx)
-	for _, result := range response.GetResults() {
-		if t := result.GetTask(); t != nil && !c.Grants.AllowIn(v, t.GetLambda(), t.GetCollection()) {
-			result.Task = nil
-			result.Problem = api.ProblemOf(s.deny(c, "task."+string(v), v, nameIn(c, v, t.GetLambda(), t.GetCollection())))
+// errNoTask is for a task that the caller may not see.
+var errNoTask = api.ErrorOf(refusal.NoSuchTask())
+
+// permitted is what a caller may do of what a call asks for: its tasks, in their order. A task on which the
+// caller may not act is one that nobody has, so that the call goes on as it would without that task.
+type permitted struct {
+	ids     []string
+	keys    []*kinesinv1.TaskKey
+	lambdas []string             // of ids, where the tasks were read
+	refused []*kinesinv1.Problem // for each id, nil for one that is permitted; nil: all are
+	names   []string             // of the tasks that are refused, as the answer has them
+}
+
+// refuse calls f with each task of a call that succeeded on which the caller may not act.
+func (p *permitted) refuse(f func(i int, name string, problem *kinesinv1.Problem), err error) {
+	for i, problem := range p.refused {
+		if problem != nil && err == nil {
+			f(i, p.names[i], problem)
 		}
 	}
-	return response
+}
+
+// permit finds out on which of the named tasks the caller has verbs. Unless the caller may do everything, the
+// tasks are read before: an id does not tell the collection, which never changes.
+func (s tasks) permit(ctx context.Context, action string, r named, verbs ...access.Verb) (permitted, error) {
+	if err := s.allowNamed(ctx, action, r, verbs...); err != nil {
+		return permitted{}, err
+	}
+	if !slices.ContainsFunc(verbs, func(v access.Verb) bool { return !access.From(ctx).Grants.AllowAll(v) }) {
+		return permitted{ids: r.GetIds(), keys: r.GetKeys()}, nil
+	}
+	read, err := s.next.Get(ctx, &kinesinv1.GetRequest{Ids: r.GetIds(), Keys: r.GetKeys()})
+	if err != nil {
+		return permitted{}, err
+	}
+	n := len(read.GetResults())
+	p := permitted{ids: make([]string, n), lambdas: make([]string, n), refused: make([]*kinesinv1.Problem, n), names: make([]string, n)}
+	copy(p.names, r.GetIds())
+	for i, result := range read.GetResults() {
+		t := result.GetTask()
+		if t == nil {
+			p.refused[i] = cmp.Or(result.GetProblem(), refusal.NoSuchTask())
+		} else if err := s.check(ctx, action, t, errNoTask, verbs...); err != nil {
+			p.refused[i] = api.ProblemOf(err)
+			if !errors.Is(err, api.ErrNotFound) {
+				p.names[i] = t.GetId()
+			}
+		} else {
+			p.ids[i], p.lambdas[i] = t.GetId(), t.GetLambda()
+		}
+	}
+	return p, nil
 }
 
 // List needs read, and leaves out tasks of collections that the caller may not see.
