@@ -74,6 +74,11 @@ func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.Get
 		return nil, err
 	}
 	response, err := s.next.Get(ctx, r)
+	return s.withResults(ctx, s.readable(ctx, response)), err
+}
+
+// readable leaves the tasks that the caller may read.
+func (s tasks) readable(ctx context.Context, response *kinesinv1.GetResponse) *kinesinv1.GetResponse {
 	for _, result := range response.GetResults() {
 		if t := result.GetTask(); t != nil {
 			if err := s.check(ctx, actRead, t, errNoTask, access.Read); err != nil {
@@ -81,7 +86,7 @@ func (s tasks) Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.Get
 			}
 		}
 	}
-	return s.withResults(ctx, response), err
+	return response
 }
 
 func (s tasks) getPayloads(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
@@ -115,7 +120,7 @@ func (s tasks) Wait(ctx context.Context, r *kinesinv1.WaitRequest) (*kinesinv1.G
 	p.refuse(func(i int, _ string, problem *kinesinv1.Problem) {
 		response.GetResults()[i] = &kinesinv1.GetResult{Problem: problem}
 	}, err)
-	return s.withResults(ctx, response), err
+	return s.withResults(ctx, s.readable(ctx, response)), err
 }
 
 // withResults leaves results to callers who may read payloads, and notes that they read them.
@@ -218,13 +223,16 @@ func (s tasks) permit(ctx context.Context, action string, r named, verbs ...acce
 		t := result.GetTask()
 		if t == nil {
 			p.refused[i] = cmp.Or(result.GetProblem(), refusal.NoSuchTask())
-		} else if err := s.check(ctx, action, t, errNoTask, verbs...); err != nil {
-			p.refused[i] = api.ProblemOf(err)
-			if !errors.Is(err, api.ErrNotFound) {
-				p.names[i] = t.GetId()
-			}
-		} else {
+			continue
+		}
+		err := s.check(ctx, action, t, errNoTask, verbs...)
+		if err == nil || action == actRead && t.GetState() == task.Accepted.String() { // whose collection is not known yet
 			p.ids[i], p.lambdas[i] = t.GetId(), t.GetLambda()
+			continue
+		}
+		p.refused[i] = api.ProblemOf(err)
+		if !errors.Is(err, api.ErrNotFound) {
+			p.names[i] = t.GetId()
 		}
 	}
 	return p, nil
