@@ -50,7 +50,7 @@ func (a *archivePlace) commit(manifest []byte, m *Manifest) error {
 	if _, err := a.tar.Write(manifest); err != nil {
 		return err
 	}
-	if err := errors.Join(a.tar.Close(), a.file.Sync()); err != nil {
+	if err := errors.Join(a.tar.Close(), syncFile(a.file)); err != nil {
 		return err
 	}
 	if err := os.Rename(a.file.Name(), a.path); err != nil {

@@ -4,8 +4,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -227,5 +231,151 @@ func each(t *testing.T, path string, f func(at int)) {
 	}
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// syncs are the files and directories below a folder that were synced, each with what was there then.
+var syncs struct {
+	sync.Mutex
+
+	below string // empty: none
+	all   []synced
+}
+
+type synced struct {
+	path  string
+	bytes int64           // of the file
+	files map[string]bool // all that was in the folder
+}
+
+func TestMain(m *testing.M) {
+	backup.OnSync(func(path string) {
+		syncs.Lock()
+		defer syncs.Unlock()
+		if syncs.below == "" || !strings.HasPrefix(path, syncs.below) {
+			return
+		}
+		s := synced{path: filepath.Clean(path), files: map[string]bool{}}
+		if info, err := os.Stat(path); err == nil {
+			s.bytes = info.Size()
+		}
+		_ = filepath.WalkDir(syncs.below, func(at string, _ os.DirEntry, _ error) error {
+			s.files[at] = true
+			return nil
+		})
+		syncs.all = append(syncs.all, s)
+	})
+	os.Exit(m.Run())
+}
+
+// wantSynced finds the sync of a path at which holds was true, and returns how many syncs came before it.
+func wantSynced(t *testing.T, what, path string, holds func(s *synced) bool) int {
+	t.Helper()
+	syncs.Lock()
+	defer syncs.Unlock()
+	for i := range syncs.all {
+		if s := &syncs.all[i]; s.path == path && holds(s) {
+			return i
+		}
+	}
+	t.Errorf("%s: %s was not synced", what, path)
+	return -1
+}
+
+// TestABackupIsOnDiskBeforeItCounts follows the syncs of a backup: each file whole and before it has its name,
+// the names before the manifest, the manifest before it has its name, and then the names of all.
+func TestABackupIsOnDiskBeforeItCounts(t *testing.T) {
+	t.Parallel()
+	const content = "content of 1.sst"
+	base := t.TempDir()
+	syncs.Lock()
+	syncs.below = base
+	syncs.Unlock()
+	dir := filepath.Join(base, "b")
+	if err := write(t, dir+"/", map[string]string{"1.sst": content}); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(content))
+	files, manifest := filepath.Join(dir, "files"), filepath.Join(dir, "manifest.json")
+	named := filepath.Join(files, hex.EncodeToString(sum[:]))
+	has := func(path string) func(s *synced) bool {
+		return func(s *synced) bool { return s.files[path] }
+	}
+	order := []int{
+		wantSynced(t, "file", filepath.Join(files, "file.unfinished"), func(s *synced) bool { return s.bytes == int64(len(content)) && !has(named)(s) }),
+		wantSynced(t, "names of files", files, func(s *synced) bool { return has(named)(s) && !has(manifest)(s) }),
+		wantSynced(t, "manifest", manifest+".unfinished", func(s *synced) bool { return s.bytes > 0 && !has(manifest)(s) }),
+		wantSynced(t, "name of the manifest", dir, has(manifest)),
+		wantSynced(t, "name of the backup", base, has(manifest)),
+	}
+	if !slices.IsSorted(order) {
+		t.Errorf("synced in the order %v", order)
+	}
+
+	archive := filepath.Join(base, "b.tar")
+	if err := write(t, archive, map[string]string{"1.sst": content}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSynced(t, "archive", archive+".unfinished", func(s *synced) bool { return s.bytes == info.Size() && !has(archive)(s) })
+	wantSynced(t, "name of the archive", base, has(archive))
+
+	for i, path := range []string{dir, archive} {
+		into := filepath.Join(base, fmt.Sprint("into", i))
+		if err := os.Mkdir(into, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := backup.Extract(path, into); err != nil {
+			t.Fatal(err)
+		}
+		last := wantSynced(t, "names of what was extracted", into, func(*synced) bool { return true })
+		file := wantSynced(t, "extracted file", filepath.Join(into, "1.sst"), func(s *synced) bool { return s.bytes == int64(len(content)) })
+		if file > last {
+			t.Errorf("%s: the names were synced before the file", path)
+		}
+	}
+}
+
+// TestATruncatedFileOfAnOlderBackupIsNotKept cuts files of a backup, or removes them. The next one does not
+// count on them.
+func TestATruncatedFileOfAnOlderBackupIsNotKept(t *testing.T) {
+	t.Parallel()
+	harm := map[string]func(path string) error{
+		"cut":     func(path string) error { return os.Truncate(path, 3) },
+		"emptied": func(path string) error { return os.Truncate(path, 0) },
+		"longer":  func(path string) error { return os.Truncate(path, 100) },
+		"removed": os.Remove,
+	}
+	for what, change := range harm {
+		dir := filepath.Join(t.TempDir(), "b")
+		if err := write(t, dir+"/", map[string]string{"1.sst": "content of 1.sst", "2.sst": "content of 2.sst"}); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256([]byte("content of 1.sst"))
+		if err := change(filepath.Join(dir, "files", hex.EncodeToString(sum[:]))); err != nil {
+			t.Fatal(err)
+		}
+		w, err := backup.Create(dir + "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := w.Have(); len(have) != 1 || have[0].Name != "2.sst" {
+			t.Errorf("%s: has %v, want the file that is whole", what, have)
+		}
+		if err := w.Keep("1.sst", sum[:]); !errors.Is(err, backup.ErrDamaged) {
+			t.Errorf("%s: kept: %v", what, err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := write(t, dir+"/", map[string]string{"1.sst": "content of 1.sst"}, "2.sst"); err != nil {
+			t.Fatal(err)
+		}
+		if _, found, err := extract(t, dir); err != nil || len(found) != 2 {
+			t.Errorf("%s: the next backup has %v, %v", what, found, err)
+		}
 	}
 }

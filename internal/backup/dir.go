@@ -86,7 +86,7 @@ func (d *dirPlace) begin(*File) (w io.Writer, err error) {
 func (d *dirPlace) end(f *File) error {
 	file := d.file
 	d.file = nil
-	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+	if err := errors.Join(syncFile(file), file.Close()); err != nil {
 		return err
 	}
 	return os.Rename(file.Name(), d.pathOf(f.SHA256))
@@ -103,7 +103,7 @@ func (d *dirPlace) commit(manifest []byte, m *Manifest) error {
 	if err := os.Rename(path+unfinished, path); err != nil {
 		return err
 	}
-	if err := errors.Join(d.self.Sync(), syncDir(filepath.Dir(filepath.Clean(d.path)))); err != nil {
+	if err := errors.Join(syncFile(d.self), syncDir(filepath.Dir(filepath.Clean(d.path)))); err != nil {
 		return err
 	}
 	return d.removeOthers(m)

@@ -24,5 +24,5 @@ func syncDir(path string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(syncFile(d), d.Close())
 }

@@ -128,6 +128,9 @@ func (w *Writer) Commit(created time.Time) (Manifest, error) {
 // Close ends the writing. Without Commit the backup of before stays as it was.
 func (w *Writer) Close() error { return w.place.close() }
 
+// syncFile makes a file, or the names in a directory, durable. Tests see what is synced, and when.
+var syncFile = (*os.File).Sync
+
 // writeFile writes a file and syncs it. flag is O_EXCL to create it, or O_TRUNC to replace it.
 func writeFile(path string, flag int, from io.Reader) (written File, err error) {
 	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, filePerm) //nolint:gosec // a checked name in a place that the user names
@@ -137,7 +140,7 @@ func writeFile(path string, flag int, from io.Reader) (written File, err error) 
 	sum := sha256.New()
 	written.Bytes, err = io.Copy(io.MultiWriter(to, sum), from)
 	written.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	return written, errors.Join(err, to.Sync(), to.Close())
+	return written, errors.Join(err, syncFile(to), to.Close())
 }
 
 // Only the owner may read the files of a backup.

@@ -37,6 +37,11 @@ func settleCases() []settleCase {
 		return store.Op{Kind: kind, Control: store.Control{Kind: "k", Name: "n", Version: version, Value: []byte(value)}}
 	}
 	first := []store.Op{put(store.PutWakeup, one)}
+	anySeq := one
+	anySeq.WakeRow.Seq = 0
+	second := []store.Op{put(store.PutWakeup, later)}
+	third := taken
+	third.Seq, third.WakeRow.Seq = 3, 3
 	return []settleCase{
 		{"PutWakeup", nil, put(store.PutWakeup, one), []store.Op{put(store.PutWakeup, other)}},
 		{"PutWakeupOverOlder", first, put(store.PutWakeup, later), []store.Op{put(store.PutWakeup, latest)}},
@@ -46,6 +51,9 @@ func settleCases() []settleCase {
 		{"DeleteMovedWakeup", first, put(store.DeleteWakeup, one), []store.Op{put(store.PutWakeup, later)}},
 		{"ReplaceWakeup", first, put(store.ReplaceWakeup, taken), []store.Op{put(store.ReplaceWakeup, takenByOther)}},
 		{"ReplaceGoneWakeup", first, put(store.ReplaceWakeup, taken), []store.Op{put(store.DeleteWakeup, one)}},
+		{"ReplaceWakeupByLater", first, put(store.ReplaceWakeup, taken), []store.Op{put(store.PutWakeup, latest)}},
+		{"ReplaceWakeupByEarlier", second, put(store.ReplaceWakeup, third), []store.Op{put(store.DeleteWakeup, later), put(store.PutWakeup, one)}},
+		{"DeleteWakeupOfAnySeq", second, put(store.DeleteWakeup, anySeq), nil},
 		{"PutTask", nil, put(store.PutTask, one), []store.Op{put(store.PutTask, other)}},
 		{"ReplaceTask", []store.Op{put(store.PutTask, one)}, put(store.ReplaceTask, two), []store.Op{put(store.ReplaceTask, theirs)}},
 		{"PutPayload", nil, apart, []store.Op{foreign}},
@@ -144,6 +152,8 @@ func testSettleLostWakeup(t *testing.T, f *fixture) {
 	sameSeq := named(row, at(5), 3) // another's move of the same seq
 	moved := named(row, at(50), 5)
 	moved.Seq = 5
+	movedBack := named(row, at(10), 5) // to the same place, by a later row that is gone as well
+	movedBack.Seq = 5
 	for _, c := range []struct {
 		name string
 		row  task.Task // what another caller stored
@@ -157,6 +167,7 @@ func testSettleLostWakeup(t *testing.T, f *fixture) {
 		{"EndSince", ended(row, task.Success, at(2), at(900)), false},
 		{"MovedAtOnce", sameSeq, false},
 		{"MovedSince", moved, false},
+		{"MovedAwayAndBack", movedBack, false},
 	} {
 		for _, how := range []Fault{NotApplied, AppliedButErrored} {
 			t.Run(c.name+faultNames[how], func(t *testing.T) {
