@@ -346,9 +346,16 @@ func TestWhoMayDoWhatInACollection(t *testing.T) {
 				what := strings.ReplaceAll(what, "T", form)
 				what = strings.Replace(what, form+"ask", "Task", 1)
 				there, absent := object(of)
+				asItWas := func() string {
+					return call("root", `TaskService/Get {`+strings.ReplaceAll(form, "X", there)+`}`)
+				}
+				before := asItWas()
 				hidden, none := call("ours", strings.ReplaceAll(what, "X", there)), call("ours", strings.ReplaceAll(what, "X", absent))
 				if strings.ReplaceAll(hidden, `"`+there+`"`, "X") != strings.ReplaceAll(none, `"`+absent+`"`, "X") {
 					t.Errorf("%s: a caller who may see nothing of it is answered\n%s\nand without it\n%s", what, hidden, none)
+				}
+				if after := asItWas(); after != before {
+					t.Errorf("%s: a caller who may see nothing of it changed\n%s\nto\n%s", what, before, after)
 				}
 				seen := call("theirs", strings.ReplaceAll(what, "X", there))
 				if needsOperate := strings.Contains(what, "Cron/") || strings.Contains(seen, "for operate"); !needsOperate && seen == strings.ReplaceAll(none, absent, there) {
