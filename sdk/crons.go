@@ -91,6 +91,8 @@ type CronOccurrence struct {
 	Late    time.Duration // how long after its due time it first started; zero: it was not started
 	// Backfill says that the task is that of a backfill, which made up for the nominal time.
 	Backfill bool
+	// Manual says that RunCron has scheduled the task, at Nominal.
+	Manual bool
 }
 
 // CreateCron creates a cron and returns it. existed means that it was there with the same settings. It
@@ -204,7 +206,7 @@ func (c *Client) CronHistory(ctx context.Context, name string, from, to time.Tim
 	for _, o := range r.GetOccurrences() {
 		all = append(all, CronOccurrence{
 			Nominal: timeOf(o.NominalMicros), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: ID(o.Id), State: State(o.State),
-			Late: task.Micros(o.LateMicros), Backfill: o.Backfill,
+			Late: task.Micros(o.LateMicros), Backfill: o.Backfill, Manual: o.Manual,
 		})
 	}
 	return all, err

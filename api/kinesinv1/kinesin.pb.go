@@ -12590,6 +12590,7 @@ type CronOccurrence struct {
 	State         string                 `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`                              // of its task
 	LateMicros    int64                  `protobuf:"varint,7,opt,name=late_micros,json=lateMicros,proto3" json:"late_micros,omitempty"` // how long after its due time it first started; 0: it was not started
 	Backfill      bool                   `protobuf:"varint,60,opt,name=backfill,proto3" json:"backfill,omitempty"`                      // its task is that of a backfill
+	Manual        bool                   `protobuf:"varint,61,opt,name=manual,proto3" json:"manual,omitempty"`                          // RunCron has scheduled its task, and nominal_micros is when
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -12676,6 +12677,13 @@ func (x *CronOccurrence) GetLateMicros() int64 {
 func (x *CronOccurrence) GetBackfill() bool {
 	if x != nil {
 		return x.Backfill
+	}
+	return false
+}
+
+func (x *CronOccurrence) GetManual() bool {
+	if x != nil {
+		return x.Manual
 	}
 	return false
 }
@@ -14844,7 +14852,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\tto_micros\x18\x03 \x01(\x03R\btoMicros\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\"S\n" +
 	"\x13CronHistoryResponse\x12<\n" +
-	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\xe8\x01\n" +
+	"\voccurrences\x18\x01 \x03(\v2\x1a.kinesin.v1.CronOccurrenceR\voccurrences\"\x80\x02\n" +
 	"\x0eCronOccurrence\x12%\n" +
 	"\x0enominal_micros\x18\x01 \x01(\x03R\rnominalMicros\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x18\n" +
@@ -14854,7 +14862,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05state\x18\x06 \x01(\tR\x05state\x12\x1f\n" +
 	"\vlate_micros\x18\a \x01(\x03R\n" +
 	"lateMicros\x12\x1a\n" +
-	"\bbackfill\x18< \x01(\bR\bbackfill\"\xd5\x04\n" +
+	"\bbackfill\x18< \x01(\bR\bbackfill\x12\x16\n" +
+	"\x06manual\x18= \x01(\bR\x06manual\"\xd5\x04\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04then\x18\x02 \x01(\tR\x04then\x12\x12\n" +

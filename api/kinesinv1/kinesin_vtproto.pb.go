@@ -11705,6 +11705,18 @@ func (m *CronOccurrence) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Manual {
+		i--
+		if m.Manual {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x3
+		i--
+		dAtA[i] = 0xe8
+	}
 	if m.Backfill {
 		i--
 		if m.Backfill {
@@ -17464,6 +17476,9 @@ func (m *CronOccurrence) SizeVT() (n int) {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.LateMicros))
 	}
 	if m.Backfill {
+		n += 3
+	}
+	if m.Manual {
 		n += 3
 	}
 	n += len(m.unknownFields)
@@ -47699,6 +47714,26 @@ func (m *CronOccurrence) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Backfill = bool(v != 0)
+		case 61:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Manual", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Manual = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

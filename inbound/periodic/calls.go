@@ -120,6 +120,9 @@ func (s *Service) RunCron(ctx context.Context, r *kinesinv1.RunCronRequest) (_ *
 	if result.Problem != nil {
 		return nil, api.ErrorOf(result.Problem)
 	}
+	if err := s.noteRun(ctx, c, manualRun{At: at, Revision: c.Now().Number, ID: result.Id}); err != nil {
+		return nil, err
+	}
 	return &kinesinv1.RunCronResponse{Id: result.Id}, nil
 }
 
@@ -141,6 +144,7 @@ func (s *Service) DeleteCron(ctx context.Context, r *kinesinv1.DeleteCronRequest
 		}
 		if err == nil {
 			s.cancelNext(ctx, c)
+			s.forgetRuns(ctx, c)
 		}
 		return &kinesinv1.DeleteCronResponse{}, err
 	}

@@ -17,8 +17,8 @@ const (
 	beforeLook = 5
 )
 
-// CronHistory returns what became of nominal times that have passed, newest first. It reads their tasks by
-// the ids that follow from them.
+// CronHistory returns what became of nominal times that have passed, and of manual runs, newest first. It reads the tasks
+// of the former by the ids that follow from them, and remembers those of the latter.
 func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryRequest) (_ *kinesinv1.CronHistoryResponse, err error) {
 	defer func() { err = refusal.Wire(err) }()
 	now := s.Clock.Now()
@@ -54,7 +54,7 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 		for _, n := range nominals {
 			response.Occurrences = append(response.Occurrences, &kinesinv1.CronOccurrence{NominalMicros: int64(n.at), Revision: n.revision.Number, Outcome: forgotten})
 		}
-		return response, nil
+		return response, nil // nor are there those of manual runs
 	}
 	rows, err := s.rows(ctx, c, l, append(nextOf(c, now, 1), nominals...))
 	if err != nil {
@@ -69,7 +69,10 @@ func (s *Service) CronHistory(ctx context.Context, r *kinesinv1.CronHistoryReque
 		return nil, err
 	}
 	before, err := s.before(ctx, c, from, to, limit-len(nominals))
-	response.Occurrences = append(response.Occurrences, before...)
+	if err != nil {
+		return nil, err
+	}
+	response.Occurrences, err = s.withRuns(ctx, c, append(response.Occurrences, before...), from, to, limit)
 	return response, err
 }
 

@@ -285,3 +285,44 @@ func TestACronWhoseLambdaWasDeleted(t *testing.T) {
 	_, err = f.SetCron(f.Ctx, &kinesinv1.SetCronRequest{Cron: nightly()})
 	refused(t, err, kinesinv1.Reason_REASON_EXISTS, "another lambda")
 }
+
+// What RunCron has scheduled is in the history, by when that was, once for each task, and is forgotten with its cron.
+func TestTheHistoryHasManualRuns(t *testing.T) {
+	f := newFixture(t)
+	f.set(nightly())
+	for range 2 { // the second is a call that is made again
+		if _, err := f.RunCron(f.Ctx, &kinesinv1.RunCronRequest{Name: "nightly"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	history := func(r *kinesinv1.CronHistoryRequest) []*kinesinv1.CronOccurrence {
+		t.Helper()
+		r.Name = "nightly"
+		got, err := f.CronHistory(f.Ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Occurrences
+	}
+	now := int64(f.Clock.Now())
+	all := history(&kinesinv1.CronHistoryRequest{})
+	if len(all) != 1 || !all[0].Manual || all[0].Id != "k1" || all[0].Outcome != "ran" || all[0].State != "success" || all[0].LateMicros != 2 || all[0].NominalMicros != now || all[0].Revision != 1 {
+		t.Errorf("%v", all)
+	}
+	if all := history(&kinesinv1.CronHistoryRequest{ToMicros: now - 1}); len(all) != 0 {
+		t.Errorf("before: %v", all)
+	}
+	if all := history(&kinesinv1.CronHistoryRequest{FromMicros: now}); len(all) != 1 {
+		t.Errorf("from then on: %v", all)
+	}
+	if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
+		t.Fatal(err)
+	}
+	f.set(nightly())
+	if all := history(&kinesinv1.CronHistoryRequest{}); len(all) != 0 {
+		t.Errorf("of the next cron of this name: %v", all)
+	}
+	if rows, err := f.Store.Controls(f.Ctx, "cron-runs"); err != nil || len(rows) != 0 {
+		t.Errorf("%v, %v", rows, err)
+	}
+}

@@ -48,8 +48,9 @@ type Lambdas interface {
 	CheckCurrent(ctx context.Context, e *catalog.Entry) error
 }
 
-// Tasks schedules and cancels tasks.
+// Tasks schedules, reads and cancels tasks.
 type Tasks interface {
+	Get(ctx context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error)
 	Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error)
 	Schedule(ctx context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error)
 }

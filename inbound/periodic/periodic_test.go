@@ -74,6 +74,19 @@ func (f *fixture) Cancel(_ context.Context, r *kinesinv1.CancelRequest) (*kinesi
 	return &kinesinv1.CancelResponse{}, nil
 }
 
+// Get returns a task that has ended for k1, and none for others.
+func (f *fixture) Get(_ context.Context, r *kinesinv1.GetRequest) (*kinesinv1.GetResponse, error) {
+	response := &kinesinv1.GetResponse{}
+	for _, id := range r.Ids {
+		result := &kinesinv1.GetResult{Problem: &kinesinv1.Problem{Reason: kinesinv1.Reason_REASON_NOT_FOUND}}
+		if id == "k1" {
+			result = &kinesinv1.GetResult{Task: &kinesinv1.Task{Id: id, State: "success", Attempt: 1, DueMicros: 5, StartedMicros: 7, EndedMicros: 9}}
+		}
+		response.Results = append(response.Results, result)
+	}
+	return response, nil
+}
+
 // Schedule notes what was asked for.
 func (f *fixture) Schedule(_ context.Context, r *kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 	f.asked = append(f.asked, r)

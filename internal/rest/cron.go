@@ -107,6 +107,7 @@ type cronOccurrence struct {
 	State    string   `json:"state,omitempty" jsonschema:"of its task"`
 	Late     duration `json:"late,omitzero" jsonschema:"how long after its due time it first started"`
 	Backfill bool     `json:"backfill,omitempty" jsonschema:"a backfill made up for it"`
+	Manual   bool     `json:"manual,omitempty" jsonschema:"somebody ran the cron then"`
 }
 
 func cronRoutes() []route {
@@ -245,7 +246,7 @@ func getCronHistory(c *call, _ *none) (int, *cronHistory, error) {
 	for i, o := range response.GetOccurrences() {
 		history.Occurrences[i] = cronOccurrence{
 			Nominal: moment(o.GetNominalMicros()), Revision: o.GetRevision(), Outcome: o.GetOutcome(), Reason: o.GetReason(), ID: o.GetId(), State: o.GetState(),
-			Late: durationOf(o.GetLateMicros()), Backfill: o.GetBackfill(),
+			Late: durationOf(o.GetLateMicros()), Backfill: o.GetBackfill(), Manual: o.GetManual(),
 		}
 	}
 	return http.StatusOK, history, nil

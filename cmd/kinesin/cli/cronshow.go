@@ -106,7 +106,7 @@ func (a *app) cronHistoryCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "history NAME [--limit N] [--from T] [--to T]",
 		Short: "Show what became of nominal times, newest first",
-		Long: `Prints nominal times that have passed, newest first, and what became of each: it ran, runs, waits, was skipped or missed, or is
+		Long: `Prints nominal times that have passed and manual runs (cron run), newest first, and what became of each: it ran, runs, waits, was skipped or missed, or is
 forgotten, because its task ended longer ago than the lambda keeps ended tasks.`,
 		Args: one("NAME"), ValidArgsFunction: a.completeCrons,
 	}
@@ -128,6 +128,9 @@ forgotten, because its task ended longer ago than the lambda keeps ended tasks.`
 			outcome := o.Outcome
 			if o.Backfill {
 				outcome += " (backfill)"
+			}
+			if o.Manual {
+				outcome += " (manual)"
 			}
 			return []string{o.Nominal, outcome, cmp.Or(o.State, "-"), late, cmp.Or(o.ID, "-"), strings.TrimSpace(o.Reason)}
 		})
@@ -184,11 +187,12 @@ type occurrenceObject struct {
 	State    string   `json:"state,omitempty"`
 	LateMS   *float64 `json:"late_ms,omitempty"`
 	Backfill bool     `json:"backfill,omitempty"`
+	Manual   bool     `json:"manual,omitempty"`
 }
 
 func occurrenceObjectOf(o *sdk.CronOccurrence) occurrenceObject {
 	object := occurrenceObject{
-		Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State), Backfill: o.Backfill,
+		Nominal: timeText(o.Nominal), Revision: o.Revision, Outcome: o.Outcome, Reason: o.Reason, ID: string(o.ID), State: string(o.State), Backfill: o.Backfill, Manual: o.Manual,
 	}
 	if o.Late > 0 {
 		object.LateMS = new(float64(o.Late) / float64(time.Millisecond))
