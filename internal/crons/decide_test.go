@@ -97,7 +97,7 @@ func TestDecisions(t *testing.T) {
 func TestCatchUpOfEveryPeriod(t *testing.T) {
 	for _, period := range []string{"1s", "5s", "29s", "1m", "61s", "10m"} {
 		for _, jitter := range []int64{0, 45_000} {
-			for _, outage := range []time.Duration{10 * time.Second, 59 * time.Second, 66 * time.Second, 3 * time.Minute, 25 * time.Minute} {
+			for _, outage := range []time.Duration{10 * time.Second, 59 * time.Second, 66 * time.Second, 3 * time.Minute, 12 * time.Minute} {
 				runs := map[CatchUp][]task.Instant{}
 				down := at(t, "01:00:00")
 				up := down.Add(outage)
