@@ -56,6 +56,7 @@ func settleCases() []settleCase {
 		{"DeleteWakeupOfAnySeq", second, put(store.DeleteWakeup, anySeq), nil},
 		{"PutTask", nil, put(store.PutTask, one), []store.Op{put(store.PutTask, other)}},
 		{"ReplaceTask", []store.Op{put(store.PutTask, one)}, put(store.ReplaceTask, two), []store.Op{put(store.ReplaceTask, theirs)}},
+		{"ReplaceTaskByLater", []store.Op{put(store.PutTask, one)}, put(store.ReplaceTask, two), []store.Op{put(store.ReplaceTask, theirs), put(store.ReplaceTask, next(theirs, task.Claimed, at(30)))}},
 		{"PutPayload", nil, apart, []store.Op{foreign}},
 		{"DeletePayload", []store.Op{apart}, store.Op{Kind: store.DeletePayload, Task: one}, nil},
 		{"PutControl", nil, control(store.PutControl, 1, "mine"), []store.Op{control(store.PutControl, 1, "theirs")}},
