@@ -318,11 +318,15 @@ func TestTheHistoryHasManualRuns(t *testing.T) {
 	if _, err := f.DeleteCron(f.Ctx, &kinesinv1.DeleteCronRequest{Name: "nightly"}); err != nil {
 		t.Fatal(err)
 	}
+	if rows, err := f.Store.Controls(f.Ctx, "cron-runs"); err != nil || len(rows) != 0 {
+		t.Errorf("%v, %v", rows, err)
+	}
+	left := store.Control{Kind: "cron-runs", Name: "nightly", Version: 1, Value: []byte(`{"life":1,"runs":[{"at":2,"id":"k1"}]}`)}
+	if err := f.Store.PutControl(f.Ctx, left); err != nil {
+		t.Fatal(err)
+	}
 	f.set(nightly())
 	if all := history(&kinesinv1.CronHistoryRequest{}); len(all) != 0 {
 		t.Errorf("of the next cron of this name: %v", all)
-	}
-	if rows, err := f.Store.Controls(f.Ctx, "cron-runs"); err != nil || len(rows) != 0 {
-		t.Errorf("%v, %v", rows, err)
 	}
 }
