@@ -14,7 +14,7 @@ import (
 // or has watched for streamFor: then the browser comes again, maybe to another server. A part that cannot be
 // shown ends the stream, and the page that asks for its parts one by one learns why.
 func (c *call) stream(show func(*call) error) {
-	key := c.r.URL.RequestURI() + "\n" + strings.Join(c.caller.Grants.Strings(), "\n")
+	key := c.caller.Name + "\n" + c.r.URL.RequestURI() + "\n" + strings.Join(c.caller.Grants.Strings(), "\n")
 	p := (*part)(nil)
 	if len(c.r.URL.RequestURI()) <= partURLMax {
 		p = c.streams.enter(key)
@@ -64,7 +64,7 @@ func (c *call) stream(show func(*call) error) {
 	}
 }
 
-// renderPart renders a part for all who may see the same as this viewer.
+// renderPart renders a part for all streams of this viewer.
 func (c *call) renderPart(show func(*call) error) *rendering {
 	ctx, cancel := clock.Within(context.WithoutCancel(c.r.Context()), c.Clock, liveWithin)
 	defer cancel()

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,13 +12,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
 )
 
-// openPage opens a stream as somebody with grants. next returns the data of the next event; false: it ended.
+// openPage opens a stream of the first page.
 func openPage(t *testing.T, url string) (status int, next func() (string, bool)) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/ui/?part=live", nil)
+	return openPart(t, url, "/ui/?part=live")
+}
+
+// openPart opens a stream. next returns the data of the next event; false: it ended.
+func openPart(t *testing.T, url, path string) (status int, next func() (string, bool)) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,6 +126,31 @@ func TestStreamsAreBounded(t *testing.T) {
 	s.leave("1")
 	if s.enter("another") == nil || s.parts["1"] != nil || s.parts["0"].viewers != streamsMax-partsMax+1 {
 		t.Errorf("%d parts after one left", len(s.parts))
+	}
+}
+
+// ListJobs lists a job of the caller.
+func (fakeJobs) ListJobs(ctx context.Context, _ *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error) {
+	return &kinesinv1.ListJobsResponse{Jobs: []*kinesinv1.Job{{Id: "of-" + access.From(ctx).Name, State: "running"}}}, nil
+}
+
+// What one viewer sees is not shown to another with the same grants, who watches at the same time.
+func TestStreamsGoByIdentity(t *testing.T) {
+	k, _ := newFakes("mail")
+	watch := func(name string) func() (string, bool) {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			k.ServeHTTP(w, r.WithContext(access.With(r.Context(), access.Caller{Identity: access.Identity{Name: name, Grants: access.All()}})))
+		}))
+		t.Cleanup(s.Close)
+		t.Cleanup(k.CloseStreams)
+		_, next := openPart(t, s.URL, "/ui/jobs?part=live")
+		return next
+	}
+	ada, bob := watch("ada"), watch("bob")
+	ofAda, _ := ada()
+	ofBob, ok := bob()
+	if !strings.Contains(ofAda, "of-ada") || strings.Contains(ofAda, "of-bob") || !strings.Contains(ofBob, "of-bob") || strings.Contains(ofBob, "of-ada") || !ok {
+		t.Errorf("%q and %q", ofAda, ofBob)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // Bounds of streams, by which open pages learn what changes.
 const (
 	streamsMax    = 2000 // of a server
-	partsMax      = 200  // different ones of a server: by the URL, and by what the viewers may do
+	partsMax      = 200  // different ones of a server: by the viewer, what he may do, and the URL
 	partURLMax    = 2048 // bytes
 	streamFor     = 10 * time.Minute
 	streamEvery   = 2 * time.Second
@@ -20,9 +20,10 @@ const (
 	retryInMillis = "2000"
 )
 
-// streams are the pages that are open. A part of a page is rendered once in streamEvery for all viewers that
-// may see the same of it, by whichever stream comes first. Each stream takes the newest when it has written
-// what it wrote before, so that a slow one leaves states out, keeps nothing waiting and holds up nobody.
+// streams are the pages that are open. A part of a page is rendered once in streamEvery for all streams of one
+// identity, by whichever comes first: a page may show what is of its viewer alone, such as jobs. Each stream
+// takes the newest when it has written what it wrote before, so that a slow one leaves states out, keeps
+// nothing waiting and holds up nobody.
 type streams struct {
 	done chan struct{} // closed with the server
 
