@@ -37,6 +37,7 @@ const identifyFailuresMax = 3
 const (
 	refusedNone    = "this call has no token"
 	refusedForm    = "the Authorization header of this call is not of the form: Bearer TOKEN"
+	refusedShort   = "the token of this call is too short: no token of less than 32 characters is accepted, whatever the policy says"
 	refusedUnknown = "this server does not accept the token of this call: it belongs to another server, or was replaced"
 )
 
@@ -81,13 +82,14 @@ type gate struct {
 	audit    *audit.Log // may be nil
 	writer   *connect.ErrorWriter
 	refused  *prometheus.CounterVec // reason
-	console  *web.Console           // whose browsers sign in; nil: none do
+	guesses  *guesses
+	console  *web.Console // whose browsers sign in; nil: none do
 	next     http.Handler
 }
 
 func newGate(c credentials, made madeTokens, log *audit.Log, r prometheus.Registerer, next http.Handler) *gate {
 	g := &gate{
-		credentials: c, made: made, verifier: policy.NewVerifier(clock.Real()), audit: log, next: next,
+		credentials: c, made: made, verifier: policy.NewVerifier(clock.Real()), audit: log, next: next, guesses: newGuesses(clock.Real()),
 		writer: connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
 		refused: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "kinesin_unauthenticated_calls_total", Help: "Calls refused because they had no accepted token.",
@@ -170,8 +172,12 @@ func (g *gate) identify(ctx context.Context, r *http.Request) (access.Identity, 
 	return access.Anonymous(), nil
 }
 
-// byToken returns the identity of a token, which may be a JWT.
+// byToken returns the identity of a token, which may be a JWT. The policy has only the hash of a token, so
+// that one which can be guessed is refused here.
 func (g *gate) byToken(ctx context.Context, sent string) (access.Identity, error) {
+	if len(sent) < token.CharsMin {
+		return access.Identity{}, &refusalError{because: becauseForm, text: refusedShort}
+	}
 	if id, found := g.byFiles(sha256.Sum256([]byte(sent))); found {
 		return id, nil
 	}
@@ -272,6 +278,9 @@ func (g *gate) refuse(w http.ResponseWriter, r *http.Request, cause error) {
 		name = refused.name
 		because, status, err = refused.because, http.StatusUnauthorized, unauthenticated(refused.text)
 		w.Header().Set("WWW-Authenticate", "Bearer")
+		if because != becauseNone {
+			g.guesses.hold(w, r)
+		}
 	}
 	g.noteRefusal(r, because, name)
 	if strings.HasPrefix(r.URL.Path, api.PlainPrefix) {

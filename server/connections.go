@@ -96,9 +96,12 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &connection{Conn: conn, from: from, leave: sync.OnceFunc(func() { c.leave(from) })}, nil
 }
 
-// addressOf returns the address that a connection counts for. One machine has many addresses of IPv6.
-func addressOf(conn net.Conn) netip.Prefix {
-	remote, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+// addressOf returns the address that a connection counts for.
+func addressOf(conn net.Conn) netip.Prefix { return prefixOf(conn.RemoteAddr().String()) }
+
+// prefixOf returns the address that its peer counts for. One machine has many addresses of IPv6.
+func prefixOf(peer string) netip.Prefix {
+	remote, err := netip.ParseAddrPort(peer)
 	if err != nil {
 		return netip.Prefix{}
 	}

@@ -70,8 +70,9 @@ func (g *gate) useConsole(console *web.Console, provider *signin.Flow) {
 
 // signIn checks a token that somebody enters, and notes that he signed in. The console does not keep what he
 // enters.
-func (g *gate) signIn(ctx context.Context, r *http.Request, token string) (proof sessions.Proof, err error) {
+func (g *gate) signIn(w http.ResponseWriter, r *http.Request, token string) (proof sessions.Proof, err error) {
 	var id access.Identity
+	ctx := r.Context()
 	if g.policy != nil && policy.IsJWT(token) {
 		id, proof, err = g.proofOfJWT(ctx, token)
 	} else {
@@ -81,6 +82,7 @@ func (g *gate) signIn(ctx context.Context, r *http.Request, token string) (proof
 	}
 	if refused, is := errors.AsType[*refusalError](err); is {
 		g.noteRefusal(r, refused.because, refused.name)
+		g.guesses.hold(w, r)
 		return proof, fmt.Errorf("%w: %s", web.ErrRefused, refused.because)
 	}
 	if err == nil {
@@ -199,6 +201,7 @@ func (g *gate) refusesByPage(r *http.Request, err error) bool {
 func (g *gate) refusePage(w http.ResponseWriter, r *http.Request, err error) {
 	if refused, is := errors.AsType[*refusalError](err); is && refused.because != becauseNone {
 		g.noteRefusal(r, refused.because, refused.name)
+		g.guesses.hold(w, r)
 		_ = g.console.EndSession(w, r) // who has it is refused anyway
 	}
 	web.AskToSignIn(w, r)

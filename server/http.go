@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/web"
 )
 
 // serveHTTP serves on l until ctx ends, then waits for the calls in flight, unless the server is closed.
@@ -34,6 +35,16 @@ func unlessClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// strictTLS tells browsers that came over TLS not to come without it for a year.
+func strictTLS(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if web.IsTLS(r) {
+			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // loopbackOnly refuses what a web page could make a browser on this machine send. Without tokens the port

@@ -108,9 +108,9 @@ func (s *Server) handler(asked credentials, provider *signin.Flow) http.Handler 
 	}
 	calls.useConsole(s.console, provider)
 	if !asked.areAsked() {
-		return loopbackOnly(calls)
+		return strictTLS(loopbackOnly(calls))
 	}
-	return sameOrigin(calls)
+	return strictTLS(sameOrigin(calls))
 }
 
 func (s *Server) listen(ctx context.Context) error {

@@ -44,7 +44,7 @@ type Config struct {
 	// TraceURL is where a trace is shown, with {trace_id} in place of its id; empty: nowhere.
 	TraceURL string
 	// SignIn checks a token that somebody enters. nil: nobody has to sign in.
-	SignIn func(ctx context.Context, r *http.Request, token string) (sessions.Proof, error)
+	SignIn func(w http.ResponseWriter, r *http.Request, token string) (sessions.Proof, error)
 	// Sessions are those of browsers; nil only where nobody signs in.
 	Sessions *sessions.Registry
 	// Provider signs in elsewhere; nil: tokens alone do. RedirectURL is where it leads back to: CallbackPath

@@ -67,7 +67,7 @@ func (k *Console) EndSession(w http.ResponseWriter, r *http.Request) error {
 
 func valueOf(r *http.Request, plain, tls string) string {
 	name := plain
-	if isTLS(r) {
+	if IsTLS(r) {
 		name = tls
 	}
 	if c, err := r.Cookie(name); err == nil {
@@ -76,9 +76,9 @@ func valueOf(r *http.Request, plain, tls string) string {
 	return ""
 }
 
-// isTLS reports whether the browser speaks TLS, as far as can be told. A proxy that ends TLS says so; who
+// IsTLS reports whether the browser speaks TLS, as far as can be told. A proxy that ends TLS says so; who
 // lies about it loses only his own cookie.
-func isTLS(r *http.Request) bool {
+func IsTLS(r *http.Request) bool {
 	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
@@ -94,7 +94,7 @@ func flowCookie(r *http.Request, value string, life time.Duration) *http.Cookie 
 
 // cookie returns a cookie that scripts do not see; without life it takes away the one that there is.
 func cookie(r *http.Request, plain, tls, value string, life time.Duration, site http.SameSite) *http.Cookie {
-	c := &http.Cookie{Name: plain, Value: value, Path: Prefix, HttpOnly: true, Secure: isTLS(r), SameSite: site, MaxAge: int(life.Seconds())} //nolint:gosec // Secure wherever TLS is
+	c := &http.Cookie{Name: plain, Value: value, Path: Prefix, HttpOnly: true, Secure: IsTLS(r), SameSite: site, MaxAge: int(life.Seconds())} //nolint:gosec // Secure wherever TLS is
 	if life == 0 {
 		c.MaxAge = -1
 	}

@@ -41,7 +41,7 @@ func signIn(c *call) error {
 		return c.goTo(Prefix, "")
 	}
 	next, token := local(c.field("next")), c.field("token")
-	proof, err := c.SignIn(c.r.Context(), c.r, token)
+	proof, err := c.SignIn(c.w, c.r, token)
 	if err == nil {
 		err = c.begin(c.w, c.r, proof)
 	}
@@ -77,7 +77,7 @@ func (c *call) redirect() string {
 		return c.RedirectURL
 	}
 	scheme := "http://"
-	if isTLS(c.r) {
+	if IsTLS(c.r) {
 		scheme = "https://"
 	}
 	return scheme + c.r.Host + CallbackPath

@@ -259,7 +259,7 @@ func withSessions(t *testing.T, k *Console, good string) {
 		t.Fatal(err)
 	}
 	k.Sessions = sessions.NewRegistry(store.New(mem.New(), store.Config{Clock: k.Clock}), ring.Sessions(), k.Clock, k.Log)
-	k.SignIn = func(_ context.Context, _ *http.Request, token string) (sessions.Proof, error) {
+	k.SignIn = func(_ http.ResponseWriter, _ *http.Request, token string) (sessions.Proof, error) {
 		switch token {
 		case good:
 			return sessions.Proof{Token: []byte(token)}, nil
