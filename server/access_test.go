@@ -661,7 +661,7 @@ func TestPagesOfAuditRecordsAreBounded(t *testing.T) {
 	r := serve(t, Config{})
 	for body, want := range map[string]string{
 		`{"untilMicros":"9223372036854775807"}`: "", `{"sinceMicros":"9223372036854775807"}`: "", `{"sinceMicros":"-9223372036854775808"}`: "",
-		`{"after":"audit-00010101/x/0"}`: "", `{"after":"audit-99990101/x/0"}`: "", `{"after":"x"}`: "invalid_argument", `{"limit":1001}`: "invalid_argument", `{"limit":-1}`: "invalid_argument",
+		`{"after":"audit-00010101/x/0"}`: "invalid_argument", `{"after":"audit-99990101/x/0"}`: "invalid_argument", `{"after":"x"}`: "invalid_argument", `{"limit":1001}`: "invalid_argument", `{"limit":-1}`: "invalid_argument",
 	} {
 		if answer, code := r.callAs("", kinesinv1connect.AccessServiceListAuditProcedure, body); code != want {
 			t.Errorf("%s: %s %s", body, code, answer)

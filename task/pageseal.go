@@ -21,13 +21,8 @@ func (s *PageSealer) Seal(list string, position []byte) []byte {
 	return append(token, position...)
 }
 
-// Open returns the position of a token of the list. Releases without a key ring gave tokens without a seal:
-// JSON objects. Those are read as long as a token sealed with FirstKey is.
+// Open returns the position of a token of the list. A position without a seal is no token.
 func (s *PageSealer) Open(ctx context.Context, list string, token []byte) (position []byte, ok bool) {
-	if len(token) > 0 && token[0] == '{' {
-		key, err := s.ring.find(ctx, FirstKey)
-		return token, err == nil && !key.idsOnly
-	}
 	if len(token) < pageHead+pageMACBytes || token[0] != pageForm {
 		return nil, false
 	}

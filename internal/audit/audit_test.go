@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,8 +38,13 @@ func newFixture(t *testing.T) *fixture {
 
 // open returns the log of a process.
 func (f *fixture) open(chained bool) *Log {
+	ring, err := task.NewKeyring(task.Ring{Keys: []task.Key{{Number: 1, Secret: bytes.Repeat([]byte("a"), task.TokenKeyBytes)}}, Seals: 1})
+	if err != nil {
+		f.Fatal(err)
+	}
 	return New(Config{
-		Rows: f.rows, Clock: f.clock.Process(0), Log: slog.New(slog.NewTextHandler(&f.logs, nil)), Chained: chained,
+		Pages: ring.Pages(),
+		Rows:  f.rows, Clock: f.clock.Process(0), Log: slog.New(slog.NewTextHandler(&f.logs, nil)), Chained: chained,
 		Lost: func(n int) { f.lost += n },
 	})
 }
@@ -105,8 +111,21 @@ func TestRecordsAreListedInOrderOverDays(t *testing.T) {
 		if err != nil || len(since) != 2 {
 			t.Errorf("of 12 s: %d records, %v, want 2", len(since), err)
 		}
-		if _, _, err := l.List(t.Context(), 0, f.clock.Now(), "nonsense", 10); !errors.Is(err, task.ErrInvalid) {
-			t.Errorf("a cursor of nobody: %v", err)
+		_, next, err := l.List(t.Context(), 0, f.clock.Now(), "", 3)
+		if err != nil || next == "" {
+			t.Fatalf("%q, %v", next, err)
+		}
+		bare := kindOf(f.clock.Now()) + "/" + l.process + "-1" + "/0"
+		for what, after := range map[string]string{
+			"nonsense": "nonsense", "a position": bare, "an encoded position": base64.RawURLEncoding.EncodeToString([]byte(bare)), "JSON": "{}",
+			"cut": next[:len(next)-1], "changed": "B" + next[1:],
+		} {
+			if _, _, err := l.List(t.Context(), 0, f.clock.Now(), after, 10); !errors.Is(err, task.ErrInvalid) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if _, _, err := l.ListNewest(t.Context(), 0, f.clock.Now(), next, 10); !errors.Is(err, task.ErrInvalid) {
+			t.Errorf("a cursor of the other order: %v", err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -20,17 +21,23 @@ type cursor struct {
 	index      int
 }
 
-func (c cursor) String() string { return c.kind + "/" + c.name + "/" + strconv.Itoa(c.index) }
+// sealCursor returns a cursor of one direction as callers get it.
+func (l *Log) sealCursor(c cursor, walk direction) string {
+	position := c.kind + "/" + c.name + "/" + strconv.Itoa(c.index)
+	return base64.RawURLEncoding.EncodeToString(l.Pages.Seal(walk.list(), []byte(position)))
+}
 
-func parseCursor(text string) (cursor, error) {
-	parts := strings.Split(text, "/")
-	if len(parts) == 3 {
-		index, err := strconv.Atoi(parts[2])
-		if _, day := time.Parse(kindForm, parts[0]); err == nil && day == nil {
-			return cursor{parts[0], parts[1], index}, nil
+// openCursor returns the cursor behind a text that sealCursor made for the same direction.
+func (l *Log) openCursor(ctx context.Context, text string, walk direction) (cursor, error) {
+	token, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		position, ours := l.Pages.Open(ctx, walk.list(), token)
+		if parts := strings.Split(string(position), "/"); ours && len(parts) == 3 {
+			index, err := strconv.Atoi(parts[2])
+			return cursor{parts[0], parts[1], index}, err
 		}
 	}
-	return cursor{}, fmt.Errorf("%w cursor %q: want what the page before returned", task.ErrInvalid, text)
+	return cursor{}, fmt.Errorf("%w cursor %.100q: want next of the page before, in the same order", task.ErrInvalid, text)
 }
 
 // List returns up to limit records from since until before until, oldest first, that come after a cursor; an
@@ -54,7 +61,7 @@ func (l *Log) list(ctx context.Context, since, until task.Instant, after string,
 		from, walk = cursor{kind: kindOf(until)}, backwards
 	}
 	if after != "" {
-		if from, err = parseCursor(after); err != nil {
+		if from, err = l.openCursor(ctx, after, walk); err != nil {
 			return nil, "", err
 		}
 	} else {
@@ -71,7 +78,7 @@ func (l *Log) list(ctx context.Context, since, until task.Instant, after string,
 			continue
 		}
 		if len(records) == limit {
-			return records, last.String(), nil
+			return records, l.sealCursor(last, walk), nil
 		}
 		records, last = append(records, r), place
 	}
@@ -123,6 +130,9 @@ const (
 	forwards  direction = false
 	backwards direction = true
 )
+
+// list names the list of a direction for the seal of its cursors.
+func (d direction) list() string { return fmt.Sprintf("audit %t", d) }
 
 // places yields the records of some days, which are in the order of time. An error ends it.
 func (l *Log) places(ctx context.Context, kinds []string, walk direction, failed *error) iter.Seq2[cursor, Record] {

@@ -20,7 +20,7 @@ func (n *Node) newGuard(c *Config) *guard.Guard {
 	g := &guard.Guard{LambdaOf: n.lambdaOf, Where: n.where}
 	if c.Audit != nil {
 		n.audit = audit.New(audit.Config{
-			Rows: n.store, Clock: c.Clock, Log: c.Log, Chained: !c.shared, Keep: c.Audit.Keep,
+			Rows: n.store, Clock: c.Clock, Log: c.Log, Chained: !c.shared, Pages: n.keyring.Pages(), Keep: c.Audit.Keep,
 			Written: c.Audit.Written, Lost: func(acts int) { n.metrics.auditLost.Add(float64(acts)) },
 		})
 		g.Audit = n.audit
