@@ -20,7 +20,7 @@ type archivePlace struct {
 }
 
 func createArchive(path string) (*archivePlace, error) {
-	file, err := os.OpenFile(path+unfinished, os.O_WRONLY|os.O_CREATE, filePerm) //nolint:gosec // the user names the place
+	file, err := openPrivate(path+unfinished, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -118,6 +118,40 @@ func TestALaterBackupKeepsWhatIsTheSame(t *testing.T) {
 }
 
 // TestNothingHalf gives a writer what is wrong, over a backup that was there before.
+// The files of a backup are for their owner alone, also where a file was there that others could read.
+func TestFilesOfABackupAreForTheirOwner(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"archive", "dir" + string(filepath.Separator)} {
+		path = filepath.Join(t.TempDir(), path[:len(path)-1]) + path[len(path)-1:]
+		if filepath.Base(path) == "archive" {
+			if err := os.WriteFile(path+".unfinished", nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path+".unfinished", 0o666); err != nil { // whatever the umask
+				t.Fatal(err)
+			}
+		}
+		if err := write(t, path, twoFiles); err != nil {
+			t.Fatal(err)
+		}
+		files := 0
+		err := filepath.WalkDir(path, func(name string, entry os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				t.Errorf("%s has mode %04o", name, info.Mode().Perm())
+			}
+			files++
+			return err
+		})
+		if err != nil || files == 0 {
+			t.Errorf("%d files, %v", files, err)
+		}
+	}
+}
+
 func TestNothingHalf(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("abc"))

@@ -79,7 +79,7 @@ func (d *dirPlace) older() (files []File, err error) {
 func (d *dirPlace) pathOf(sum string) string { return filepath.Join(d.path, filesName, sum) }
 
 func (d *dirPlace) begin(*File) (w io.Writer, err error) {
-	d.file, err = os.OpenFile(d.pathOf("file"+unfinished), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, filePerm)
+	d.file, err = openPrivate(d.pathOf("file"+unfinished), os.O_TRUNC)
 	return d.file, err
 }
 

@@ -133,7 +133,7 @@ var syncFile = (*os.File).Sync
 
 // writeFile writes a file and syncs it. flag is O_EXCL to create it, or O_TRUNC to replace it.
 func writeFile(path string, flag int, from io.Reader) (written File, err error) {
-	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, filePerm) //nolint:gosec // a checked name in a place that the user names
+	to, err := openPrivate(path, flag)
 	if err != nil {
 		return File{}, err
 	}
@@ -141,6 +141,19 @@ func writeFile(path string, flag int, from io.Reader) (written File, err error) 
 	written.Bytes, err = io.Copy(io.MultiWriter(to, sum), from)
 	written.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return written, errors.Join(err, syncFile(to), to.Close())
+}
+
+// openPrivate opens a file to write, and makes it if need be. It is for its owner alone then, also if it was
+// there.
+func openPrivate(path string, flag int) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flag, filePerm) //nolint:gosec // a checked name in a place that the user names
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Chmod(filePerm); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
 }
 
 // Only the owner may read the files of a backup.

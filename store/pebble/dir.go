@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,7 +18,11 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-const filePerm = 0o700
+// Permissions of what is in a data directory, and of the directory.
+const (
+	filePerm fs.FileMode = 0o600
+	dirPerm  fs.FileMode = 0o700
+)
 
 // manifestMarker begins the name of the file that names the current manifest. Without it a directory holds no
 // store.
@@ -73,32 +78,69 @@ func makeDir(files vfs.FS, dir string) error {
 			return err
 		}
 	}
-	if err := files.MkdirAll(dir, filePerm); err != nil {
+	if err := files.MkdirAll(dir, dirPerm); err != nil {
 		return err
 	}
 	return syncDir(files, parent)
 }
 
-// forOthers are the permissions on a data directory that its user's group and all others have.
+// forOthers are the permissions that the group of a file's user and all others have.
 const forOthers fs.FileMode = 0o077
 
-// closeToOthers takes from all but the user of this process the right to a data directory, because its files
-// hold payloads and the secret of public ids, in plain.
-func (d *Driver) closeToOthers() error {
-	if d.cfg.FS != vfs.Default {
+// closeToOthers takes from all but the user of this process the right to a data directory and to all that is
+// in it, because its files hold payloads and the secret of public ids, in plain.
+func (c Config) closeToOthers(dir string) error {
+	if _, onMachine := c.FS.(privateFS); !onMachine {
 		return nil
 	}
-	info, err := os.Stat(d.dir)
-	if err != nil || info.Mode()&forOthers == 0 {
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
 		return err
 	}
-	if err := os.Chmod(d.dir, filePerm); err != nil {
-		return fmt.Errorf("others may use it (mode %04o), and that cannot be changed: %w; choose a directory below it, "+
+	mended := 0
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			if errors.Is(err, fs.ErrNotExist) { // a server that still runs deleted it
+				return nil
+			}
+			return err
+		case entry.Name() == lostAndFound && entry.IsDir():
+			return fs.SkipDir
+		case !entry.IsDir() && !entry.Type().IsRegular():
+			return nil
+		}
+		done, err := closeOne(path, entry)
+		if done {
+			mended++
+		}
+		return err
+	})
+	if mended > 0 {
+		c.Logger.Warn("others could use the data directory or files in it; they are now for this user alone",
+			slog.String("dir", dir), slog.Int("mended", mended))
+	}
+	return err
+}
+
+// closeOne takes the right to a file or directory from others, and reports whether they had it.
+func closeOne(path string, entry fs.DirEntry) (mended bool, err error) {
+	info, err := entry.Info()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || info.Mode()&forOthers == 0 {
+		return false, err
+	}
+	perm := filePerm
+	if entry.IsDir() {
+		perm = dirPerm
+	}
+	if err := os.Chmod(path, perm); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("others may use it (mode %04o), and that cannot be changed: %w; choose a directory below it, "+
 			"which is then made for this user alone", info.Mode().Perm(), err)
 	}
-	d.cfg.Logger.Warn("others could use the data directory; it is now for this user alone",
-		slog.String("dir", d.dir), slog.String("mode_before", fmt.Sprintf("%04o", info.Mode().Perm())))
-	return nil
+	return true, nil
 }
 
 // syncDir makes the names in a directory durable.

@@ -20,7 +20,7 @@ func (d *Driver) open() error {
 	if err := makeDir(d.cfg.FS, d.dir); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", d.dir, err)
 	}
-	if err := d.closeToOthers(); err != nil {
+	if err := d.cfg.closeToOthers(d.dir); err != nil {
 		return fmt.Errorf("data directory %s: %w", d.dir, err)
 	}
 	lock, err := lockDir(d.dir, d.cfg.FS)

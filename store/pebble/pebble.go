@@ -159,7 +159,7 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	if c.FS == nil {
-		c.FS = vfs.Default
+		c.FS = privateFS{vfs.Default}
 	}
 	c.freshRows = cmp.Or(c.freshRows, freshRowsMax)
 	c.headRows = cmp.Or(c.headRows, headRowsMax)

@@ -28,13 +28,17 @@ var ErrNotEmpty = errors.New("is not empty")
 // Restore returns nil all is on disk; otherwise dir is as it was. After an interrupted restore Open fails
 // with store.ErrUnfinished.
 func Restore(ctx context.Context, dir string, c Config, fill func(into string) error, look func(context.Context, *Driver) error) error {
-	files := c.withDefaults().FS
+	c = c.withDefaults()
+	files := c.FS
 	if err := checkEmpty(files, dir); err != nil {
 		return err
 	}
 	_, statErr := files.Stat(dir)
 	if err := makeDir(files, dir); err != nil {
 		return fmt.Errorf("data directory %s cannot be made: %w", dir, err)
+	}
+	if err := c.closeToOthers(dir); err != nil {
+		return fmt.Errorf("data directory %s: %w", dir, err)
 	}
 	into := files.PathJoin(dir, restoringDir)
 	if err := makeDir(files, into); err != nil {
