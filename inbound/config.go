@@ -44,6 +44,9 @@ type Config struct {
 
 	// Rates returns the rates of a lambda in this process; nil: they are not known.
 	Rates func(lambda uint32) Rates
+	// Deaths returns how many tasks of a lambda died in the last hour and day, on all servers; nil: that is not
+	// known.
+	Deaths func(ctx context.Context, lambda uint32) (hour, day int64)
 	// HeldBack returns what holds tasks back of the partitions of this process; nil: that is not known.
 	HeldBack func(lambda uint32) HeldBack
 	// CountWorkers returns how many worker processes have a lease for a lambda, of all servers; nil: that is

@@ -65,6 +65,9 @@ func (in *Inbound) cheapStatsOf(ctx context.Context, l *catalog.Entry) (s *kines
 		s.ThrottledPerSecond = rates.Throttled
 		s.LatenessP50Micros, s.LatenessP99Micros = rates.Lateness50.Microseconds(), rates.Lateness99.Microseconds()
 	}
+	if in.Deaths != nil {
+		s.DeadHour, s.DeadDay = in.Deaths(ctx, l.Ref)
+	}
 	var oldest task.Instant
 	if oldest, err = in.oldestDue(ctx, l); err != nil {
 		return nil, err

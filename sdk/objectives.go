@@ -24,7 +24,7 @@ func (c *Client) Objectives(ctx context.Context, lambda string) ([]slo.Status, e
 	all := make([]slo.Status, 0, len(r.GetObjectives()))
 	for _, w := range r.GetObjectives() {
 		s := slo.Status{
-			Objective: objectiveOf(w.GetObjective()), Started: w.GetStarted(), Good: w.GetGood(), Attained: w.GetAttained(), BudgetLeft: w.GetBudgetLeft(),
+			Objective: objectiveOf(w.GetObjective()), Started: w.GetStarted(), Good: w.GetGood(), Waiting: w.GetWaiting(), Attained: w.GetAttained(), BudgetLeft: w.GetBudgetLeft(),
 		}
 		for _, b := range w.GetBurns() {
 			s.Burns = append(s.Burns, slo.Burn{Over: task.Micros(b.GetOverMicros()), Rate: b.GetRate(), Started: b.GetStarted()})

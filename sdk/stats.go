@@ -21,6 +21,8 @@ type LambdaStats struct {
 	Throttled  float64         // tasks a second that admission quotas refused
 	Lateness50 time.Duration   // of first starts: half of them were no later
 	Lateness99 time.Duration   // 99 of 100 were no later
+	DeadHour   int64           // tasks that died since the beginning of the hour before this one, on all servers
+	DeadDay    int64           // the same of the last day, from the beginning of its first hour
 	HeldBy     []WaitsFor      // what holds waiting tasks back, as far as the server that answers knows
 
 	// The fields below are set by GetLambdaLive alone.
@@ -71,6 +73,7 @@ func lambdaStatsOf(w *kinesinv1.LambdaStats) LambdaStats {
 		Lambda: w.GetLambda(), Tasks: make(map[State]int64, len(w.GetTasks())), Exact: w.GetExact(), OldestDue: timeOf(w.GetOldestDueMicros()),
 		Started: w.GetStartedPerSecond(), Ended: w.GetEndedPerSecond(), Failed: w.GetFailedPerSecond(), Throttled: w.GetThrottledPerSecond(),
 		Lateness50: task.Micros(w.GetLatenessP50Micros()), Lateness99: task.Micros(w.GetLatenessP99Micros()),
+		DeadHour: w.GetDeadHour(), DeadDay: w.GetDeadDay(),
 		Workers: int(orUnknown(w.Workers)), Due: orUnknown(w.Due), DueExact: w.GetDueExact(),
 	}
 	for state, n := range w.GetTasks() {

@@ -39,6 +39,7 @@ type nowBody struct {
 type liveCounts struct {
 	Waiting, Running         int64
 	Oldest                   int64 // micros; 0: none waits
+	DeadHour, DeadDay        int64
 	Started, Failed, Refused float64
 	Exact                    bool
 }
@@ -144,6 +145,8 @@ func (l *liveCounts) add(s *kinesinv1.LambdaStats) {
 	l.Running += sumOf(s, runningStates)
 	l.Waiting += sumOf(s, waitingStates)
 	l.Exact = l.Exact && s.GetExact()
+	l.DeadHour += s.GetDeadHour()
+	l.DeadDay += s.GetDeadDay()
 	l.Started += s.GetStartedPerSecond()
 	l.Failed += s.GetFailedPerSecond()
 	l.Refused += s.GetThrottledPerSecond()
@@ -169,6 +172,12 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 		if f.Unowned > 0 {
 			add(Prefix+"workers", numberOf(int64(f.Unowned), "partition has no owner that handles it", "partitions have no owner that handles them")+". Their tasks are late.")
 		}
+	}
+	switch {
+	case b.Live.DeadHour > 0:
+		add(Prefix+"dead?since=1d", numberOf(b.Live.DeadHour, "task", "tasks")+" died in the last hour, "+number(b.Live.DeadDay)+" in the last day.")
+	case b.Live.DeadDay > 0:
+		add(Prefix+"dead?since=1d", numberOf(b.Live.DeadDay, "task", "tasks")+" died in the last day.")
 	}
 	for _, h := range b.Held {
 		if h.GetReason() == "no worker" {

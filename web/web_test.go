@@ -44,6 +44,8 @@ type fakes struct {
 	lists   []string // the orders of all lists
 	many    bool     // lists refuse a bound of what they may read
 	failing error
+
+	deadHour, deadDay int64
 }
 
 func (f *fakes) task() *kinesinv1.Task {
@@ -67,7 +69,7 @@ func (f *fakes) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.Li
 
 func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
 	n := f.counted.Add(1)
-	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}}}}, nil
+	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}, DeadHour: f.deadHour, DeadDay: f.deadDay}}}, nil
 }
 
 func (f *fakes) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
@@ -234,6 +236,33 @@ func TestWhatOneMayNotDoIsNotOffered(t *testing.T) {
 	for _, path := range []string{"/ui/workers", "/ui/audit", "/ui/plots/rates"} {
 		if w := as(k, grants, "GET", path, nil); w.Code != http.StatusForbidden {
 			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// Tasks that died are what to look at first, for those who may see their lambda.
+func TestTheFirstPageSaysWhatDied(t *testing.T) {
+	other, err := access.ParseGrants([]string{"read:bill", "metrics"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const link = `<a href="/ui/dead?since=1d">`
+	for want, died := range map[string][2]int64{
+		link + "61 tasks died in the last hour, 1\u202f061 in the last day.</a>": {61, 1061},
+		link + "1 task died in the last hour, 1 in the last day.</a>":            {1, 1},
+		link + "61 tasks died in the last day.</a>":                              {0, 61},
+		"": {},
+	} {
+		k, f := newFakes("mail")
+		f.deadHour, f.deadDay = died[0], died[1]
+		for _, path := range []string{"/ui/", "/ui/?part=live"} {
+			seen := as(k, access.All(), "GET", path, nil).Body.String()
+			if !strings.Contains(seen, want) || strings.Contains(seen, " died in") != (want != "") || !strings.Contains(seen, fmt.Sprintf("dead: %d last hour, %s last day", died[0], number(died[1]))) {
+				t.Errorf("%s with %v: %s", path, died, seen)
+			}
+			if seen := as(k, other, "GET", path, nil).Body.String(); strings.Contains(seen, " died in") || !strings.Contains(seen, "dead: 0 last hour, 0 last day") {
+				t.Errorf("%s with %v, to somebody else: %s", path, died, seen)
+			}
 		}
 	}
 }

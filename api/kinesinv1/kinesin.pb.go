@@ -3099,6 +3099,8 @@ type LambdaStats struct {
 	FailedPerSecond    float64                `protobuf:"fixed64,9,opt,name=failed_per_second,json=failedPerSecond,proto3" json:"failed_per_second,omitempty"`           // failed attempts in the last minute, on the server that answers
 	ThrottledPerSecond float64                `protobuf:"fixed64,10,opt,name=throttled_per_second,json=throttledPerSecond,proto3" json:"throttled_per_second,omitempty"` // tasks that admission quotas refused in the last minute, on the server that answers
 	HeldBy             []*HeldBy              `protobuf:"bytes,11,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`                                         // what holds waiting tasks back, as far as the server that answers knows
+	DeadHour           int64                  `protobuf:"varint,430,opt,name=dead_hour,json=deadHour,proto3" json:"dead_hour,omitempty"`                                 // tasks that died since the beginning of the hour before this one, on all servers
+	DeadDay            int64                  `protobuf:"varint,431,opt,name=dead_day,json=deadDay,proto3" json:"dead_day,omitempty"`                                    // the same of the last day, from the beginning of its first hour
 	// Only of Lambda.live.
 	Priorities    []*PriorityStats `protobuf:"bytes,12,rep,name=priorities,proto3" json:"priorities,omitempty"`              // highest first
 	Workers       *int64           `protobuf:"varint,13,opt,name=workers,proto3,oneof" json:"workers,omitempty"`             // worker processes with a lease for the lambda, of all servers; absent: not known
@@ -3213,6 +3215,20 @@ func (x *LambdaStats) GetHeldBy() []*HeldBy {
 		return x.HeldBy
 	}
 	return nil
+}
+
+func (x *LambdaStats) GetDeadHour() int64 {
+	if x != nil {
+		return x.DeadHour
+	}
+	return 0
+}
+
+func (x *LambdaStats) GetDeadDay() int64 {
+	if x != nil {
+		return x.DeadDay
+	}
+	return 0
 }
 
 func (x *LambdaStats) GetPriorities() []*PriorityStats {
@@ -5685,11 +5701,12 @@ func (x *Objective) GetRegistered() bool {
 type ObjectiveStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Objective     *Objective             `protobuf:"bytes,1,opt,name=objective,proto3" json:"objective,omitempty"`
-	Started       int64                  `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`                          // tasks that started in the window
+	Started       int64                  `protobuf:"varint,2,opt,name=started,proto3" json:"started,omitempty"`                          // tasks that started in the window, and those of waiting
 	Good          int64                  `protobuf:"varint,3,opt,name=good,proto3" json:"good,omitempty"`                                // those of them that started in time
-	Attained      float64                `protobuf:"fixed64,4,opt,name=attained,proto3" json:"attained,omitempty"`                       // percent; 100 while none has started
+	Attained      float64                `protobuf:"fixed64,4,opt,name=attained,proto3" json:"attained,omitempty"`                       // percent; 100 while there is none
 	BudgetLeft    float64                `protobuf:"fixed64,5,opt,name=budget_left,json=budgetLeft,proto3" json:"budget_left,omitempty"` // share of the window's budget that is left, up to 1; negative when more tasks were late than may be
 	Burns         []*Burn                `protobuf:"bytes,6,rep,name=burns,proto3" json:"burns,omitempty"`
+	Waiting       int64                  `protobuf:"varint,430,opt,name=waiting,proto3" json:"waiting,omitempty"` // tasks that are late already and have not started
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -5764,6 +5781,13 @@ func (x *ObjectiveStatus) GetBurns() []*Burn {
 		return x.Burns
 	}
 	return nil
+}
+
+func (x *ObjectiveStatus) GetWaiting() int64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
 }
 
 // Burn is how fast the budget is used up: 1 uses all of it up in one window.
@@ -14078,7 +14102,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\bexamined\x18\x03 \x01(\x03R\bexamined\"C\n" +
 	"\fStatsRequest\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x1b\n" +
-	"\boverview\x18\xa4\x03 \x01(\bR\boverview\"\xc0\x05\n" +
+	"\boverview\x18\xa4\x03 \x01(\bR\boverview\"\xfa\x05\n" +
 	"\vLambdaStats\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x128\n" +
 	"\x05tasks\x18\x02 \x03(\v2\".kinesin.v1.LambdaStats.TasksEntryR\x05tasks\x12\x14\n" +
@@ -14091,7 +14115,9 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x11failed_per_second\x18\t \x01(\x01R\x0ffailedPerSecond\x120\n" +
 	"\x14throttled_per_second\x18\n" +
 	" \x01(\x01R\x12throttledPerSecond\x12+\n" +
-	"\aheld_by\x18\v \x03(\v2\x12.kinesin.v1.HeldByR\x06heldBy\x129\n" +
+	"\aheld_by\x18\v \x03(\v2\x12.kinesin.v1.HeldByR\x06heldBy\x12\x1c\n" +
+	"\tdead_hour\x18\xae\x03 \x01(\x03R\bdeadHour\x12\x1a\n" +
+	"\bdead_day\x18\xaf\x03 \x01(\x03R\adeadDay\x129\n" +
 	"\n" +
 	"priorities\x18\f \x03(\v2\x19.kinesin.v1.PriorityStatsR\n" +
 	"priorities\x12\x1d\n" +
@@ -14328,7 +14354,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"managed_by\x18\xf0\x01 \x01(\tR\tmanagedBy\x12\x1f\n" +
 	"\n" +
 	"registered\x18\xf1\x01 \x01(\bR\n" +
-	"registered\"\xd9\x01\n" +
+	"registered\"\xf4\x01\n" +
 	"\x0fObjectiveStatus\x123\n" +
 	"\tobjective\x18\x01 \x01(\v2\x15.kinesin.v1.ObjectiveR\tobjective\x12\x18\n" +
 	"\astarted\x18\x02 \x01(\x03R\astarted\x12\x12\n" +
@@ -14336,7 +14362,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\battained\x18\x04 \x01(\x01R\battained\x12\x1f\n" +
 	"\vbudget_left\x18\x05 \x01(\x01R\n" +
 	"budgetLeft\x12&\n" +
-	"\x05burns\x18\x06 \x03(\v2\x10.kinesin.v1.BurnR\x05burns\"U\n" +
+	"\x05burns\x18\x06 \x03(\v2\x10.kinesin.v1.BurnR\x05burns\x12\x19\n" +
+	"\awaiting\x18\xae\x03 \x01(\x03R\awaiting\"U\n" +
 	"\x04Burn\x12\x1f\n" +
 	"\vover_micros\x18\x01 \x01(\x03R\n" +
 	"overMicros\x12\x12\n" +

@@ -2834,6 +2834,20 @@ func (m *LambdaStats) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.DeadDay != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DeadDay))
+		i--
+		dAtA[i] = 0x1a
+		i--
+		dAtA[i] = 0xf8
+	}
+	if m.DeadHour != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.DeadHour))
+		i--
+		dAtA[i] = 0x1a
+		i--
+		dAtA[i] = 0xf0
+	}
 	if m.DueExact {
 		i--
 		if m.DueExact {
@@ -5226,6 +5240,13 @@ func (m *ObjectiveStatus) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Waiting != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Waiting))
+		i--
+		dAtA[i] = 0x1a
+		i--
+		dAtA[i] = 0xf0
 	}
 	if len(m.Burns) > 0 {
 		for iNdEx := len(m.Burns) - 1; iNdEx >= 0; iNdEx-- {
@@ -14050,6 +14071,12 @@ func (m *LambdaStats) SizeVT() (n int) {
 	if m.DueExact {
 		n += 2
 	}
+	if m.DeadHour != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.DeadHour))
+	}
+	if m.DeadDay != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.DeadDay))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -14973,6 +15000,9 @@ func (m *ObjectiveStatus) SizeVT() (n int) {
 			l = e.SizeVT()
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
+	}
+	if m.Waiting != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Waiting))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -25902,6 +25932,44 @@ func (m *LambdaStats) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.DueExact = bool(v != 0)
+		case 430:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DeadHour", wireType)
+			}
+			m.DeadHour = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DeadHour |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 431:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field DeadDay", wireType)
+			}
+			m.DeadDay = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.DeadDay |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -31850,6 +31918,25 @@ func (m *ObjectiveStatus) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 430:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Waiting", wireType)
+			}
+			m.Waiting = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Waiting |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

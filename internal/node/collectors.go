@@ -108,7 +108,7 @@ type classCollector struct {
 	n *Node
 
 	tasks, oldest, stuck, counted, messages, oldestMessage, held, due, outage, buffered *prometheus.Desc
-	objective, budget, burn                                                             *prometheus.Desc
+	objective, budget, burn, waiting                                                    *prometheus.Desc
 
 	mu     sync.Mutex
 	ranked time.Duration // monotonic time
@@ -138,6 +138,7 @@ func newClassCollector(n *Node) *classCollector {
 		objective: desc("kinesin_objective_ratio", "Share of a lambda's tasks that is to start in time: its objective.", "lambda"),
 		budget: desc("kinesin_objective_budget_left", "Share of the budget of late tasks that is left over the objective's window, of the whole fleet, "+
 			"as far as it is stored; negative when more was late than may be.", "lambda"),
+		waiting:       desc("kinesin_objective_waiting_tasks", "Tasks of the whole fleet that are late for their lambda's objective already and have not started, as of the last minute.", "lambda"),
 		burn:          desc("kinesin_objective_burn", "How fast the budget is used up by the whole fleet; 1 uses up all of it in one window.", "lambda", "over"),
 		oldestMessage: desc("kinesin_queue_oldest_seconds", "Approximate age of the oldest due message in the queue.", "lambda", "priority"),
 	}
@@ -146,7 +147,7 @@ func newClassCollector(n *Node) *classCollector {
 // Describe implements prometheus.Collector.
 func (c *classCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held, c.due, c.outage, c.buffered, c.objective, c.budget, c.burn,
+		c.tasks, c.oldest, c.stuck, c.counted, c.messages, c.oldestMessage, c.held, c.due, c.outage, c.buffered, c.objective, c.budget, c.burn, c.waiting,
 	} {
 		out <- d
 	}
@@ -240,6 +241,7 @@ func (c *classCollector) collectObjectives(out *gauges) {
 		}
 		out.add(c.objective, s.Percent/100, s.Lambda)
 		out.add(c.budget, s.BudgetLeft(), s.Lambda)
+		out.add(c.waiting, float64(s.Waiting), s.Lambda)
 		for _, b := range s.Burns {
 			out.add(c.burn, b.Burn(s.Percent), s.Lambda, strconv.Itoa(int(b.Over.Hours()))+"h")
 		}

@@ -180,6 +180,9 @@ func (n *Node) countEnd(l *catalog.Entry, t *task.Task) {
 		n.countStart(l, t, neverStarted)
 	case task.Dead, task.FatalFailure:
 		n.metrics.of(l, t.Partition.Priority).dead.Inc()
+		if t.State == task.Dead {
+			n.objectives.Died(l.Ref)
+		}
 	default: // an end that was wanted, or none
 	}
 }

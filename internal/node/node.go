@@ -76,6 +76,7 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	n.objectives = objective.New(n.store, c.Clock, c.Log, n.metrics.existing)
+	n.deaths.source = n
 	n.recent, n.history = newRecent(c.Clock, n.metrics.existing), newHistory(c.Clock)
 	if err := n.catalog.Refresh(ctx); err != nil {
 		return nil, err
@@ -135,6 +136,7 @@ func (n *Node) compose(c Config) {
 			KeyLimits: n.keyLimits, RetryBudget: n.quotas.retries,
 		})
 		hscHints, inboundHints = forHSC{n.scheduler}, n.scheduler
+		n.objectives.Late, n.objectives.Shared = n.waitingLate, c.shared
 		n.sweeper = &scheduler.Sweeper{Store: n.store, Clock: c.Clock, Steps: n.steps, Log: c.Log}
 	}
 	if slices.Contains(c.Roles, RoleHSC) {
@@ -169,7 +171,7 @@ func (n *Node) composeInbound(c *Config, seal *task.Sealer) {
 	n.inbound = inbound.New(inbound.Config{
 		Intake: in, Store: n.chains, Workers: cancels{n}, Hooks: n.inboundHooks(), WaitLookEvery: c.waitLookEvery(),
 		Buffering: inbound.Buffering{Buffer: c.Buffer, Backlog: backlog}, Pages: n.keyring.Pages(), Rates: n.recent.rates, Gates: n.gates, NoWorker: n.noWorker.is,
-		HeldBack: n.heldBack(), CountWorkers: n.countWorkers,
+		HeldBack: n.heldBack(), CountWorkers: n.countWorkers, Deaths: n.deaths.of,
 		Admission: n.quotas.admission, StartQuota: n.quotas.ofStarts, QueueFull: n.queueFull, KeyWait: n.keyWait,
 	})
 	n.ingest = ingest.New(ingest.Config{

@@ -91,6 +91,7 @@ type Node struct {
 	recent     *recent
 	history    *history
 	objectives *objective.Keeper
+	deaths     deaths
 	breakers   *breaker.Keeper
 
 	storeOutage, queueOutage outage

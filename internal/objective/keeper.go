@@ -18,12 +18,16 @@ import (
 )
 
 const (
-	// keepEvery is how often counts are stored, and objectives and the counts of others read.
-	keepEvery = time.Minute
+	// KeepEvery is how often counts are stored, and objectives and the counts of others read.
+	KeepEvery = time.Minute
 	// kindPrefix and kindForm make the kind of the rows with the counts of a day.
 	kindPrefix, kindForm = "started-", "2006-01-02"
 	// settledAfter is how long after a day's end its rows do not change any more.
 	settledAfter = time.Hour
+	// lambdasCountedMax bounds the lambdas of a row of counts: it has no deaths of others.
+	lambdasCountedMax = 5000
+	// deadOver is the longest time over which deaths are told.
+	deadOver = 24 * time.Hour
 )
 
 // Keeper counts starts and knows the counts of the fleet. It is safe for concurrent use.
@@ -34,6 +38,12 @@ type Keeper struct {
 	exists  func(ref uint32) bool
 	process string // names this process in its rows
 
+	// Late counts the tasks of the partitions of this process that are late for an objective and have not
+	// started; nil: it has no partitions.
+	Late func(context.Context, *Objective) (int64, error)
+	// Shared says that other processes have partitions too.
+	Shared bool
+
 	objectives atomic.Pointer[map[uint32]*Objective]
 
 	mu    sync.Mutex
@@ -41,8 +51,11 @@ type Keeper struct {
 	swept string             // the day at which old rows were last deleted
 
 	reading sync.Mutex           // one reads days at a time
-	known   sync.Mutex           // guards days, and is never held while rows are read
+	known   sync.Mutex           // guards days and waits, and is never held while rows are read
 	days    map[string]dayCounts // of the fleet, as stored
+	waits   map[uint32]int64     // of the fleet: tasks that are late and have not started
+
+	looking lookout
 }
 
 // hourRow has the counts of an hour, by the reference of their lambda.
@@ -72,13 +85,13 @@ func New(rows store.ControlRows, c clock.Clock, log *slog.Logger, exists func(re
 func (k *Keeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := k.Refresh(ctx)
-		if err == nil && len(*k.objectives.Load()) > 0 {
-			err = errors.Join(k.Flush(ctx), k.readDays(ctx), k.sweep(ctx))
+		if err == nil {
+			err = errors.Join(k.Flush(ctx), k.readDays(ctx), k.look(ctx), k.sweep(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			k.log.WarnContext(ctx, "objectives not brought up to date; trying again", slog.Any("error", err))
 		}
-		_ = clock.Sleep(ctx, k.clock, keepEvery)
+		_ = clock.Sleep(ctx, k.clock, KeepEvery)
 	}
 	return nil
 }
@@ -90,6 +103,18 @@ func (k *Keeper) Started(lambda uint32, late time.Duration) (counted, inTime boo
 	if o == nil {
 		return false, false
 	}
+	c := Count{Started: 1}
+	if late <= o.Within {
+		c.Good = 1
+	}
+	k.count(lambda, c)
+	return true, c.Good > 0
+}
+
+// Died counts a task that died, of a lambda with or without an objective.
+func (k *Keeper) Died(lambda uint32) { k.count(lambda, Count{Dead: 1}) }
+
+func (k *Keeper) count(lambda uint32, c Count) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	hour := hourOf(k.clock.Now())
@@ -98,12 +123,9 @@ func (k *Keeper) Started(lambda uint32, late time.Duration) (counted, inTime boo
 		row = &hourRow{counts: map[uint32]Count{}}
 		k.hours[hour] = row
 	}
-	c := Count{Started: 1}
-	if late <= o.Within {
-		c.Good = 1
+	if _, counted := row.counts[lambda]; counted || c.Started > 0 || len(row.counts) < lambdasCountedMax {
+		row.counts[lambda], row.changed = row.counts[lambda].plus(c), true
 	}
-	row.counts[lambda], row.changed = row.counts[lambda].plus(c), true
-	return true, c.Good > 0
 }
 
 func hourOf(at task.Instant) int64 { return at.Time().Unix() / 3600 }
@@ -178,7 +200,7 @@ func (k *Keeper) put(ctx context.Context, row store.Control) (version uint64, er
 func (k *Keeper) readDays(ctx context.Context) error {
 	k.reading.Lock()
 	defer k.reading.Unlock()
-	longest := time.Duration(0)
+	longest := deadOver
 	for _, o := range *k.objectives.Load() {
 		longest = max(longest, o.Window)
 	}
@@ -278,10 +300,11 @@ func (k *Keeper) Statuses() []Status {
 	var all []Status
 	now := hourOf(k.clock.Now())
 	for ref, o := range *k.objectives.Load() {
-		s := Status{Objective: *o, Count: k.sum(ref, now, o.Window)}
+		late := Count{Started: k.waits[ref]}
+		s := Status{Objective: *o, Count: k.sum(ref, now, o.Window).plus(late), Waiting: late.Started}
 		for _, over := range BurnSpans() {
 			if over <= o.Window {
-				s.Burns = append(s.Burns, Burn{over, k.sum(ref, now, over)})
+				s.Burns = append(s.Burns, Burn{over, k.sum(ref, now, over).plus(late)})
 			}
 		}
 		all = append(all, s)
@@ -295,4 +318,32 @@ func (k *Keeper) sum(ref uint32, now int64, over time.Duration) (sum Count) {
 		sum = sum.plus(k.days[dayOf(hour)].hours[hour][ref])
 	}
 	return sum
+}
+
+// Deaths are how many tasks of a lambda died, on all servers: since the beginning of the hour before this one,
+// and since that of the first hour of the last day.
+type Deaths struct{ Hour, Day int64 }
+
+// Deaths returns the deaths of the last day by the reference of their lambda, those counted here a moment ago
+// included.
+func (k *Keeper) Deaths(ctx context.Context) (map[uint32]Deaths, error) {
+	if err := errors.Join(k.Flush(ctx), k.readDays(ctx)); err != nil {
+		return nil, err
+	}
+	k.known.Lock()
+	defer k.known.Unlock()
+	all := map[uint32]Deaths{}
+	now := hourOf(k.clock.Now())
+	for hour := now - int64(deadOver/time.Hour); hour <= now; hour++ {
+		for ref, c := range k.days[dayOf(hour)].hours[hour] {
+			d := all[ref]
+			if d.Day += c.Dead; hour >= now-1 {
+				d.Hour += c.Dead
+			}
+			if d.Day > 0 {
+				all[ref] = d
+			}
+		}
+	}
+	return all, nil
 }

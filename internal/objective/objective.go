@@ -1,6 +1,7 @@
 // Package objective keeps objectives: which share of a lambda's tasks is to start within a time after they
-// are due, over a window. Each process counts starts by the hour, one small control row for each hour, so
-// that a crash loses a minute of counts at most, and any process can tell about the fleet.
+// are due, over a window. Each process counts starts, and deaths of all lambdas, by the hour, one small
+// control row for each hour, so that a crash loses a minute of counts at most, and any process can tell about
+// the fleet. What is late and has not started is counted anew each minute, by the owners of its partitions.
 package objective
 
 import (
@@ -68,11 +69,15 @@ func decode(row *store.Control) (*Objective, error) {
 	return o, nil
 }
 
-// Count is how many tasks started, and how many of them in time.
-type Count struct{ Started, Good int64 }
+// Count is how many tasks started, how many of them in time, and how many died. Those of a lambda without an
+// objective died only.
+type Count struct {
+	Started, Good int64
+	Dead          int64 `json:",omitempty"`
+}
 
 func (c Count) plus(other Count) Count {
-	return Count{c.Started + other.Started, c.Good + other.Good}
+	return Count{c.Started + other.Started, c.Good + other.Good, c.Dead + other.Dead}
 }
 
 // Attained returns the share of tasks that started in time, in percent.
@@ -93,7 +98,8 @@ type Status struct {
 	Objective
 	Count
 
-	Burns []Burn
+	Waiting int64 // tasks that are late already and have not started, which Count and Burns have as started
+	Burns   []Burn
 }
 
 // BudgetLeft returns the share of the budget that is left; negative when more was late than may be.

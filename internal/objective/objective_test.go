@@ -1,6 +1,7 @@
 package objective_test
 
 import (
+	"context"
 	"log/slog"
 	"math"
 	"testing"
@@ -81,6 +82,166 @@ func TestAFleetAndARestartKeepTheBudget(t *testing.T) {
 			t.Errorf("after two days: %v", s)
 		}
 	})
+}
+
+// What is late and waits counts as late in the window and in each burn, from all servers that told of it lately,
+// and only as long as it waits.
+func TestWhatWaitsLateBurnsTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		one, two := f.keeper(), f.keeper()
+		waits := map[*objective.Keeper]int64{}
+		for _, k := range []*objective.Keeper{one, two} {
+			k.Shared = true
+			k.Late = func(_ context.Context, o *objective.Objective) (int64, error) {
+				if o.Ref != f.ref {
+					t.Errorf("asked for %+v", o)
+				}
+				return waits[k], nil
+			}
+		}
+		f.set(one, 99)
+		want := func(when string, started, good, waiting int64) {
+			t.Helper()
+			for _, k := range []*objective.Keeper{two, one, two} { // whoever is asked last knows what the other has told
+				f.status(k)
+			}
+			s := f.status(two)
+			if s.GetStarted() != started || s.GetGood() != good || s.GetWaiting() != waiting || math.Abs(s.GetBurns()[0].GetRate()-100*(1-float64(good)/float64(max(started, 1)))) > 1e-6 && started > 0 {
+				t.Errorf("%s: %v", when, s)
+			}
+		}
+		for range 80 {
+			one.Started(f.ref, time.Second)
+		}
+		want("before", 80, 80, 0)
+		waits[one], waits[two] = 15, 5
+		want("waiting", 100, 80, 20)
+		waits[one] = 0
+		for range 15 {
+			two.Started(f.ref, time.Hour)
+		}
+		want("some started", 100, 80, 5)
+		waits[one], waits[two] = 10, 0
+		f.status(one)
+		if s := f.status(two); s.GetWaiting() != 10 {
+			t.Errorf("of the other: %v", s)
+		}
+		time.Sleep(3 * objective.KeepEvery) // the other has ended
+		if s := f.status(two); s.GetWaiting() != 0 || s.GetStarted() != 95 {
+			t.Errorf("of one that ended: %v", s)
+		}
+	})
+}
+
+// Deaths are told of all servers and of those that ended, by lambda, with and without an objective.
+func TestDeathsOfAFleet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		one, two := f.keeper(), f.keeper()
+		want := func(when string, hour, day, other int64) {
+			t.Helper()
+			for _, k := range []*objective.Keeper{one, two} { // each stores what it has counted
+				if _, err := k.Deaths(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for n, k := range []*objective.Keeper{one, two, f.keeper()} {
+				all, err := k.Deaths(t.Context())
+				if got := all[f.ref]; err != nil || got != (objective.Deaths{Hour: hour, Day: day}) || all[f.ref+1].Day != other || len(all) > 2 {
+					t.Errorf("%s, keeper %d: %v, %v, want %d in the hour, %d in the day", when, n, all, err, hour, day)
+				}
+			}
+		}
+		want("none", 0, 0, 0)
+		for n := range 61 {
+			[]*objective.Keeper{one, two}[n%2].Died(f.ref)
+		}
+		one.Died(f.ref + 1)
+		one.Started(f.ref+2, time.Hour)
+		want("61", 61, 61, 1)
+		time.Sleep(time.Hour)
+		two.Died(f.ref)
+		want("an hour later", 62, 62, 1) // the hour before this one is all in it
+		time.Sleep(time.Hour)
+		want("two hours later", 1, 62, 1)
+		time.Sleep(22 * time.Hour)
+		want("a day later", 0, 62, 1)
+		time.Sleep(time.Hour)
+		want("more than a day later", 0, 1, 0)
+		time.Sleep(time.Hour)
+		if all, err := one.Deaths(t.Context()); len(all) != 0 || err != nil {
+			t.Errorf("two days later: %v, %v", all, err)
+		}
+	})
+}
+
+// The deaths of very many lambdas do not fill a row without bound, and starts with an objective are counted all
+// the same.
+func TestLambdasOfARowAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t)
+		k := f.keeper()
+		f.set(k, 99)
+		for ref := range uint32(15_000) {
+			k.Died(f.ref + 1 + ref)
+		}
+		k.Started(f.ref, time.Second)
+		all, err := k.Deaths(t.Context())
+		if len(all) != 5000 || err != nil {
+			t.Errorf("deaths of %d lambdas, %v", len(all), err)
+		}
+		if s := f.status(k); s.GetStarted() != 1 {
+			t.Errorf("%v", s)
+		}
+	})
+}
+
+// fleet is a store with one lambda and keepers over it.
+type fleet struct {
+	*testing.T
+
+	rows    *store.Store
+	catalog *catalog.Catalog
+	ref     uint32
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{T: t, rows: store.New(mem.New(), store.Config{})}
+	t.Cleanup(func() { _ = f.rows.Close() })
+	f.catalog = catalog.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler))
+	if _, _, err := f.catalog.Create(t.Context(), task.Lambda{Name: "mail"}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := f.catalog.Find(t.Context(), "mail")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ref = l.Ref
+	return f
+}
+
+func (f *fleet) keeper() *objective.Keeper {
+	return objective.New(f.rows, clock.Real(), slog.New(slog.DiscardHandler), func(ref uint32) bool { return f.catalog.ByRef(ref) != nil })
+}
+
+func (f *fleet) set(k *objective.Keeper, percent float64) {
+	f.Helper()
+	s := &objective.Service{Keeper: k, Catalog: f.catalog}
+	if _, err := s.SetObjective(f.Context(), &kinesinv1.SetObjectiveRequest{Lambda: "mail", WithinMicros: 5_000_000, Objective: percent}); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fleet) status(k *objective.Keeper) *kinesinv1.ObjectiveStatus {
+	f.Helper()
+	s := &objective.Service{Keeper: k, Catalog: f.catalog}
+	r, err := s.GetObjectives(f.Context(), &kinesinv1.GetObjectivesRequest{Lambda: "mail"})
+	if err != nil || len(r.GetObjectives()) != 1 {
+		f.Fatal(r, err)
+	}
+	return r.GetObjectives()[0]
 }
 
 func TestBadObjectives(t *testing.T) {

@@ -161,7 +161,7 @@ func (s *Service) GetObjectives(ctx context.Context, r *kinesinv1.GetObjectivesR
 			return nil, err
 		}
 	}
-	if err := errors.Join(s.Keeper.Refresh(ctx), s.Keeper.Flush(ctx), s.Keeper.readDays(ctx)); err != nil {
+	if err := errors.Join(s.Keeper.Refresh(ctx), s.Keeper.Flush(ctx), s.Keeper.readDays(ctx), s.Keeper.look(ctx)); err != nil {
 		return nil, err
 	}
 	response := &kinesinv1.GetObjectivesResponse{}
@@ -176,6 +176,7 @@ func (s *Service) GetObjectives(ctx context.Context, r *kinesinv1.GetObjectivesR
 func statusView(s *Status) *kinesinv1.ObjectiveStatus {
 	v := &kinesinv1.ObjectiveStatus{
 		Objective: view(&s.Objective), Started: s.Started, Good: s.Good, Attained: s.Attained(), BudgetLeft: s.BudgetLeft(),
+		Waiting: s.Waiting,
 	}
 	for _, b := range s.Burns {
 		v.Burns = append(v.Burns, &kinesinv1.Burn{OverMicros: b.Over.Microseconds(), Rate: b.Burn(s.Percent), Started: b.Started})

@@ -31,9 +31,10 @@ type objectiveView struct {
 type objectiveStatus struct {
 	objectiveView
 
-	Started    int64      `json:"started" jsonschema:"tasks that started in the window, or expired"`
+	Started    int64      `json:"started" jsonschema:"tasks that started in the window, or expired, and those of waiting"`
 	Good       int64      `json:"good" jsonschema:"those that started in time"`
-	Attained   float64    `json:"attained" jsonschema:"percentage that started in time; 100 while none has started"`
+	Waiting    int64      `json:"waiting" jsonschema:"tasks that are late already and have not started"`
+	Attained   float64    `json:"attained" jsonschema:"percentage that started in time; 100 while there is none"`
 	BudgetLeft float64    `json:"budget_left" jsonschema:"share of the budget that is left, up to 1; negative when more was late than may be"`
 	Burn       []burnView `json:"burn"`
 }
@@ -68,7 +69,7 @@ func objectiveViewOf(o *kinesinv1.Objective) objectiveView {
 
 func objectiveStatusOf(s *kinesinv1.ObjectiveStatus) objectiveStatus {
 	v := objectiveStatus{
-		objectiveView: objectiveViewOf(s.GetObjective()), Started: s.GetStarted(), Good: s.GetGood(), Attained: s.GetAttained(),
+		objectiveView: objectiveViewOf(s.GetObjective()), Started: s.GetStarted(), Good: s.GetGood(), Waiting: s.GetWaiting(), Attained: s.GetAttained(),
 		BudgetLeft: s.GetBudgetLeft(), Burn: make([]burnView, len(s.GetBurns())),
 	}
 	for i, b := range s.GetBurns() {

@@ -21,6 +21,8 @@ type lambdaStatistics struct {
 	ThrottledPerSecond float64          `json:"throttled_per_second" jsonschema:"tasks that admission quotas refused"`
 	LatenessP50        duration         `json:"lateness_p50"`
 	LatenessP99        duration         `json:"lateness_p99"`
+	DeadHour           int64            `json:"dead_hour" jsonschema:"tasks that died since the beginning of the hour before this one, on all servers"`
+	DeadDay            int64            `json:"dead_day" jsonschema:"the same of the last day, from the beginning of its first hour"`
 	HeldBy             []heldByView     `json:"held_by,omitempty" jsonschema:"what holds waiting tasks back, as far as the server that answers knows"`
 
 	Priorities []priorityStatistics `json:"priorities,omitempty" jsonschema:"highest first; this and what follows only where a lambda is read with live=true"`
@@ -62,6 +64,7 @@ func lambdaStatisticsOf(l *kinesinv1.LambdaStats) lambdaStatistics {
 		StartedPerSecond: l.GetStartedPerSecond(), EndedPerSecond: l.GetEndedPerSecond(),
 		FailedPerSecond: l.GetFailedPerSecond(), ThrottledPerSecond: l.GetThrottledPerSecond(),
 		LatenessP50: durationOf(l.GetLatenessP50Micros()), LatenessP99: durationOf(l.GetLatenessP99Micros()),
+		DeadHour: l.GetDeadHour(), DeadDay: l.GetDeadDay(),
 		Workers: l.Workers, Due: l.Due, DueExact: l.GetDueExact(),
 	}
 	for _, h := range l.GetHeldBy() {

@@ -28,9 +28,10 @@ type Objective struct {
 type Status struct {
 	Objective
 
-	Started    int64   // tasks that started in the window, or expired
+	Started    int64   // tasks that started in the window, or expired, and those of Waiting
 	Good       int64   // those of them that started in time
-	Attained   float64 // percent; 100 while none has started
+	Waiting    int64   // tasks that are late already and have not started
+	Attained   float64 // percent; 100 while there is none
 	BudgetLeft float64 // share of what may be late that is left, up to 1; negative when more was late
 	Burns      []Burn
 }

@@ -84,7 +84,8 @@ func (a *app) sloShowCommand() *cobra.Command {
 		Short: "Show how objectives are met: what is left of the budget, and how fast it burns",
 		Long: `Shows how many tasks started in the window of each objective, how many of them in time, what is left of the budget (1: all of it,
 below 0: more was late than may be), and how fast it is used up: at a burn of 1 all of it in one window, at 14.4 a thirty-day budget
-in 50 hours. A task that expired counts as late; one that still waits is not counted. With -o json, an array.`,
+in 50 hours. A task that expired counts as late, and so does one that still waits, from when it is: LATE NOW says how many of STARTED those are.
+With -o json, an array.`,
 		Args: cobra.NoArgs,
 	}
 	c.Flags().StringVar(&lambda, "lambda", "", "only of this lambda")
@@ -93,7 +94,7 @@ in 50 hours. A task that expired counts as late; one that still waits is not cou
 		if err != nil {
 			return err
 		}
-		titles := []string{"LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "IN TIME", "BUDGET LEFT", "BURN", "FROM"}
+		titles := []string{"LAMBDA", "OBJECTIVE", "WINDOW", "STARTED", "LATE NOW", "IN TIME", "BUDGET LEFT", "BURN", "FROM"}
 		return printList(a, objectsOf(all, sloObjectOf), "there are no objectives; set one with `kinesin slo set --lambda NAME --within 5s --objective 99`", titles,
 			func(_ int, s *sloObject) []string {
 				burns := make([]string, len(s.Burn))
@@ -101,7 +102,7 @@ in 50 hours. A task that expired counts as late; one that still waits is not cou
 					burns[i] = b.Over + " " + strconv.FormatFloat(b.Rate, 'f', 2, 64)
 				}
 				return []string{
-					s.Lambda, percentText(s.Objective) + " within " + s.Within, s.Window, strconv.FormatInt(s.Started, 10),
+					s.Lambda, percentText(s.Objective) + " within " + s.Within, s.Window, strconv.FormatInt(s.Started, 10), strconv.FormatInt(s.Waiting, 10),
 					percentText(s.Attained), percentText(100 * s.BudgetLeft), strings.Join(burns, ", "), sourceText(s.Registered, s.ManagedBy),
 				}
 			})
@@ -150,6 +151,7 @@ type sloObject struct {
 
 	Started    int64        `json:"started"`
 	Good       int64        `json:"good"`
+	Waiting    int64        `json:"waiting"`
 	Attained   float64      `json:"attained"`
 	BudgetLeft float64      `json:"budget_left"`
 	Burn       []burnObject `json:"burn"`
@@ -168,7 +170,7 @@ func objectiveObjectOf(o *slo.Objective) objectiveObject {
 }
 
 func sloObjectOf(s *slo.Status) sloObject {
-	o := sloObject{objectiveObjectOf(&s.Objective), s.Started, s.Good, s.Attained, s.BudgetLeft, []burnObject{}}
+	o := sloObject{objectiveObjectOf(&s.Objective), s.Started, s.Good, s.Waiting, s.Attained, s.BudgetLeft, []burnObject{}}
 	for _, b := range s.Burns {
 		o.Burn = append(o.Burn, burnObject{formatDuration(b.Over), b.Rate, b.Started})
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +24,8 @@ type statsObject struct {
 	Lateness99 float64             `json:"lateness_p99_ms"`
 	Failed     float64             `json:"failed_per_second"`
 	Throttled  float64             `json:"throttled_per_second"`
+	DeadHour   int64               `json:"dead_hour"`
+	DeadDay    int64               `json:"dead_day"`
 	HeldBy     []heldByObject      `json:"held_by"`
 
 	// The rest is for lambda get only.
@@ -37,6 +40,7 @@ func statsObjectOf(s *sdk.LambdaStats) statsObject {
 	o := statsObject{
 		Lambda: s.Lambda, Tasks: s.Tasks, Exact: s.Exact, OldestDue: timeText(s.OldestDue), Started: s.Started, Ended: s.Ended,
 		Lateness50: millis(s.Lateness50), Lateness99: millis(s.Lateness99), Failed: s.Failed, Throttled: s.Throttled, HeldBy: heldByObjects(s.HeldBy),
+		DeadHour: s.DeadHour, DeadDay: s.DeadDay,
 		Workers: known(int64(s.Workers)), Due: known(s.Due),
 	}
 	if o.Due != nil {
@@ -55,8 +59,9 @@ func (a *app) statsCommand() *cobra.Command {
 		Use:   "stats [--lambda L]",
 		Short: "Show what lives and runs, by lambda",
 		Long: `Shows the live tasks of each lambda that you may read, by state; how long the task that waits longest for its first start is
-overdue; first starts, ends, failed attempts and lateness of the last minute, on the server that answers; and what that server
-knows to hold tasks back. With -o json, an array. kinesin lambda get shows more of one lambda.
+overdue; first starts, ends, failed attempts and lateness of the last minute, on the server that answers; how many tasks died in
+the last hour and day, on all servers, both from the beginning of their first hour; and what that server knows to hold tasks back.
+With -o json, an array. kinesin lambda get shows more of one lambda.
 
 With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
 		Args: cobra.NoArgs,
@@ -72,7 +77,7 @@ With DynamoDB the numbers of tasks are estimates, each marked by a ~.`,
 }
 
 func (a *app) printStats(all []sdk.LambdaStats) error {
-	titles := []string{"LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "P50", "P99", "HELD BACK BY"}
+	titles := []string{"LAMBDA", "WAITING", "QUEUED", "RUNNING", "OVERDUE", "STARTED/S", "ENDED/S", "FAILED/S", "DEAD 1H", "DEAD 1D", "P50", "P99", "HELD BACK BY"}
 	now := clock.Real().Now().Time()
 	return printList(a, objectsOf(all, statsObjectOf), "", titles, func(i int, _ *statsObject) []string {
 		s := &all[i]
@@ -90,7 +95,7 @@ func (a *app) printStats(all []sdk.LambdaStats) error {
 		return []string{
 			s.Lambda, count(sdk.StateScheduled, sdk.StateRetriableFailure), count(sdk.StateEnqueued, sdk.StateAcquired),
 			count(sdk.StateClaimed, sdk.StateProcessing), overdue, fmt.Sprintf("%.1f", s.Started), fmt.Sprintf("%.1f", s.Ended), fmt.Sprintf("%.1f", s.Failed),
-			latenessText(s.Lateness50), latenessText(s.Lateness99), heldByReasons(s.HeldBy),
+			strconv.FormatInt(s.DeadHour, 10), strconv.FormatInt(s.DeadDay, 10), latenessText(s.Lateness50), latenessText(s.Lateness99), heldByReasons(s.HeldBy),
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestTopFitsTheScreen(t *testing.T) {
 	for n := range 60 {
 		rows = append(rows, sdk.LambdaStats{
 			Lambda: fmt.Sprintf("a-lambda-with-a-long-name-%02d", n), Started: 123456.7, Ended: 0.25, Failed: 99.99, Lateness99: time.Duration(n) * time.Second,
-			OldestDue: time.Now().Add(-100 * time.Hour), Tasks: map[sdk.State]int64{sdk.StateScheduled: 123456789, sdk.StateProcessing: 99999}, Workers: n - 1,
+			OldestDue: time.Now().Add(-100 * time.Hour), Tasks: map[sdk.State]int64{sdk.StateScheduled: 123456789, sdk.StateProcessing: 99999}, Workers: n - 1, DeadHour: 1, DeadDay: 10,
 			HeldBy: []sdk.WaitsFor{{Reason: "gate"}, {Reason: "retry budget"}, {Reason: "gate"}},
 		})
 	}
@@ -41,11 +41,11 @@ func TestTopFitsTheScreen(t *testing.T) {
 				t.Errorf("%v: %q", size, line)
 			}
 		}
-		if !strings.HasPrefix(lines[7], "evil") {
-			t.Errorf("the latest is not first: %q", lines[7])
+		if !strings.HasPrefix(lines[8], "evil") {
+			t.Errorf("the latest is not first: %q", lines[8])
 		}
 		for i, want := range []string{
-			"kinesin  60 lambdas", "late p50/95/99  1m 999ms/59.9s/119m  1h 999ms/59.9s/119m  1d 999ms/59.9s/119m", "ended/s  success 123k  dead 2.5",
+			"kinesin  60 lambdas", "dead  1h 60  1d 600", "late p50/95/99  1m 999ms/59.9s/119m  1h 999ms/59.9s/119m  1d 999ms/59.9s/119m", "ended/s  success 123k  dead 2.5",
 			"due in  5m 12k  15m 12k±300  1h ≥45M  1d ≥999M", "NOT READY: draining  store FULL",
 		} {
 			if !strings.HasPrefix(lines[i], want) {
@@ -74,7 +74,7 @@ func fullOverview(rows []sdk.LambdaStats) sdk.Overview {
 
 // A figure that one may not see, or that an older server does not tell, has no line.
 func TestTopHeadOfLittle(t *testing.T) {
-	if lines := topHead(&sdk.Overview{}); len(lines) != 2 || lines[1] != "due in  not known for now" {
+	if lines := topHead(&sdk.Overview{}); len(lines) != 3 || lines[2] != "due in  not known for now" {
 		t.Errorf("%q", lines)
 	}
 	if line := topInstallation(&sdk.Installation{Partitions: 8}); !strings.HasPrefix(line, "store takes tasks  none without an owner of 8 partitions") {

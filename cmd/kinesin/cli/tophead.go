@@ -15,14 +15,18 @@ import (
 // installation, as far as the caller may see them.
 func topHead(o *sdk.Overview) []string {
 	var started, ended, failed float64
-	var waits, runs int64
+	var waits, runs, deadHour, deadDay int64
 	for i := range o.Lambdas {
 		s := &o.Lambdas[i]
 		started, ended, failed = started+s.Started, ended+s.Ended, failed+s.Failed
 		waits, runs = waits+topWaits(s), runs+topRuns(s)
+		deadHour, deadDay = deadHour+s.DeadHour, deadDay+s.DeadDay
 	}
-	lines := []string{fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(o.Lambdas),
-		topRate(started), topRate(ended), topRate(failed), topCount(waits), topCount(runs))}
+	lines := []string{
+		fmt.Sprintf("kinesin  %d lambdas  started %s/s  ended %s/s  failed %s/s  waiting %s  running %s", len(o.Lambdas),
+			topRate(started), topRate(ended), topRate(failed), topCount(waits), topCount(runs)),
+		fmt.Sprintf("dead  1h %d  1d %d", deadHour, deadDay),
+	}
 	if len(o.Windows) > 0 {
 		late := []string{"late p50/95/99"}
 		for i := range o.Windows {
