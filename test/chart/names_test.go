@@ -31,7 +31,7 @@ func TestNamesAndLabels(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			all := objects(t, Render(t, c.release, c.namespace, Values("minimal"), "--set-string", c.set, "--set", "service.workers.headless=true,serviceMonitor.enabled=true"))
+			all := objects(t, Render(t, c.release, c.namespace, Values("minimal"), "--set-string", c.set, "--set", "service.workers.headless=true,serviceMonitor.enabled=true,serviceMonitor.tokenSecretKey=prometheus"))
 			for _, o := range all {
 				head, err := meta.Accessor(o)
 				if err != nil {

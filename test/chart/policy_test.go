@@ -173,8 +173,8 @@ func checkEnv(t *testing.T, d *appsv1.Deployment) {
 			t.Errorf("%s: %s is %q, want %q", d.Name, name, got, want)
 		}
 	}
-	if file := env(d, "KINESIN_AUTH_TOKEN_FILE"); !strings.HasPrefix(file, "/etc/kinesin/auth/") {
-		t.Errorf("%s: KINESIN_AUTH_TOKEN_FILE is %q", d.Name, file)
+	if files := env(d, "KINESIN_POLICY") + env(d, "KINESIN_AUTH_TOKEN_FILE"); !strings.HasPrefix(files, "/etc/kinesin/auth/") {
+		t.Errorf("%s: the policy and the tokens are %q", d.Name, files)
 	}
 }
 

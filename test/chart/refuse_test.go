@@ -46,9 +46,15 @@ func TestRefused(t *testing.T) {
 
 		{
 			"nothing set",
-			[]string{"image.repository=", "aws.prefix=", "auth.secretName="},
-			[]string{"image.repository is missing: ", "aws.prefix is missing: ", "auth.secretName is missing: ", "kubectl create secret generic kinesin-auth --namespace jobs"},
+			[]string{"image.repository=", "aws.prefix=", "auth.secretName=", "tls.secretName="},
+			[]string{
+				"image.repository is missing: ", "aws.prefix is missing: ", "auth.secretName is missing: ", "kubectl create secret generic kinesin-auth --namespace jobs",
+				"tls.secretName is missing: ", "kubectl create secret tls kinesin-tls --namespace jobs", "in plain text with tls.enabled=false",
+			},
 		},
+		{"nobody may call", []string{"auth.policyKey="}, []string{"auth.policyKey and auth.secretKey are empty, so nobody could call"}},
+		{"TLS on and off", []string{"tls.enabled=false"}, []string{"tls.secretName is set, and tls.enabled is false: leave one of them"}},
+		{"Prometheus without a token", []string{"serviceMonitor.enabled=true"}, []string{"serviceMonitor.tokenSecretKey is missing: ", "needs the grant metrics"}},
 		{"image with a scheme", []string{"image.repository=https://reg/x"}, []string{`image.repository is "https://reg/x": write it as registry.example:5000/team/kinesin`, "without https://"}},
 		{"image with a tag", []string{"image.repository=reg:5000/x:tag"}, []string{`image.repository is "reg:5000/x:tag"`, "that is image.tag"}},
 		{"image with a digest", []string{"image.repository=x@sha256:0"}, []string{`image.repository is "x@sha256:0"`, "image.digest"}},

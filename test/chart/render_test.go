@@ -37,6 +37,13 @@ func TestTogether(t *testing.T) {
 	if m := env(d, "KINESIN_MEMBERSHIP"); m != "kubernetes" {
 		t.Errorf("membership %s", m)
 	}
+	for name, want := range map[string]string{
+		"KINESIN_POLICY": "/etc/kinesin/auth/policy.yaml", "KINESIN_AUTH_TOKEN_FILE": "", "KINESIN_TLS_CERT_FILE": "/etc/kinesin/tls/tls.crt", "KINESIN_TLS_KEY_FILE": "/etc/kinesin/tls/tls.key",
+	} {
+		if got := env(d, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
 	if c := container(d); c.Image != "registry.example/kinesin:0.1.0" || !slices.Equal(c.Args, []string{"serve"}) {
 		t.Errorf("image %s, arguments %v", c.Image, c.Args)
 	}
@@ -157,7 +164,7 @@ func TestKEDA(t *testing.T) {
 
 func TestServiceMonitor(t *testing.T) {
 	t.Parallel()
-	all := objects(t, Render(t, "kinesin", namespace, Values("minimal"), "--set=serviceMonitor.enabled=true"))
+	all := objects(t, Render(t, "kinesin", namespace, Values("minimal"), "--set=serviceMonitor.enabled=true,serviceMonitor.tokenSecretKey=prometheus"))
 	o := one[*unstructured.Unstructured](t, all).Object
 	endpoints, _, err := unstructured.NestedSlice(o, "spec", "endpoints")
 	if err != nil || len(endpoints) != 1 {
@@ -168,7 +175,7 @@ func TestServiceMonitor(t *testing.T) {
 		t.Fatalf("endpoint %v", endpoints[0])
 	}
 	secret, _, _ := unstructured.NestedStringMap(endpoint, "authorization", "credentials")
-	if secret["name"] != "kinesin-auth" || secret["key"] != "token" || endpoint["port"] != "metrics" || endpoint["scheme"] != "http" {
+	if secret["name"] != "kinesin-auth" || secret["key"] != "prometheus" || endpoint["port"] != "metrics" || endpoint["scheme"] != "https" {
 		t.Errorf("endpoint %v", endpoint)
 	}
 	chosen, _, _ := unstructured.NestedStringMap(o, "spec", "selector", "matchLabels")
@@ -256,7 +263,7 @@ func TestPathsAreNoSecrets(t *testing.T) {
 func TestOwnLabelsWin(t *testing.T) {
 	t.Parallel()
 	all := objects(t, Render(t, "kinesin", namespace, Values("minimal"), "--set",
-		`commonLabels.release=a,serviceMonitor.enabled=true,serviceMonitor.labels.release=b,podAnnotations.kubectl\.kubernetes\.io/default-container=mesh`))
+		`commonLabels.release=a,serviceMonitor.enabled=true,serviceMonitor.tokenSecretKey=prometheus,serviceMonitor.labels.release=b,podAnnotations.kubectl\.kubernetes\.io/default-container=mesh`))
 	if got := one[*unstructured.Unstructured](t, all).GetLabels(); got["release"] != "b" || got["app.kubernetes.io/name"] != "kinesin" {
 		t.Errorf("labels %v of the ServiceMonitor", got)
 	}
@@ -283,16 +290,16 @@ func TestNotes(t *testing.T) {
 		want, without []string
 	}{
 		{
-			"scheduler.replicas=1,networkPolicy.enabled=false,serviceMonitor.enabled=true,service.type=NodePort",
+			"scheduler.replicas=1,networkPolicy.enabled=false,serviceMonitor.enabled=true,service.type=NodePort,tls.enabled=false,tls.secretName=,auth.secretKey=token",
 			[]string{
 				"http://kinesin.jobs:7070", "http://kinesin-workers.jobs:7070", "Secret kinesin-auth", "deployment/kinesin-scheduler",
-				"plain text", "with one scheduler", "every pod of the cluster",
+				"plain text", "whoever has a token of key token may do everything", "with one scheduler", "every pod of the cluster",
 			},
 			[]string{"networkPolicy.clients"},
 		},
-		{"serviceMonitor.enabled=true", []string{"A Prometheus of another one gets nothing until networkPolicy.clients names it"}, []string{"service.type"}},
+		{"serviceMonitor.enabled=true,serviceMonitor.tokenSecretKey=prometheus", []string{"https://kinesin.jobs:7070", "the policy in Secret kinesin-auth", "A Prometheus of another one gets nothing until networkPolicy.clients names it"}, []string{"service.type", "plain text", "may do everything"}},
 		{"service.type=LoadBalancer", []string{"service.type is LoadBalancer, but only pods of namespace jobs are let in"}, []string{"Prometheus"}},
-		{"serviceMonitor.enabled=true,service.type=LoadBalancer,networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8", nil, []string{"let in"}},
+		{"serviceMonitor.enabled=true,serviceMonitor.tokenSecretKey=prometheus,service.type=LoadBalancer,networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8", nil, []string{"let in"}},
 	} {
 		out, said, err := Helm(t, "install", "kinesin", Dir, "--namespace", namespace, "--dry-run=client", Values("minimal"), "--set="+c.set)
 		if err != nil {

@@ -33,6 +33,9 @@ const docsNamespace = "kinesin"
 // forward ports or keep logs. Calls go to a pod's address instead.
 var notRun = []string{"docker ", "kubectl --namespace kinesin port-forward ", "kubectl --namespace kinesin logs "}
 
+// podsMax is more than the pods of a guide.
+const podsMax = 100
+
 // guideCommandMax bounds one command of the guide, rollouts included.
 const guideCommandMax = 3 * time.Minute
 
@@ -133,7 +136,12 @@ func (g *guideRig) write(name, text string) {
 // prod is the guide's prefix of tables and queues, and its mark that nothing else there has.
 var prod = regexp.MustCompile(`\bprod\b`)
 
-func (g *guideRig) here(text string) string { return prod.ReplaceAllString(text, g.prefix) }
+// here is a text with the tables and queues of this test, and a certificate for the pods, which are called where
+// the guide forwards a port.
+func (g *guideRig) here(text string) string {
+	text = prod.ReplaceAllString(text, g.prefix)
+	return strings.ReplaceAll(text, "IP:127.0.0.1", "IP:127.0.0.1,IP:"+strings.Join(kubelet.NextAddresses(podsMax), ",IP:"))
+}
 
 // run runs a command, fails the test unless it succeeds, and returns what it printed.
 func (g *guideRig) run(command string) string {
@@ -150,7 +158,7 @@ func (g *guideRig) run(command string) string {
 	}
 	address := g.address()
 	command, apart := strings.CutSuffix(command, " &")
-	script := strings.Join(append(g.kept, "export KINESIN_SERVER=http://"+address, g.here(command)), "\n")
+	script := strings.Join(append(g.kept, g.here(command)), "\n")
 	script = strings.ReplaceAll(script, "127.0.0.1:7070", address)
 	p := harness.Start(g.t, harness.Command{Path: "/bin/bash", Args: []string{"-euo", "pipefail", "-c", "cd " + g.dir + "\n" + script}, Env: g.env})
 	if apart {

@@ -166,7 +166,8 @@ func (r *rig) install() {
 		"layout":  "split",
 		"image":   map[string]any{"repository": "local/kinesin", "tag": "test"},
 		"aws":     map[string]any{"prefix": r.AWS.Prefix, "region": "us-east-1"},
-		"auth":    map[string]any{"secretName": authSecret},
+		"auth":    map[string]any{"secretName": authSecret, "secretKey": "token", "policyKey": ""},
+		"tls":     map[string]any{"enabled": false},
 		"inbound": map[string]any{"replicas": 0}, "hsc": map[string]any{"replicas": 0},
 	}
 	maps.Copy(all, r.values)

@@ -11,7 +11,7 @@ func TestSplit(t *testing.T) {
 	g := newGuide(t)
 	g.write("values.yaml", `image: {repository: registry.example/kinesin}
 aws: {prefix: prod, region: eu-west-1}
-auth: {secretName: kinesin-auth}
+auth: {secretName: kinesin-auth, secretKey: token, policyKey: ""}
 tls: {secretName: kinesin-tls}
 layout: split
 `)

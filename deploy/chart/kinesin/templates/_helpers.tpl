@@ -76,7 +76,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 
 {{- define "kinesin.scheme" -}}
-{{- ternary "HTTPS" "HTTP" (ne .Values.tls.secretName "") -}}
+{{- ternary "HTTPS" "HTTP" .Values.tls.enabled -}}
 {{- end -}}
 
 {{/* Labels that Services choose pods by, of the roles among them. */}}

@@ -14,11 +14,13 @@
 - {name: KINESIN_STORE, value: dynamodb}
 - {name: KINESIN_QUEUE, value: sqs}
 - {name: KINESIN_AWS_PREFIX, value: {{ $v.aws.prefix | quote }}}
+{{- if $v.auth.secretKey }}
 - {name: KINESIN_AUTH_TOKEN_FILE, value: {{ printf "/etc/kinesin/auth/%s" $v.auth.secretKey | quote }}}
+{{- end }}
 {{- if $v.auth.policyKey }}
 - {name: KINESIN_POLICY, value: {{ printf "/etc/kinesin/auth/%s" $v.auth.policyKey | quote }}}
 {{- end }}
-{{- if $v.tls.secretName }}
+{{- if $v.tls.enabled }}
 - {name: KINESIN_TLS_CERT_FILE, value: /etc/kinesin/tls/tls.crt}
 - {name: KINESIN_TLS_KEY_FILE, value: /etc/kinesin/tls/tls.key}
 {{- end }}
@@ -159,14 +161,14 @@ spec:
         seccompProfile: {type: RuntimeDefault}
       volumeMounts:
         - {name: auth, mountPath: /etc/kinesin/auth, readOnly: true}
-        {{- if $v.tls.secretName }}
+        {{- if $v.tls.enabled }}
         - {name: tls, mountPath: /etc/kinesin/tls, readOnly: true}
         {{- end }}
   volumes:
     # For the group to read (0440). Whole volumes: the kubelet brings them up to date, which it does not do for single files.
     - name: auth
       secret: {secretName: {{ $v.auth.secretName | quote }}, defaultMode: 288}
-    {{- if $v.tls.secretName }}
+    {{- if $v.tls.enabled }}
     - name: tls
       secret: {secretName: {{ $v.tls.secretName | quote }}, defaultMode: 288}
     {{- end }}

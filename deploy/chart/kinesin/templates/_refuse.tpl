@@ -12,7 +12,19 @@
 {{- $wrong = append $wrong "aws.prefix is missing: with what do the names of the tables and queues begin that `kinesin aws setup` made? For example --set aws.prefix=prod" -}}
 {{- end -}}
 {{- if not $v.auth.secretName -}}
-{{- $wrong = append $wrong (printf "auth.secretName is missing: which Secret holds the tokens that calls need? Make one: kubectl create secret generic kinesin-auth --namespace %s --from-literal=token=$(openssl rand -hex 32)" .Release.Namespace) -}}
+{{- $wrong = append $wrong (printf "auth.secretName is missing: which Secret holds the policy, of who may do what? Make one: kubectl create secret generic kinesin-auth --namespace %s --from-file policy.yaml" .Release.Namespace) -}}
+{{- end -}}
+{{- if not (or $v.auth.policyKey $v.auth.secretKey) -}}
+{{- $wrong = append $wrong "auth.policyKey and auth.secretKey are empty, so nobody could call: name the key of a policy, or that of tokens that may do everything" -}}
+{{- end -}}
+{{- if and $v.tls.enabled (not $v.tls.secretName) -}}
+{{- $wrong = append $wrong (printf "tls.secretName is missing: which Secret holds the certificate? Have cert-manager make one, or: kubectl create secret tls kinesin-tls --namespace %s --cert tls.crt --key tls.key. Tokens and payloads cross the network of pods in plain text with tls.enabled=false" .Release.Namespace) -}}
+{{- end -}}
+{{- if and $v.tls.secretName (not $v.tls.enabled) -}}
+{{- $wrong = append $wrong "tls.secretName is set, and tls.enabled is false: leave one of them" -}}
+{{- end -}}
+{{- if and $v.serviceMonitor.enabled (not (or $v.serviceMonitor.tokenSecretKey $v.auth.secretKey)) -}}
+{{- $wrong = append $wrong "serviceMonitor.tokenSecretKey is missing: under which key of serviceMonitor.tokenSecretName (auth.secretName when empty) is the token that Prometheus sends? Its identity needs the grant metrics" -}}
 {{- end -}}
 {{- if and (not $v.serviceAccount.create) (not $v.serviceAccount.name) -}}
 {{- $wrong = append $wrong "serviceAccount.create is false and serviceAccount.name is empty: name the ServiceAccount that the pods are to have" -}}
