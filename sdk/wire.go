@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -47,9 +48,18 @@ type wireWorkers struct {
 func newWireWorkers(h dial.Clients, cfg *clientConfig) wireWorkers {
 	return wireWorkers{
 		calls:   kinesinv1connect.NewWorkerServiceClient(h.Beats, h.Base, api.ClientOptions()...),
-		streams: kinesinv1connect.NewWorkerServiceClient(h.Streams, h.Base, api.ClientOptions()...),
+		streams: kinesinv1connect.NewWorkerServiceClient(ownConnection{h.Streams}, h.Base, api.ClientOptions()...),
 		clock:   cfg.Clock, timeout: cfg.CallTimeout, servers: h.Servers,
 	}
+}
+
+// ownConnection has each call go over a connection that no later call gets: a stream that was given up is opened
+// again elsewhere, because a proxy may answer the pings of a connection that carries nothing else any more.
+type ownConnection struct{ *http.Client }
+
+func (c ownConnection) Do(r *http.Request) (*http.Response, error) {
+	r.Close = true
+	return c.Client.Do(r)
 }
 
 // Register opens a worker lease.

@@ -122,9 +122,10 @@ func TestWorkerReconnectsAfterTheServerEndsTheStream(t *testing.T) {
 	t.Parallel()
 	s := newServer(t)
 	results, done := map[string]*kinesinv1.Result{}, make(chan struct{})
-	tries := 0
+	tries, connections := 0, map[string]bool{}
 	second := hand([]*kinesinv1.Claimed{claimed("ok", "raw", "")}, results, done)
 	s.work = func(ctx context.Context, w *workStream) error {
+		connections[w.Peer().Addr] = true
 		if tries++; tries < 3 {
 			return unavailable()
 		}
@@ -135,8 +136,8 @@ func TestWorkerReconnectsAfterTheServerEndsTheStream(t *testing.T) {
 	stop := runtest.Start(t, w.Run)
 	<-done
 	stop()
-	if tries != 3 {
-		t.Errorf("ended after %d streams", tries)
+	if tries != 3 || len(connections) != 3 {
+		t.Errorf("ended after %d streams over %d connections, want 3 streams, each over a connection of its own", tries, len(connections))
 	}
 }
 

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -36,7 +37,11 @@ type hsc struct {
 	beatErr   error
 	beatDelay chan struct{} // when not nil, a heartbeat is answered when it is closed
 	answer    *kinesinv1.HeartbeatResponse
+	lease     time.Duration // 0: 15 s
 	down      bool
+	mute      bool // new streams are accepted and never answered
+	hangs     bool // calls of Work do not return
+	deaf      bool // new streams take nothing
 	streams   []*stream
 	left      int
 }
@@ -50,7 +55,7 @@ func (h *hsc) Register(_ context.Context, r *kinesinv1.RegisterRequest) (*kinesi
 	h.registers++
 	h.previous = r.Previous
 	response := &kinesinv1.RegisterResponse{
-		Worker: "w" + string(rune('0'+h.registers)), LeaseMicros: 15_000_000, HeartbeatMicros: 3_750_000, Acks: h.acks,
+		Worker: "w" + string(rune('0'+h.registers)), LeaseMicros: cmp.Or(h.lease, 15*time.Second).Microseconds(), HeartbeatMicros: (cmp.Or(h.lease, 15*time.Second) / 4).Microseconds(), Acks: h.acks,
 	}
 	if !h.unproven {
 		response.Proof = []byte("proof of " + response.Worker)
@@ -92,8 +97,17 @@ func (h *hsc) Work(ctx context.Context) (controller.Stream, error) {
 	if h.down {
 		return nil, api.ErrUnavailable
 	}
-	s := &stream{ctx: ctx, clock: h.clock, inbox: make(chan *kinesinv1.WorkResponse, 100), broken: make(chan error, 1)}
+	s := &stream{ctx: ctx, clock: h.clock, deaf: h.deaf, inbox: make(chan *kinesinv1.WorkResponse, 100), broken: make(chan error, 1)}
 	h.streams = append(h.streams, s)
+	if h.hangs {
+		h.mu.Unlock()
+		<-ctx.Done()
+		h.mu.Lock()
+		return nil, ctx.Err()
+	}
+	if !h.mute {
+		s.inbox <- &kinesinv1.WorkResponse{}
+	}
 	return s, nil
 }
 
@@ -107,6 +121,7 @@ func (h *hsc) set(change func()) {
 type stream struct {
 	ctx    context.Context //nolint:containedctx // what Close of the real one looks at
 	clock  clock.Clock
+	deaf   bool
 	inbox  chan *kinesinv1.WorkResponse
 	broken chan error
 
@@ -116,6 +131,10 @@ type stream struct {
 }
 
 func (s *stream) Send(r *kinesinv1.WorkRequest) error {
+	if s.deaf {
+		<-s.ctx.Done()
+		return s.ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {

@@ -33,6 +33,7 @@ func (s *session) sendHeartbeats(ctx context.Context) {
 			return
 		}
 		s.heartbeat(ctx, sent)
+		s.watchResults()
 		timer.Reset(max(0, s.heartbeatEvery-(clock.Mono(s.cfg.Clock)-sent.Mono)))
 	}
 }

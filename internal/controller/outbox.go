@@ -30,6 +30,7 @@ func (o *outbox) size() int { return len(o.results) + len(o.started) }
 func (s *session) report(a *attempt) {
 	o := &s.outbox
 	first := o.size() == 0 || a.prompt && !o.prompt
+	a.endedAt = clock.Mono(s.cfg.Clock)
 	o.results = append(o.results, a)
 	o.prompt = o.prompt || a.prompt
 	if first || s.flushes() {
@@ -133,17 +134,46 @@ func (s *session) acked(ack *kinesinv1.ResultAck, now time.Duration) {
 	if a == nil || a.state != ended {
 		return
 	}
+	s.answeredAt = now
 	switch reason := ack.GetProblem().GetReason(); {
 	case ack.Problem == nil:
+		s.takenAt = now
 		s.forget(a)
 	case reason == kinesinv1.Reason_REASON_UNAVAILABLE || reason == kinesinv1.Reason_REASON_THROTTLED || reason == kinesinv1.Reason_REASON_FULL:
 		a.sends++
 		a.sent = false
 		s.setAlarm(a, now+outageRetry.Pause(s.cfg.Clock, a.sends))
 	default:
+		s.takenAt = now
 		s.refused(a, ack.Problem)
 	}
 	s.noteProgress()
+}
+
+// watchResults logs when results wait and the server has taken none for longer than a lease, and gives a stream
+// up on which it has answered for none for as long: heartbeats take another way, so the worker would hold its
+// tasks, and its slots at the server, for ever.
+func (s *session) watchResults() {
+	now := clock.Mono(s.cfg.Clock)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, results := now, 0
+	for _, a := range s.attempts {
+		if a.state == ended && !a.dropped {
+			since, results = min(since, a.endedAt), results+1
+		}
+	}
+	untaken := now - max(since, s.takenAt)
+	if untaken < s.length {
+		return
+	}
+	if now-s.toldAt >= s.length {
+		s.toldAt = now
+		s.log(slog.LevelWarn, "the server has taken no result for longer than a lease", slog.Int("results", results), slog.Duration("for", untaken))
+	}
+	if now-max(since, s.answeredAt) >= s.length {
+		s.giveUp(errUntaken)
+	}
 }
 
 // refused drops a result that the server does not take.

@@ -45,6 +45,11 @@ type session struct {
 	fencedOff []*attempt // for the hook, to be called without the lock
 	draining  bool
 
+	giveUp     context.CancelCauseFunc // of the newest stream
+	answeredAt time.Duration           // monotonic; when the newest stream began, or results were last answered on it
+	takenAt    time.Duration           // monotonic; when the server last took a result, or refused one for good
+	toldAt     time.Duration           // monotonic; when it was last logged that the server takes none
+
 	renewed     clock.Readings // when the last accepted heartbeat was sent
 	misses      int            // heartbeats in a row that failed
 	unconfirmed bool           // by the wall clock alone the lease has ended: nothing starts until a heartbeat confirms it
@@ -102,9 +107,10 @@ type attempt struct {
 	overdue   bool          // its timeout has passed
 	dropped   bool          // its result is not sent
 
-	result *kinesinv1.Result
-	sent   bool // on the stream that is open
-	sends  int  // that the server asked to repeat
+	result  *kinesinv1.Result
+	endedAt time.Duration // monotonic; when it had its result
+	sent    bool          // on the stream that is open
+	sends   int           // that the server asked to repeat
 
 	alarm time.Duration // monotonic; when something is to be done about it
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -14,10 +15,21 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// openWithinMax bounds the time from the call of a stream to its first message; so does a lease. Heartbeats go
+// on meanwhile, and hold the tasks of a worker that reports nothing.
+const openWithinMax = 10 * time.Second
+
+// Errors with which a worker gives a stream up. The time of the call is over, which says that its server, or
+// something on the way there, hangs.
+var (
+	errSilent  = fmt.Errorf("the stream was silent for too long: the server hangs, or something on the way holds its messages back: %w", context.DeadlineExceeded)
+	errUntaken = fmt.Errorf("no result that was sent on the stream was answered for longer than a lease: %w", context.DeadlineExceeded)
+)
+
 // keepStream keeps a Work stream open until ctx ends or the lease is lost. Handlers go on while there is
 // none.
 func (s *session) keepStream(ctx context.Context) {
-	outage, failures := clock.Mono(s.cfg.Clock), 0
+	outage, failures, logged := clock.Mono(s.cfg.Clock), 0, time.Duration(0)
 	for ctx.Err() == nil && s.holds() {
 		answered, err := s.connect(ctx)
 		if ctx.Err() != nil || !s.holds() {
@@ -27,16 +39,19 @@ func (s *session) keepStream(ctx context.Context) {
 			s.lose(lostByServer)
 			return
 		}
+		now := clock.Mono(s.cfg.Clock)
 		if answered {
-			outage, failures = clock.Mono(s.cfg.Clock), 0
+			outage, failures = now, 0
 		}
 		failures++
 		s.cfg.Hooks.Broken(err)
-		if failures%logEveryNth == 1 {
-			s.log(slog.LevelWarn, "work stream broke; opening it again", slog.Int("failures", failures), slog.Any("error", err))
+		if failures == 1 || now-logged >= s.length {
+			logged = now
+			s.log(slog.LevelWarn, "work stream broke; opening it again", slog.Int("failures", failures),
+				slog.Duration("without_stream", now-outage), slog.Any("error", err))
 		}
 		retry := serverRetry
-		if clock.Mono(s.cfg.Clock)-outage > outageLong {
+		if now-outage > outageLong {
 			retry = outageRetry
 		}
 		if retry.Sleep(ctx, s.cfg.Clock, failures) != nil {
@@ -47,44 +62,51 @@ func (s *session) keepStream(ctx context.Context) {
 
 // connect opens one stream and serves it until it breaks. answered reports whether the server sent anything.
 func (s *session) connect(ctx context.Context) (answered bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	st, err := s.cfg.Backend.Work(ctx)
-	if err != nil {
-		return false, err
-	}
-	var writing sync.WaitGroup
-	writing.Go(func() {
-		if err := s.write(ctx, st); err != nil && !errors.Is(err, io.EOF) {
-			cancel() // at EOF the reader learns why
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	silence := s.cfg.Clock.NewTimer(min(s.length, openWithinMax))
+	defer silence.Stop()
+	s.beginStream(giveUp)
+	var others sync.WaitGroup
+	others.Go(func() {
+		select {
+		case <-silence.C():
+			giveUp(errSilent)
+		case <-ctx.Done():
 		}
 	})
-	answered, err = s.read(st, cancel)
-	cancel()
-	_ = st.Close() // it is broken, or will be
-	writing.Wait()
+	st, err := s.cfg.Backend.Work(ctx)
+	if err == nil {
+		others.Go(func() {
+			if err := s.write(ctx, st); err != nil && !errors.Is(err, io.EOF) {
+				giveUp(err) // at EOF the reader learns why
+			}
+		})
+		answered, err = s.read(st, silence)
+	}
+	if why := context.Cause(ctx); why != nil {
+		err = why
+	}
+	giveUp(nil)
+	if st != nil {
+		_ = st.Close() // it is broken, or will be
+	}
+	others.Wait()
 	return answered, err
 }
 
-// errSilent ends a stream that was silent for longer than its server ever is.
-var errSilent = errors.New("the stream was silent for too long")
+// beginStream notes how the stream that is opened now is given up.
+func (s *session) beginStream(giveUp context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.giveUp, s.answeredAt = giveUp, clock.Mono(s.cfg.Clock)
+}
 
-// read handles messages until the stream breaks, or is silent for twice as long as its server ever is:
-// messages that come later were held up on the way, and their tasks may belong to others by then.
-func (s *session) read(st Stream, closeStream func()) (answered bool, err error) {
-	silence := s.cfg.Clock.NewTimer(time.Hour)
-	defer silence.Stop()
-	silence.Stop()
-	over := make(chan struct{})
-	defer close(over)
-	go func() {
-		select {
-		case <-silence.C():
-			closeStream()
-		case <-over:
-		}
-	}()
-	var silenceMax time.Duration
+// read handles messages until the stream breaks, or a message comes after the time at which the timer of
+// silence gives the stream up: messages that come so late were held up on the way, and their tasks may belong
+// to others by then. It sets the timer to twice as long as the server is ever silent.
+func (s *session) read(st Stream, silence clock.Timer) (answered bool, err error) {
+	silenceMax := min(s.length, openWithinMax)
 	for last := clock.Read(s.cfg.Clock); ; {
 		response, err := st.Receive()
 		now := clock.Read(s.cfg.Clock)
@@ -96,6 +118,8 @@ func (s *session) read(st Stream, closeStream func()) (answered bool, err error)
 		}
 		if silenceMax = 2 * task.Micros(response.NextMicros); silenceMax > 0 {
 			silence.Reset(silenceMax)
+		} else {
+			silence.Stop()
 		}
 		answered, last = true, now
 		if !s.receive(response) {

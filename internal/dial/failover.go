@@ -34,6 +34,7 @@ func (f failover) RoundTrip(r *http.Request) (*http.Response, error) {
 			if cannotServe(response.StatusCode) {
 				f.servers.failed(turn)
 			}
+			response.Body = answer{response.Body, r.Context(), func() { f.servers.failed(turn) }}
 			return response, nil
 		}
 		if !isCallers(r.Context()) {
@@ -49,6 +50,23 @@ func (f failover) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+}
+
+// answer is the body of a response, which may break or stop coming long after its header.
+type answer struct {
+	io.ReadCloser
+
+	ctx    context.Context //nolint:containedctx // of the request
+	failed func()
+}
+
+// Read reads the body. When that fails, the server has failed.
+func (a answer) Read(p []byte) (int, error) {
+	n, err := a.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && !isCallers(a.ctx) {
+		a.failed()
+	}
+	return n, err
 }
 
 // CloseIdleConnections is called by http.Client.

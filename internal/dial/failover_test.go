@@ -3,6 +3,7 @@ package dial
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -34,6 +35,9 @@ func newSite(t *testing.T, name string) *site {
 		case "/unavailable":
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case "/hang":
+			<-r.Context().Done()
+		case "/stall":
+			_ = http.NewResponseController(w).Flush() // it has begun to answer
 			<-r.Context().Done()
 		default:
 			body, _ := io.ReadAll(r.Body)
@@ -209,6 +213,22 @@ func TestAServerThatHangsIsLeft(t *testing.T) {
 		t.Error(err)
 	}
 	wantAnswer(t, k, k.Calls, nil, "b /call  ")
+}
+
+func TestAServerThatBeginsToAnswerAndHangsIsLeft(t *testing.T) {
+	a, b := newSite(t, "a"), newSite(t, "b")
+	k := clients(t, Config{Server: list(a, b)})
+	for _, c := range []struct {
+		cause error
+		next  string
+	}{{context.Canceled, "a"}, {fmt.Errorf("the stream is silent: %w", context.DeadlineExceeded), "b"}} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(10*time.Millisecond, func() { cancel(c.cause) })
+		if _, err := post(ctx, k.Calls, k.Base+"/stall", nil); err == nil {
+			t.Error("it was answered")
+		}
+		wantAnswer(t, k, k.Calls, nil, c.next+" /call  ")
+	}
 }
 
 func TestServersWithPaths(t *testing.T) {

@@ -84,8 +84,19 @@ func (t *tracker) addWorker(w *worker) {
 func (t *tracker) register(w *worker, id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	w.opens = w.opens || w.id == ""
 	w.id = id
 	t.changed()
+}
+
+// opened notes that the stream of a worker was answered, or broke.
+func (t *tracker) opened(w *worker) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w.opens {
+		w.opens = false
+		t.changed()
+	}
 }
 
 func (t *tracker) endWorker(w *worker) {
@@ -151,7 +162,7 @@ func (t *tracker) busy(now task.Instant) (busy bool, progress uint64, spinning *
 }
 
 func (t *tracker) busyLocked(now task.Instant) bool {
-	return t.runs(now) || t.couldRun() || t.rows.groups.isEnding(now) || !t.isHeld(now)
+	return t.runs(now) || t.couldRun() || t.opens() || t.rows.groups.isEnding(now) || !t.isHeld(now)
 }
 
 // isHeld reports whether the server holds all that is due and was not dispatched, by a gate, a quota or the like: since
@@ -193,6 +204,11 @@ func (t *tracker) runs(now task.Instant) bool {
 		}
 	}
 	return t.rows.claimed > unreported || t.rows.claimed+t.rows.processing > len(t.attempts) || t.rows.cancelling > 0
+}
+
+// opens reports whether the stream of a worker is not answered yet.
+func (t *tracker) opens() bool {
+	return slices.ContainsFunc(t.workers, func(w *worker) bool { return w.opens && !w.over })
 }
 
 // couldRun reports whether a queue has a task for which a worker has a free slot.

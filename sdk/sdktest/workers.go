@@ -21,6 +21,7 @@ import (
 type worker struct {
 	id     string // empty until it is registered
 	groups []controller.Group
+	opens  bool // its first stream is not answered yet
 	over   bool // it takes no more tasks
 }
 
@@ -109,7 +110,7 @@ func (k *Kinesin) follow(ctx context.Context, c *controller.Config) {
 	context.AfterFunc(ctx, func() { k.tracker.endWorker(w) })
 	c.Linger, c.Grace = -1, -1
 	c.Exit = nil // it would end the test program
-	c.Backend = impatient{c.Backend}
+	c.Backend = impatient{c.Backend, func() { k.tracker.opened(w) }}
 	s, _ := ctx.Value(startedKey{}).(*started)
 	held := c.Hooks.LeaseHeld
 	c.Hooks.LeaseHeld = func(id string, left time.Duration) {
@@ -128,7 +129,35 @@ func (k *Kinesin) follow(ctx context.Context, c *controller.Config) {
 }
 
 // impatient ends a worker whose lambda does not exist: in a test nobody is going to create it.
-type impatient struct{ controller.Backend }
+// It tells when the stream of the worker is answered: a worker does not wait for that as long as time may jump.
+type impatient struct {
+	controller.Backend
+
+	opened func()
+}
+
+// Work implements controller.Backend.
+func (b impatient) Work(ctx context.Context) (controller.Stream, error) {
+	s, err := b.Backend.Work(ctx)
+	if err != nil {
+		b.opened()
+		return nil, err
+	}
+	return told{s, b.opened}, nil
+}
+
+// told tells of each message, and of the end of the stream.
+type told struct {
+	controller.Stream
+
+	received func()
+}
+
+// Receive implements controller.Stream.
+func (s told) Receive() (*kinesinv1.WorkResponse, error) {
+	defer s.received()
+	return s.Stream.Receive()
+}
 
 // Register implements controller.Backend.
 func (b impatient) Register(ctx context.Context, r *kinesinv1.RegisterRequest) (*kinesinv1.RegisterResponse, error) {
