@@ -3,6 +3,7 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -51,13 +52,14 @@ type Mirror[V any] struct {
 // known is what one read has found.
 type known[V any] struct {
 	value  V
-	rows   []version
+	rows   []store.Control
 	number uint64 // grows with each change
 }
 
-type version struct {
-	name   string
-	number uint64
+// sameRow compares values too, since versions begin anew: a row that was deleted and put again between two reads
+// may have the name and the version of the one before.
+func sameRow(a, b store.Control) bool {
+	return a.Name == b.Name && a.Version == b.Version && bytes.Equal(a.Value, b.Value)
 }
 
 // New returns a mirror of no rows; Refresh or Run fills it.
@@ -87,16 +89,12 @@ func (m *Mirror[V]) Refresh(ctx context.Context) error {
 		return fmt.Errorf("read rows of kind %s: %w", m.cfg.Kind, err)
 	}
 	rows = slices.SortedFunc(slices.Values(rows), func(a, b store.Control) int { return strings.Compare(a.Name, b.Name) })
-	versions := make([]version, len(rows))
-	for i := range rows {
-		versions[i] = version{rows[i].Name, rows[i].Version}
-	}
-	m.publish(ctx, rows, versions, number)
+	m.publish(ctx, rows, number)
 	return nil
 }
 
 // publish makes rows known, unless a later read is known already, or nothing has changed.
-func (m *Mirror[V]) publish(ctx context.Context, rows []store.Control, versions []version, number uint64) {
+func (m *Mirror[V]) publish(ctx context.Context, rows []store.Control, number uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if number < m.newest {
@@ -104,10 +102,10 @@ func (m *Mirror[V]) publish(ctx context.Context, rows []store.Control, versions 
 	}
 	m.newest = number
 	old := m.known.Load()
-	if slices.Equal(old.rows, versions) {
+	if slices.EqualFunc(old.rows, rows, sameRow) {
 		return
 	}
-	m.known.Store(&known[V]{m.cfg.Build(ctx, rows), versions, old.number + 1})
+	m.known.Store(&known[V]{m.cfg.Build(ctx, rows), rows, old.number + 1})
 	close(m.changed)
 	m.changed = make(chan struct{})
 }
