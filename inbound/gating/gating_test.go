@@ -408,6 +408,47 @@ func TestACallThatIsOvertaken(t *testing.T) {
 	})
 }
 
+// A gate is set and ends while another call is about to put its gate under the same number. That number is used
+// by then, and so is that of a gate which only a newer version can read.
+func TestANumberIsNotUsedAgainByACallThatIsOvertaken(t *testing.T) {
+	run(t, func(f *fixture) {
+		rows := &overtaken{f.Store, func() { f.sleep(time.Second); f.set(pause()); f.resume("1", 0) }}
+		got, err := f.serving(rows).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()})
+		if err != nil || got.Gate.Id != "2" || f.rows(gates.Kind) != "2" || f.rows(gates.KindEnded) != "1" {
+			t.Errorf("%v %v, gates %s, ended %s", got, err, f.rows(gates.Kind), f.rows(gates.KindEnded))
+		}
+		if err := f.Store.PutControl(f.Ctx, store.Control{Kind: gates.KindEnded, Name: "7", Version: 1, Value: []byte("newer")}); err != nil {
+			t.Fatal(err)
+		}
+		if g := f.set(pause()); g.Id != "8" {
+			t.Errorf("the gate after number 7, which cannot be read, is %s", g.Id)
+		}
+	})
+}
+
+// ended ends each gate as soon as it is stored.
+type ended struct {
+	*store.Store
+
+	end func(id string)
+}
+
+func (e *ended) PutControl(ctx context.Context, c store.Control) error {
+	err := e.Store.PutControl(ctx, c)
+	e.end(c.Name)
+	return err
+}
+
+func TestAGateThatEndsAtOnceIsSetOnce(t *testing.T) {
+	run(t, func(f *fixture) {
+		rows := &ended{f.Store, func(id string) { f.resume(id, 0) }}
+		got, err := f.serving(rows).SetGate(f.Ctx, &kinesinv1.SetGateRequest{Gate: pause()})
+		if err != nil || got.Gate.Id != "1" || f.rows(gates.Kind) != "" || f.rows(gates.KindEnded) != "1" {
+			t.Errorf("%v %v, gates %s, ended %s", got, err, f.rows(gates.Kind), f.rows(gates.KindEnded))
+		}
+	})
+}
+
 func TestGatesSetAtOnceHaveNumbersOfTheirOwn(t *testing.T) {
 	run(t, func(f *fixture) {
 		var mu sync.Mutex

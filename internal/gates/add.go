@@ -3,6 +3,7 @@ package gates
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -26,32 +27,56 @@ var (
 // and nothing is stored.
 func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool) (added *Gate, active []*Gate, err error) {
 	for range addTriesMax {
-		if active, err = All(ctx, s, Kind); err != nil {
-			return nil, nil, err
-		}
-		ended, err := All(ctx, s, KindEnded)
+		current, last, err := read(ctx, s, Kind)
 		if err != nil {
 			return nil, nil, err
 		}
-		last := 0
-		for _, known := range slices.Concat(active, ended) {
-			if instead(known) {
-				return known, active, nil
-			}
-			last = max(last, NumberOf(known.ID))
+		ended, lastEnded, err := read(ctx, s, KindEnded)
+		if err != nil {
+			return nil, nil, err
 		}
-		if len(active) >= ActiveMax {
+		if known := slices.IndexFunc(current, instead); known >= 0 {
+			return current[known], current, nil
+		}
+		if known := slices.IndexFunc(ended, instead); known >= 0 {
+			return ended[known], current, nil
+		}
+		if len(current) >= ActiveMax {
 			return nil, nil, ErrFull
 		}
-		g.ID, g.Version = strconv.Itoa(last+1), 0
-		if err = Put(ctx, s, Kind, g); err == nil {
-			return g, active, nil
+		g.ID, g.Version = strconv.Itoa(max(last, lastEnded)+1), 0
+		err = Put(ctx, s, Kind, g)
+		if err == nil {
+			err = checkNumber(ctx, s, g)
 		}
-		if !errors.Is(err, store.ErrConflict) {
+		switch {
+		case err == nil:
+			return g, current, nil
+		case !errors.Is(err, store.ErrConflict):
 			return nil, nil, err
 		}
 	}
 	return nil, nil, ErrBusy
+}
+
+// checkNumber takes a new gate back, and returns store.ErrConflict, if its number is that of another gate, which
+// was set and has ended since the caller read which numbers are used. A gate that ends is put among those that
+// have ended before its row is deleted, so it is found.
+func checkNumber(ctx context.Context, s Store, g *Gate) error {
+	row, err := s.Control(ctx, KindEnded, g.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look whether gate %s is new: %w", g.ID, err)
+	}
+	if ended, err := Decode(row); err == nil && ended.Created == g.Created && ended.Owner == g.Owner && ended.Request == g.Request {
+		return nil // somebody has ended the new gate
+	}
+	if err := s.DeleteControl(ctx, store.Control{Kind: Kind, Name: g.ID, Version: g.Version}); err != nil {
+		return fmt.Errorf("take back gate %s: %w", g.ID, err)
+	}
+	return fmt.Errorf("gate %s: %w", g.ID, store.ErrConflict)
 }
 
 // NumberOf returns the number of a gate's id; 0 for what is none.

@@ -32,17 +32,25 @@ func Find(ctx context.Context, s Store, id string) (*Gate, error) {
 
 // All reads the gates of a kind, and leaves out those that cannot be read.
 func All(ctx context.Context, s mirror.Rows, kind string) ([]*Gate, error) {
+	all, _, err := read(ctx, s, kind)
+	return all, err
+}
+
+// read is All, and returns the highest number too: also of a gate that cannot be read, which a newer version may
+// have set.
+func read(ctx context.Context, s mirror.Rows, kind string) (all []*Gate, last int, err error) {
 	rows, err := s.Controls(ctx, kind)
 	if err != nil {
-		return nil, fmt.Errorf("read gates: %w", err)
+		return nil, 0, fmt.Errorf("read gates: %w", err)
 	}
-	all := make([]*Gate, 0, len(rows))
+	all = make([]*Gate, 0, len(rows))
 	for _, row := range rows {
+		last = max(last, NumberOf(row.Name))
 		if g, err := Decode(row); err == nil {
 			all = append(all, g)
 		}
 	}
-	return all, nil
+	return all, last, nil
 }
 
 // Put stores a gate in place of the version that it was read at; store.ErrConflict if there is another one.
