@@ -49,7 +49,16 @@ func admit(ctx context.Context, b *intake.Batch, c *intake.Incoming, take func(*
 		// The earlier call may have stored a row with another due time, which a cancel would not find.
 		t.Enqueued = b.Now
 	}
+	c.WithRow = isRepeatable(b, c, l)
 	return b.Plan(ctx, c, l, t, requested)
+}
+
+// isRepeatable reports whether a task may have been stored by an earlier call, in a wake-up row of another due time
+// and so under another public id. Then it gets a task row too: whichever row is there first decides which of these
+// ids the task has, and each later call answers with that one, as a handler has it. A due time to come is the same in
+// all calls, and so is their wake-up row.
+func isRepeatable(b *intake.Batch, c *intake.Incoming, l *catalog.Entry) bool {
+	return !b.First && len(c.Item.RequestId) > 0 && l.Mode == task.Managed && c.Due.IsZero() && task.Instant(c.Item.DueMicros) <= b.Now
 }
 
 // dueMin is 2001-01-01T00:00:00Z in microseconds. The seconds and milliseconds of this century are below it.

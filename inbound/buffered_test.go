@@ -278,7 +278,7 @@ func (b *buffered) accepted2() int {
 func TestEveryFieldIsInTheBuffer(t *testing.T) {
 	runBuffered(t, nil, func(b *buffered) {
 		b.accepted(&kinesinv1.ScheduleItem{
-			Lambda: "mail", DelayMicros: time.Hour.Microseconds(), Priority: "high", Collection: "c", Payload: []byte("p"), RequestId: uuid7(1), MaxAttempts: 3,
+			Lambda: "mail", DueMicros: int64(start.Add(time.Hour)), Priority: "high", Collection: "c", Payload: []byte("p"), RequestId: uuid7(1), MaxAttempts: 3,
 			TimeoutMicros: 60e6, BackoffMinMicros: 1e6, BackoffMaxMicros: 60e6, Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 			Tags: map[string]string{"tenant": "acme"}, LimitKey: "acme", StartBeforeMicros: int64(b.clock.Now().Add(2 * time.Hour)),
 		})
@@ -760,4 +760,36 @@ func TestRandomDuplicates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A first call that is acknowledged by the buffer and a second one, whose task row is there before the message is
+// read: what comes out of the buffer is that task, under the id of the second call.
+func TestARepeatedCallOvertakesTheBuffer(t *testing.T) {
+	runBuffered(t, nil, func(b *buffered) {
+		call := func(r *kinesinv1.ScheduleRequest) (id string) {
+			r.Items = []*kinesinv1.ScheduleItem{{Lambda: "mail", DelayMicros: time.Hour.Microseconds(), RequestId: uuid7(1)}}
+			b.during(inbound.BufferLingerDefault, func() {
+				if response, err := b.Schedule(b.ctx, r); err != nil {
+					t.Error(err)
+				} else {
+					id = response.Results[0].Id
+				}
+			})
+			return id
+		}
+		first := call(&kinesinv1.ScheduleRequest{First: true})
+		if row := b.row(first); !row.ID.IsZero() || b.wakeupOf(first).ID != row.ID {
+			t.Error("the first call did not go to the buffer")
+		}
+		b.time.Advance(time.Second)
+		again := call(&kinesinv1.ScheduleRequest{Again: true})
+		b.drain(time.Minute)
+		row := b.row(again)
+		if id := b.fixture.seal.SealTask(&row); again == first || again != id || row.State != task.Scheduled {
+			t.Errorf("the calls have %s and %s, the task %s, and is %s", first, again, id, row.State)
+		}
+		if left := b.wakeupOf(first); !left.ID.IsZero() {
+			t.Errorf("what came out of the buffer stayed: %v", left)
+		}
+	})
 }

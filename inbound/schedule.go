@@ -23,7 +23,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	b, end := in.Begin(len(items))
 	defer end()
-	b.Again = request.Again
+	b.Again, b.First = request.Again, request.First
 	caller := access.From(ctx)
 	b.Caller = caller.Name
 	b.MaySchedule = func(l *catalog.Entry, collection string) bool {

@@ -327,23 +327,82 @@ func TestACallerWhoGoesAndComesBackFindsTheTaskInItsQueue(t *testing.T) {
 	})
 }
 
-// A delay counts from the server's clock, so a repeated call may come to another due time.
-func TestARepeatedCallWithADelayStartsOneTask(t *testing.T) {
-	run(t, func(f *fixture) {
-		once := with(in(time.Minute), func(i *item) { i.RequestId = uuid7(1) })
-		first := f.accept(once)
-		f.time.Advance(time.Second)
-		again := f.accept(once)
-		if err := f.dispatch(first); err != nil {
-			t.Fatal(err)
+// A delay counts from the server's clock, so a repeated call may come to another due time. The id with which it is
+// answered is that of the task, as a handler has it, whatever became of the first call meanwhile.
+func TestARepeatedCallHasTheIDOfTheTask(t *testing.T) {
+	once := func(d time.Duration) *item { return with(in(d), func(i *item) { i.RequestId = uuid7(1) }) }
+	call := func(f *fixture, r *kinesinv1.ScheduleRequest) string {
+		f.t.Helper()
+		response, err := f.Schedule(f.ctx, r)
+		if err != nil || response.Results[0].Id == "" {
+			f.t.Fatal(response, err)
 		}
-		if err := f.dispatch(again); !errors.Is(err, store.ErrConflict) {
-			t.Errorf("dispatched twice: %v", err)
+		return response.Results[0].Id
+	}
+	gated := func(_ *fixture, c *settings) { c.SchedulerOnly = func(uint32) bool { return true } }
+	for name, change := range map[string]func(*fixture, *settings){"open": nil, "held by the scheduler": gated} {
+		for _, d := range []time.Duration{0, time.Second, time.Minute} {
+			for what, c := range map[string]struct {
+				first, dispatched bool // the first call says so; it was answered by a dispatch before the second
+			}{
+				"nothing is said": {}, "the first says so": {first: true}, "dispatched between": {first: true, dispatched: true}, "nothing is said, dispatched between": {dispatched: true},
+			} {
+				runWith(t, change, func(f *fixture) {
+					first := call(f, &kinesinv1.ScheduleRequest{Items: []*item{once(d)}, First: c.first})
+					if c.dispatched {
+						f.time.Advance(d)
+						if err := f.dispatch(first); err != nil && !errors.Is(err, store.ErrConflict) {
+							t.Fatal(err)
+						}
+					}
+					f.time.Advance(time.Second)
+					again := call(f, &kinesinv1.ScheduleRequest{Items: []*item{once(d)}, Again: c.first})
+					f.time.Advance(time.Second)
+					third := call(f, &kinesinv1.ScheduleRequest{Items: []*item{once(d)}, Again: true})
+					for _, id := range []string{first, again} {
+						if err := f.dispatch(id); !errors.Is(err, store.ErrConflict) {
+							t.Errorf("%s, due in %v, %s: fired without a look at its task row: %v", name, d, what, err)
+						}
+					}
+					row := f.row(again)
+					if id := f.seal.SealTask(&row); again != id || third != id {
+						t.Errorf("%s, due in %v, %s: the second call has %s and the third %s, a handler %s", name, d, what, again, third, id)
+					}
+					if (!c.first || c.dispatched) && again != first {
+						t.Errorf("%s, due in %v, %s: two ids", name, d, what)
+					}
+				})
+			}
 		}
-		if got := f.get(again).Task; got == nil || got.State != "enqueued" {
-			t.Errorf("the second id finds %v", got)
-		}
-	})
+	}
+}
+
+// What is known to be the first call costs one write, and so does a call whose due time is the same each time.
+func TestOnlyARepeatedCallCostsATaskRow(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(r *kinesinv1.ScheduleRequest)
+		rows   bool
+	}{
+		"the first": {func(r *kinesinv1.ScheduleRequest) { r.First = true }, false},
+		"a due time": {func(r *kinesinv1.ScheduleRequest) {
+			r.Items[0].DelayMicros, r.Items[0].DueMicros = 0, int64(start.Add(time.Minute))
+		}, false},
+		"no request id":         {func(r *kinesinv1.ScheduleRequest) { r.Items[0].RequestId = nil }, false},
+		"not known to be first": {func(*kinesinv1.ScheduleRequest) {}, true},
+		"again":                 {func(r *kinesinv1.ScheduleRequest) { r.Again = true }, true},
+	} {
+		run(t, func(f *fixture) {
+			r := &kinesinv1.ScheduleRequest{Items: []*item{with(in(time.Minute), func(i *item) { i.RequestId = uuid7(1) })}}
+			c.change(r)
+			response, err := f.Schedule(f.ctx, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if row := f.row(response.Results[0].Id); (!row.ID.IsZero()) != c.rows {
+				t.Errorf("%s: a task row %v, want %v", what, !row.ID.IsZero(), c.rows)
+			}
+		})
+	}
 }
 
 // A request id counts for its caller alone, and for the very task that it came with. So whoever uses it again,

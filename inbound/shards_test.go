@@ -214,7 +214,7 @@ func TestWhoIsStaleReadsFirst(t *testing.T) {
 		f.time.Advance(catalog.GrownAfter + time.Minute)
 		var items []*item
 		for n := range 100 {
-			items = append(items, with(in(time.Hour), func(i *item) { i.RequestId = requestAt(f.clock.Now(), n) }))
+			items = append(items, &item{Lambda: "mail", DueMicros: int64(f.clock.Now().Add(time.Hour)), RequestId: requestAt(f.clock.Now(), n)})
 		}
 		refused := 0
 		for _, r := range f.schedule(items...) {

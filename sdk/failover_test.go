@@ -37,7 +37,7 @@ func TestScheduleIsRepeatedAtTheNextServer(t *testing.T) {
 	if err != nil || r.ID != "k1" || len(asked) != 2 {
 		t.Fatalf("%+v, %v, after %d calls", r, err, len(asked))
 	}
-	if first, second := <-asked, <-asked; first.Again || !second.Again || !bytes.Equal(first.Items[0].RequestId, second.Items[0].RequestId) {
+	if first, second := <-asked, <-asked; first.Again || !first.First || !second.Again || second.First || !bytes.Equal(first.Items[0].RequestId, second.Items[0].RequestId) {
 		t.Errorf("%v, then %v", first, second)
 	}
 }

@@ -151,7 +151,7 @@ func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
 		b.begun = now
 	}
 	elapsed := now - b.begun
-	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: b.again}
+	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: b.again, First: !b.again}
 	for n, i := range b.pending {
 		item := b.items[i].wire(b.ids[i])
 		item.DelayMicros = max(0, item.DelayMicros-elapsed.Microseconds())

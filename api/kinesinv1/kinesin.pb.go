@@ -711,7 +711,10 @@ type ScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Items []*ScheduleItem        `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
 	// An earlier call asked for these items, with the same request ids, and its outcome is not known.
-	Again         bool `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`
+	Again bool `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`
+	// No earlier call asked for these items. Else a task with a request id and no key, whose due time depends on when the
+	// call comes, costs one more write: by that all its calls answer with one id.
+	First         bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -756,6 +759,13 @@ func (x *ScheduleRequest) GetItems() []*ScheduleItem {
 func (x *ScheduleRequest) GetAgain() bool {
 	if x != nil {
 		return x.Again
+	}
+	return false
+}
+
+func (x *ScheduleRequest) GetFirst() bool {
+	if x != nil {
+		return x.First
 	}
 	return false
 }
@@ -13883,10 +13893,11 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
 	"\x04edge\x18\x03 \x01(\tR\x04edge\x12\x1c\n" +
 	"\tfollowups\x18\x04 \x01(\rR\tfollowups\x12\x16\n" +
-	"\x06paused\x18\x05 \x01(\bR\x06paused\"W\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"m\n" +
 	"\x0fScheduleRequest\x12.\n" +
 	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\x12\x14\n" +
-	"\x05again\x18\x02 \x01(\bR\x05again\"\xbe\x01\n" +
+	"\x05again\x18\x02 \x01(\bR\x05again\x12\x14\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\"\xbe\x01\n" +
 	"\x0eScheduleResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12-\n" +

@@ -599,6 +599,16 @@ func (m *ScheduleRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.First {
+		i--
+		if m.First {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x18
+	}
 	if m.Again {
 		i--
 		if m.Again {
@@ -13114,6 +13124,9 @@ func (m *ScheduleRequest) SizeVT() (n int) {
 	if m.Again {
 		n += 2
 	}
+	if m.First {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -19680,6 +19693,26 @@ func (m *ScheduleRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Again = bool(v != 0)
+		case 3:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field First", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.First = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

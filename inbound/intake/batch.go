@@ -21,6 +21,7 @@ type Batch struct {
 	Now   task.Instant
 	Tasks []Incoming
 	Again bool // an earlier call asked for the same tasks, and its outcome is not known
+	First bool // no earlier call asked for the same tasks
 	// Caller is for whom alone the request ids of the call count; empty: the server itself.
 	Caller string
 	// MaySchedule reports whether the caller may schedule tasks of a collection, and so may learn of one that
@@ -43,6 +44,8 @@ type Incoming struct {
 	After  *task.GroupEnd
 	// Due is when a task that follows is due, whatever its item says; zero: as that says.
 	Due task.Instant
+	// WithRow says that the task needs a task row from the start, also without a key.
+	WithRow bool
 	// ID is the public id; empty: that of Task.
 	ID string
 	// Way is how the task is accepted; empty: it was counted before, when it was put into the buffer.

@@ -16,7 +16,7 @@ func (b *Batch) Plan(ctx context.Context, c *Incoming, l *catalog.Entry, t *task
 		c.direct = true
 	case l.Mode == task.Managed && !t.IsExpired(b.Now) && b.isNear(ctx, t): // the scheduler ends what comes out of the buffer too late
 		return b.planNear(ctx, c)
-	case t.Key != "":
+	case t.Key != "" || c.WithRow:
 		t.Wake = t.Due
 		b.put(c, store.FirstWithRow(*t))
 	default:

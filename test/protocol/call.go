@@ -11,10 +11,11 @@ const (
 
 // Kinds of calls.
 const (
-	Far     uint8 = iota // without a key, due later: a wake-up row
-	Near                 // due now: both rows, enqueued, and a message
-	Keyed                // with a key: both rows, scheduled
-	Matched              // due now: both rows, claimed, and pushed
+	Far      uint8 = iota // without a key, due later: a wake-up row
+	Near                  // due now: both rows, enqueued, and a message
+	Keyed                 // with a key: both rows, scheduled
+	Matched               // due now: both rows, claimed, and pushed
+	Repeated              // without a key, due later, by a call that may not be the first: both rows, scheduled
 )
 
 func (m *model) partOf(part, stale uint8) uint8 {
@@ -204,7 +205,7 @@ func (m *model) callPutsTask(w *world, i int, out emit) {
 	}
 	base := m.baseOf(w, i)
 	t := taskRow{state: scheduled, seq: base, part: self.part, at: self.at, wseq: base, life: c.Life, attempt: replaces.attempt}
-	if c.Kind != Keyed {
+	if c.Kind == Near || c.Kind == Matched {
 		t.state, t.by = enqueued, callBy
 		t.seq++
 	}

@@ -140,6 +140,16 @@ func processScenarios() []Scenario {
 			Left: budget{crashes: 1, cancels: 1, moves: 1, holds: 1},
 		},
 		{
+			Name:  "repeated call: at another moment, beside a cancel, a move and another owner",
+			Calls: []Call{{Kind: Far}, {Kind: Repeated, At: 1}}, Parts: 1, Owners: 2, Workers: 1, Places: 2, Until: 1, Expires: true,
+			Left: budget{crashes: 1, cancels: 1, moves: 1},
+		},
+		{
+			Name:  "repeated call: neither is known to be the first, and rows expire",
+			Calls: []Call{{Kind: Repeated, At: 1}, {Kind: Repeated}}, Parts: 1, Owners: 1, Workers: 1, Places: 2, Until: 1, Expires: true,
+			Left: budget{crashes: 1, unknowns: 1, cancels: 1},
+		},
+		{
 			Name:  "shards: a deliver lambda, and two counts",
 			Calls: []Call{{Kind: Far, At: 1}, {Kind: Far, At: 1, Stale: 1}}, Parts: 2, Owners: 2, Places: 2, Until: 1, Deliver: true,
 			Left: budget{crashes: 1},
