@@ -23,9 +23,11 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/internal/tlstest"
 	"github.com/kinesin-io/kinesin/sdk"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // accept answers for all items that they are durable.
@@ -197,22 +199,59 @@ func TestManyItemsAreCutIntoCalls(t *testing.T) {
 	}
 }
 
-func TestRetriesStopWithTheBudget(t *testing.T) {
+// Beyond the budget calls try again only after long pauses, so a server that fails for all gets few tries.
+func TestRetriesBeyondTheBudgetAreSparse(t *testing.T) {
 	t.Parallel()
-	s := newServer(t)
-	calls := 0
+	s, calls := newServer(t), 0
 	s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
 		calls++
 		return nil, unavailable()
 	}
-	c := s.client(t, sdkconfig.WithClock(newLeapClock()))
-	for range 100 {
+	k := newLeapClock()
+	c := s.client(t, sdkconfig.WithClock(k))
+	for n := range 100 {
+		began, before := k.Now(), calls
 		if _, err := c.Schedule(t.Context(), sdk.Item{}); !errors.Is(err, sdk.ErrUnavailable) {
 			t.Fatal(err)
 		}
+		if took := k.Now().Sub(began); n > 20 && (took > 10*time.Second || took < 2*time.Second || calls-before > 8) {
+			t.Errorf("call %d ended after %v and %d tries, want 10 s at most and few tries", n, took, calls-before)
+		}
 	}
-	if calls > 100+20+10 {
-		t.Errorf("100 calls made %d tries", calls)
+	if calls > 100+20+10+450 {
+		t.Errorf("100 calls of up to 10 s made %d tries, want about 5 each", calls)
+	}
+}
+
+// A server comes back when the budget is used up long ago: a call whose time is not over then gets through.
+func TestACallWithTimeLeftIsTriedAgainWhateverTheBudget(t *testing.T) {
+	t.Parallel()
+	for _, within := range []time.Duration{0, 300 * time.Millisecond, 3 * time.Second, time.Minute} { // 0: no deadline
+		s, down := newServer(t), true
+		k := newLeapClock()
+		var up task.Instant
+		s.schedule = func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {
+			if down || k.Now() < up {
+				return nil, unavailable()
+			}
+			return &kinesinv1.ScheduleResponse{Results: []*kinesinv1.ScheduleResult{{Id: "k1"}}}, nil
+		}
+		c := s.client(t, sdkconfig.WithClock(k))
+		for range 30 {
+			_, _ = c.Schedule(t.Context(), sdk.Item{})
+		}
+		down, up = false, k.Now().Add(100*time.Millisecond)
+		ctx := t.Context()
+		if within > 0 {
+			bounded, cancel := context.WithDeadline(ctx, clock.Deadline(k, within))
+			defer cancel()
+			ctx = bounded
+		}
+		began := k.Now()
+		_, err := c.Schedule(ctx, sdk.Item{})
+		if took := k.Now().Sub(began); err != nil || within > 0 && took >= within {
+			t.Errorf("a call of %v took %v: %v", within, took, err)
+		}
 	}
 }
 

@@ -181,7 +181,7 @@ func (c *leapClock) Now() task.Instant {
 }
 
 func (c *leapClock) NewTimer(d time.Duration) clock.Timer {
-	if d > 2*time.Second {
+	if d > 8*time.Second { // of a call
 		return c.Clock.NewTimer(d)
 	}
 	c.mu.Lock()
