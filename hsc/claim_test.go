@@ -485,3 +485,42 @@ func TestDuplicatesOfUnknownOutcomeAreOneClaim(t *testing.T) {
 		w.wantClaimed(10)
 	})
 }
+
+// A claim whose outcome is unknown was not written, and the row was claimed by somebody else in the same moment:
+// what is read back is not this worker's.
+func TestTheClaimOfAnotherWorkerIsNotOurs(t *testing.T) {
+	for name, other := range map[string]func(e *task.Event, now *task.Instant){
+		"another worker":                     func(e *task.Event, _ *task.Instant) { e.Worker = "other@host/1" },
+		"the same worker, by another server": func(_ *task.Event, now *task.Instant) { *now = now.Add(-time.Microsecond) },
+		"another worker, at another moment":  func(e *task.Event, now *task.Instant) { e.Worker, *now = "other@host/1", now.Add(-time.Millisecond) },
+	} {
+		bubble(t, func(f *fixture) {
+			worker := f.register()
+			one := f.task("mail")
+			f.put(one)
+			f.store.failPart(1, func(int) int {
+				row, now := f.row(one.ID), f.clock.Now()
+				if row.State != task.Enqueued {
+					return 0
+				}
+				event := task.Event{Kind: task.Claim, Seq: row.Seq, Worker: worker, Lease: time.Minute}
+				other(&event, &now)
+				next, _, err := row.Apply(event, now, task.Policy{})
+				if err != nil {
+					t.Error(err)
+				}
+				if results, err := f.store.Store.Apply(f.ctx, []store.Op{{Kind: store.ReplaceTask, Task: next}}); err != nil || results[0] != nil {
+					t.Error(results, err)
+				}
+				return 0
+			})
+			f.send(one)
+			w := f.dial(worker, &kinesinv1.Hello{Groups: []*kinesinv1.SlotGroup{slots(1, "mail")}})
+			time.Sleep(time.Second)
+			if got := w.claimed(); len(got) > 0 {
+				t.Errorf("%s has the task, and so has the worker that asked", name)
+			}
+			f.wantState(one.ID, task.Claimed)
+		})
+	}
+}

@@ -25,6 +25,9 @@ type slowRows struct {
 	takes  time.Duration // a call
 	writes atomic.Int64
 	fails  atomic.Bool
+	// refuses says that writes alone fail; refused counts them.
+	refuses atomic.Bool
+	refused atomic.Int64
 }
 
 var errDown = errors.New("down")
@@ -51,6 +54,10 @@ func (r *slowRows) Control(ctx context.Context, kind, name string) (store.Contro
 func (r *slowRows) PutControl(ctx context.Context, c store.Control) error {
 	if err := r.call(); err != nil {
 		return err
+	}
+	if r.refuses.Load() {
+		r.refused.Add(1)
+		return errDown
 	}
 	r.writes.Add(1)
 	return r.Store.PutControl(ctx, c)
@@ -280,6 +287,30 @@ func TestNothingStartsWhileTheStoreIsDown(t *testing.T) {
 		f.wg.Wait()
 		f.wantNever(t, 10)
 		f.wantRate(t, 23*time.Second, 35*time.Second)
+	})
+}
+
+// A write that fails is no conflict: it is tried again after ever longer pauses, and not as soon as possible.
+func TestAReservationThatFailsIsNoConflict(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(100, 0)
+		stop := make(chan struct{})
+		f.serve(2, 0, stop)
+		time.Sleep(10 * time.Second)
+		f.rows.refuses.Store(true)
+		time.Sleep(20 * time.Second)
+		if n := f.within(12*time.Second, 30*time.Second); n > 0 {
+			t.Errorf("%d starts while nothing could be reserved", n)
+		}
+		if n := f.rows.refused.Load(); n > 2*35 { // two servers; five pauses below a second, then of one on average
+			t.Errorf("two servers tried to reserve %d times in 20 s", n)
+		}
+		f.rows.refuses.Store(false)
+		time.Sleep(15 * time.Second)
+		close(stop)
+		f.wg.Wait()
+		f.wantNever(t, 10)
+		f.wantRate(t, 33*time.Second, 45*time.Second)
 	})
 }
 
