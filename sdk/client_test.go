@@ -21,6 +21,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/clock"
@@ -683,5 +685,35 @@ func TestATokenFileThatAllMayRead(t *testing.T) {
 		if strings.Contains(told.String(), "may use the token file") != loose || strings.Contains(told.String(), "aaaa") {
 			t.Errorf("%04o: %s", mode, told.String())
 		}
+	}
+}
+
+func TestRepeatedSetGateIsTheSameCall(t *testing.T) {
+	t.Parallel()
+	var ids [][]byte
+	s := newServerWith(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			var call kinesinv1.SetGateRequest
+			if err := proto.Unmarshal(body, &call); err != nil {
+				t.Error(err)
+			}
+			if ids = append(ids, call.RequestId); len(ids) == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable) // it was set, and the answer is lost
+				return
+			}
+			answer, _ := proto.Marshal(&kinesinv1.SetGateResponse{Gate: &kinesinv1.Gate{Id: "7"}})
+			w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+			_, _ = w.Write(answer)
+		})
+	})
+	k := s.client(t, sdkconfig.WithClock(newLeapClock()))
+	for range 2 {
+		if g, err := k.SetGate(t.Context(), sdk.Gate{Lambda: "mail", Reason: "maintenance"}); err != nil || g.ID != "7" {
+			t.Fatal(g, err)
+		}
+	}
+	if len(ids) != 3 || len(ids[0]) != 16 || !bytes.Equal(ids[0], ids[1]) || bytes.Equal(ids[1], ids[2]) {
+		t.Errorf("request ids %x", ids)
 	}
 }
