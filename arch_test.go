@@ -149,7 +149,7 @@ var table = []row{
 	{name: "inbound/buffer/mem", may: []string{"task", "inbound/buffer", "internal/backoff", "internal/clock"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/sqsbuffer", may: []string{"inbound/buffer", "internal/backoff", "internal/clock", "internal/sqsclient"}, tests: []string{"inbound/buffer/buffertest"}},
 	{name: "inbound/buffer/buffertest", may: []string{"inbound/buffer", "internal/backoff", "internal/clock"}},
-	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/minheap", "internal/quota"})},
+	{name: "scheduler", may: slices.Concat(seams, []string{"internal/gates", "internal/minheap", "internal/quota"}), tests: []string{"store/dynamo"}},
 	{name: "dispatcher", may: seams},
 	{name: "hsc", may: slices.Concat(seams, wire, []string{"internal/chains"})},
 	{name: "internal/controller", may: slices.Concat(wire, []string{"task", "internal/backoff", "internal/clock", "internal/minheap"}), never: serverSide},

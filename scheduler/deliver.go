@@ -228,7 +228,7 @@ func (d *deliverMode) checkInFlight(ctx context.Context, now task.Instant) error
 	}
 	keys, ids := make([]store.WakeKey, len(due)), make([]task.ID, len(due))
 	for i, t := range due {
-		keys[i] = store.WakeKey{Partition: d.partition, Wake: t.wakeRowAt, ID: t.id}
+		keys[i] = d.wakeKey(rowKey{t.wakeRowAt, t.id})
 		ids[i] = t.id
 	}
 	wakeups, err := d.Store.Wakeups(ctx, keys)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -16,7 +15,7 @@ func (l *loop) nextPass() task.Instant {
 		return 0
 	}
 	if q := l.keys.queue; !q.pass.underWay && len(q.low) == 0 {
-		return max(l.keys.page, l.keys.again)
+		return max(l.keys.page, l.keys.again, 1)
 	}
 	return max(l.keys.page, 1)
 }
@@ -35,7 +34,7 @@ func (l *loop) passPage(ctx context.Context) error {
 	}
 	q.beginPass()
 	limit := l.pageRows()
-	page, err := l.Store.ScanSchedule(ctx, l.partition, store.WakeKey{Wake: q.pass.after.at, ID: q.pass.after.id}, l.reader.ahead.through, limit)
+	page, err := l.Store.ScanSchedule(ctx, l.partition, l.wakeKey(q.pass.after), l.reader.ahead.through, limit)
 	if err != nil {
 		return err
 	}

@@ -76,7 +76,7 @@ func (l *loop) readAroundNow(ctx context.Context, now task.Instant) error {
 	if !l.buffer.has(from) {
 		return nil
 	}
-	rows, _, err := l.readPage(ctx, store.WakeKey{Wake: from.at, ID: from.id}, now.Add(soonAfter), l.pageRows())
+	rows, _, err := l.readPage(ctx, l.wakeKey(from), now.Add(soonAfter), l.pageRows())
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func (l *loop) readLate(ctx context.Context, now task.Instant) error {
 		r.late, r.lateNext, r.lateRows = endOf(now.Add(-lateBefore(r.lateScans))), now.Add(lateEvery), 0
 	}
 	limit := l.pageRows()
-	rows, end, err := l.readPage(ctx, store.WakeKey{Wake: r.late.at, ID: r.late.id}, now.Add(-soonBefore), limit)
+	rows, end, err := l.readPage(ctx, l.wakeKey(r.late), now.Add(-soonBefore), limit)
 	if err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (l *loop) readHolders(ctx context.Context, first, last rowKey) error {
 			return nil
 		}
 		l.inFlight.beginScan()
-		_, end, err := l.readPage(ctx, store.WakeKey{Wake: r.after.at, ID: r.after.id}, last.at, scanPageMax)
+		_, end, err := l.readPage(ctx, l.wakeKey(r.after), last.at, scanPageMax)
 		if err != nil {
 			return err
 		}

@@ -86,6 +86,11 @@ func (l *loop) nowWithoutSteps() task.Instant {
 	return l.now().Add(-l.wall.forward)
 }
 
+// wakeKey returns the key of a row of the partition.
+func (l *loop) wakeKey(k rowKey) store.WakeKey {
+	return store.WakeKey{Partition: l.partition, Wake: k.at, ID: k.id}
+}
+
 // hint tells the loop of a row; false if it has ended, because its partition is idle.
 func (l *loop) hint(t *task.Task, kind hintKind) bool {
 	known := l.inbox.add(t, kind)

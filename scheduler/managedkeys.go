@@ -49,7 +49,7 @@ func (m *managedMode) entriesOf(ctx context.Context, rows []keyedRow) (entries [
 	var again []store.WakeKey
 	for i := range rows {
 		if rows[i].row == nil {
-			again = append(again, store.WakeKey{Wake: rows[i].at, ID: rows[i].id})
+			again = append(again, m.wakeKey(rows[i].rowKey))
 		}
 	}
 	var read []task.Task

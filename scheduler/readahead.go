@@ -86,7 +86,7 @@ func (l *loop) isFoundAgain(e entry) bool {
 // a scan that begins where a read-ahead does, it also goes further now and then, to count what is due soon.
 // It returns those rows, and up to where there are no others.
 func (l *loop) unknownRows(ctx context.Context, now task.Instant, from, until rowKey, whole bool) (unknown []*task.Task, end rowKey, err error) {
-	after := store.WakeKey{Wake: from.at, ID: from.id}
+	after := l.wakeKey(from)
 	to, limit, counts := until.at, l.buffer.limit, false
 	if whole {
 		to, limit, counts = l.reader.dueSoon.span(now, until.at, l.buffer.limit)

@@ -199,11 +199,17 @@ func (s *Store) checkPayload(op *Op) error {
 	return checkID(op.Task.ID)
 }
 
-func checkKey(t *task.Task) error {
-	if t.WakeRow.At <= 0 {
-		return fmt.Errorf("%w wake-up row of %s: at %d, want later than 1970", ErrMalformed, t.ID, t.WakeRow.At)
+func checkKey(t *task.Task) error { return KeyOf(t).check() }
+
+// check checks that a key can be that of a row.
+func (k WakeKey) check() error {
+	switch {
+	case k.Partition.Lambda == 0:
+		return fmt.Errorf("%w wake-up row of %s: partition %s is of no lambda", ErrMalformed, k.ID, k.Partition)
+	case k.Wake <= 0:
+		return fmt.Errorf("%w wake-up row of %s: at %d, want later than 1970", ErrMalformed, k.ID, k.Wake)
 	}
-	return checkID(t.ID)
+	return checkID(k.ID)
 }
 
 func checkID(id task.ID) error {

@@ -27,9 +27,15 @@ func (s *Store) Task(ctx context.Context, id task.ID) (task.Task, error) {
 	return rows[0], nil
 }
 
-// Wakeups reads wake-up rows, strongly consistent; a missing row has a zero ID in its place.
+// Wakeups reads wake-up rows, strongly consistent; a missing row has a zero ID in its place. A key that lacks
+// a part is ErrMalformed: no row has it, so that each of its tasks would look gone.
 func (s *Store) Wakeups(ctx context.Context, keys []WakeKey) (rows []task.Task, err error) {
 	defer s.observe(ctx, "wakeups", len(keys), clock.Steady(s.cfg.Clock), &err)
+	for _, k := range keys {
+		if err := k.check(); err != nil {
+			return nil, err
+		}
+	}
 	return inParts(ctx, keys, s.d.Wakeups)
 }
 

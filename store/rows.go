@@ -6,7 +6,8 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// WakeKey is the key of a wake-up row.
+// WakeKey is the key of a wake-up row. To read a row takes all of it; a scan is of one partition and needs no
+// more than the place there (see Driver.ScanSchedule).
 type WakeKey struct {
 	Partition task.Partition
 	Wake      task.Instant

@@ -15,7 +15,7 @@ import (
 )
 
 func scheduled(n byte) task.Task {
-	return task.Task{ID: task.ID{n}, State: task.Scheduled, Seq: 1, Due: 1000, Wake: 1000, WakeRow: task.WakeRow{At: 1000, Seq: 1}}
+	return task.Task{ID: task.ID{n}, Partition: task.Partition{Lambda: 7}, State: task.Scheduled, Seq: 1, Due: 1000, Wake: 1000, WakeRow: task.WakeRow{At: 1000, Seq: 1}}
 }
 
 func TestMalformedOpsAreRefused(t *testing.T) {
@@ -37,6 +37,8 @@ func TestMalformedOpsAreRefused(t *testing.T) {
 		{change(store.PutWakeup, func(op *store.Op) { op.Task.State = task.Acquired }), store.ErrMalformed, "state is acquired"},
 		{change(store.PutWakeup, func(op *store.Op) { op.Task.State, op.Task.ExpireAt = task.Dead, 5 }), store.ErrMalformed, "state is dead"},
 		{change(store.PutWakeup, func(op *store.Op) { op.Task.WakeRow.At = 0 }), store.ErrMalformed, "later than 1970"},
+		{change(store.PutWakeup, func(op *store.Op) { op.Task.Partition.Lambda = 0 }), store.ErrMalformed, "of no lambda"},
+		{change(store.DeleteWakeup, func(op *store.Op) { op.Task.Partition = task.Partition{} }), store.ErrMalformed, "of no lambda"},
 		{change(store.PutWakeup, func(op *store.Op) { op.Task.WakeRow.Seq = 0 }), store.ErrMalformed, "of seq 0"},
 		{change(store.PutWakeup, func(op *store.Op) { op.Task.WakeRow.Seq = 2 }), store.ErrMalformed, "of seq 2"},
 		{change(store.PutWakeup, func(op *store.Op) { op.Task.State, op.Task.Wake = task.Unknown, 7 }), store.ErrMalformed, "bare"},

@@ -222,6 +222,27 @@ func testMissingRows(_ *testing.T, f *fixture) {
 	}
 }
 
+// testWakeKeysAreWhole reads by keys that lack a part. The driver would find no row, and its task would look
+// gone, so the store refuses them before the driver sees them.
+func testWakeKeysAreWhole(_ *testing.T, f *fixture) {
+	one := newTask(1, partA, at(1))
+	f.apply(put(store.PutWakeup, one))
+	s, whole := store.New(f.d, store.Config{}), store.KeyOf(&one)
+	if rows, err := s.Wakeups(f.Context(), []store.WakeKey{whole}); err != nil || len(rows) != 1 || rows[0].ID != one.ID {
+		f.Errorf("by the whole key: %v, %v", ids(rows), err)
+	}
+	for _, lacking := range []store.WakeKey{
+		{}, {Wake: whole.Wake, ID: whole.ID}, {Partition: whole.Partition, ID: whole.ID}, {Partition: whole.Partition, Wake: whole.Wake},
+		{Partition: task.Partition{Priority: partA.Priority}, Wake: whole.Wake, ID: whole.ID},
+	} {
+		for _, keys := range [][]store.WakeKey{{lacking}, {whole, lacking}} {
+			if rows, err := s.Wakeups(f.Context(), keys); !errors.Is(err, store.ErrMalformed) {
+				f.Errorf("by %+v: %v, %v; want that it is malformed", keys, ids(rows), err)
+			}
+		}
+	}
+}
+
 func testReturnedValuesAreOwned(_ *testing.T, f *fixture) {
 	want := full(1, partA)
 	f.apply(put(store.PutTask, want))

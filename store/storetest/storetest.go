@@ -29,6 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Driver) {
 		{"ControlConditions", testControlConditions},
 		{"EveryFieldComesBack", testEveryFieldComesBack},
 		{"MissingRows", testMissingRows},
+		{"WakeKeysAreWhole", testWakeKeysAreWhole},
 		{"ReturnedValuesAreOwned", testReturnedValuesAreOwned},
 		{"OneKeyInOneCall", testOneKeyInOneCall},
 		{"EachOpIsAtomicByItself", testEachOpIsAtomicByItself},
