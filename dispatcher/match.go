@@ -8,10 +8,10 @@ import (
 )
 
 // match turns an order that puts a task on its queue into a direct hand-off, if a worker waits and no task
-// that waits longer is overtaken. The caller settles the slot with the outcome of the write.
+// that waits longer, or is due no later and of a higher priority, is overtaken. The caller settles the slot with the outcome of the write.
 func (d *Dispatcher) match(ctx context.Context, b *batch, o *task.Order, event *task.Event) Slot {
 	t := &o.Task
-	if d.Matcher == nil || o.Event.Kind != task.Enqueue || t.Suspect || t.State == task.Enqueued {
+	if d.Matcher == nil || o.Event.Kind != task.Enqueue || o.InTurn || t.Suspect || t.State == task.Enqueued {
 		return nil
 	}
 	if !b.asked {

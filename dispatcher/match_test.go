@@ -92,7 +92,8 @@ func TestWhatIsMatchedIsClaimedInOneWrite(t *testing.T) {
 func TestWhatIsNotMatched(t *testing.T) {
 	high := queue.Name{Lambda: 7}
 	for name, prepare := range map[string]func(w *world, o *task.Order){
-		"a suspect": func(_ *world, o *task.Order) { o.Task.Suspect = true },
+		"one before a task of a higher priority": func(_ *world, o *task.Order) { o.InTurn = true },
+		"a suspect":                              func(_ *world, o *task.Order) { o.Task.Suspect = true },
 		"one that is enqueued, again": func(w *world, o *task.Order) {
 			*o = w.retriable(2)
 			o.Task = w.Dispatch(w.ctx, []task.Order{*o})[0].Task

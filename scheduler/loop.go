@@ -69,6 +69,7 @@ type loop struct {
 	wake  chan struct{} // has an element when there may be something to do
 	stats loopStats
 	inbox inbox
+	turns *turns
 	group atomic.Pointer[exclusiveGroup] // that of inFlight.slots, for others
 
 	limitsKeys atomic.Bool // keys is not nil

@@ -12,7 +12,7 @@ import (
 func newLoop(s *shared, p task.Partition, start task.Instant, rows int) *loop {
 	wake := make(chan struct{}, 1)
 	l := &loop{
-		shared: s, partition: p, delivers: s.Delivery != nil && s.Delivery.Is(p), wake: wake,
+		shared: s, partition: p, turns: s.turnsOf(p.Lambda), delivers: s.Delivery != nil && s.Delivery.Is(p), wake: wake,
 		buffer: newBuffer(rows), inFlight: newInFlightSet(s.inFlightLimit), wall: newLoopClock(s.Clock, start),
 		reader: scheduleReader{request: readRequest{wake: wake}, full: newFullScan(s.Clock.Uint64()), dueSoon: dueSoonCount{every: s.countsEvery()}},
 	}

@@ -272,6 +272,7 @@ func (m *managedMode) carryOut(ctx context.Context, orders []task.Order) (failed
 		for i := range orders {
 			orders[i].Event.By = m.Process
 		}
+		m.inTurn(orders)
 		results := m.Dispatcher.Dispatch(ctx, orders)
 		m.stats.progress.mark(m.Clock)
 		for i := range results {

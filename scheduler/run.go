@@ -33,6 +33,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 	l.mode.end(ctx)
 	l.stats.oldestSend.Store(0)
+	l.tellTurns()
 }
 
 // rests makes the partition idle if there is nothing to do for long, and was not for a while.
@@ -69,6 +70,7 @@ func (l *loop) round(ctx context.Context) (busy bool, err error) {
 
 func (l *loop) publish() {
 	l.stats.oldestSend.Store(int64(l.buffer.oldestSend()))
+	l.tellTurns()
 	l.stats.inFlight.Store(int64(len(l.inFlight.byID)))
 	if l.held.some {
 		l.publishHeld()

@@ -19,6 +19,7 @@ type shared struct {
 	// A row that is acquired in its name and is not here was left by an earlier life of it.
 	acquired        sync.Map
 	keySlots        sync.Map                        // *keySlots by lambda
+	turns           sync.Map                        // *turns by lambda
 	activity        atomic.Pointer[activityRecord]  // replaced by Run and read by all
 	exclusiveGroups atomic.Pointer[exclusiveGroups] // replaced by Run and read by all
 	slotsShut       chan struct{}                   // has an element when a group may have to be opened anew

@@ -442,6 +442,8 @@ type fired struct {
 	kind task.EventKind
 	at   task.Instant
 	due  task.Instant
+	// inTurn says that a task of a higher priority precedes it.
+	inTurn bool
 }
 
 // recorder is a dispatcher that records what it did.
@@ -502,7 +504,7 @@ func (c *recorder) Dispatch(ctx context.Context, orders []task.Order) []task.Dis
 		}
 		if results[i].Done {
 			c.mu.Lock()
-			c.orders = append(c.orders, fired{o.Task.ID, o.Event.Kind, c.w.clock.Now(), o.Task.Due})
+			c.orders = append(c.orders, fired{o.Task.ID, o.Event.Kind, c.w.clock.Now(), o.Task.Due, o.InTurn})
 			c.mu.Unlock()
 		}
 	}

@@ -6,6 +6,9 @@ type Order struct {
 	// First means that the task has no task row yet, as far as is known: Task is its wake-up row.
 	First bool
 	Event Event
+	// InTurn means that a task of a higher priority, which is due no later, is not dispatched yet: this one is
+	// not handed to a worker before it, but put on its queue, which hands out the higher priority first.
+	InTurn bool
 	// Delivers means that the task is of a deliver lambda. Where it has no key, nobody reads its task row.
 	Delivers bool
 	// Sent means that a task of a deliver lambda is on its queue already, and only its row has to be written.

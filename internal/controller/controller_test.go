@@ -44,6 +44,50 @@ func TestTaskStartsAtItsTimeAndReports(t *testing.T) {
 	})
 }
 
+// TestWhatIsDueAtOneInstantStartsInOrder has messages that are more and less late on their way: how long a task is
+// to be held is counted from when its message comes.
+func TestWhatIsDueAtOneInstantStartsInOrder(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(r *rig) {
+		due := epoch.Add(20 * time.Millisecond)
+		n := 0
+		push := func(holds ...time.Duration) {
+			var all []*kinesinv1.Claimed
+			for _, hold := range holds {
+				n++
+				c := claimed(n)
+				c.HoldMicros, c.DueMicros = hold.Microseconds(), int64(due)
+				all = append(all, c)
+			}
+			r.push(all...)
+		}
+		push(20 * time.Millisecond)
+		r.pass(time.Millisecond)
+		push(18800*time.Microsecond, 18800*time.Microsecond) // it was under way for less long
+		push(19500 * time.Microsecond)
+		before := claimed(100)
+		before.HoldMicros, before.DueMicros = 5000, int64(due.Add(-10*time.Millisecond))
+		r.push(before)
+		r.pass(18799 * time.Microsecond)
+		first := r.started()
+		if !bytes.Equal(first.work.Task[:], taskID(100)) {
+			t.Errorf("%x started first", first.work.Task)
+		}
+		r.wantNoStart()
+		r.ends(first, task.OutcomeSuccess)
+		r.pass(time.Microsecond)
+		for i := range n {
+			run := r.started()
+			if !bytes.Equal(run.work.Task[:], taskID(i+1)) {
+				t.Errorf("%x started as number %d", run.work.Task, i+1)
+			}
+			r.wantNoStart()
+			r.ends(run, task.OutcomeSuccess)
+			synctest.Wait()
+		}
+	}, func(c *controller.Config) { c.Groups[0].Slots = 1 })
+}
+
 func TestAResultLingersForOthersUnlessToldNotTo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

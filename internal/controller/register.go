@@ -82,7 +82,7 @@ func (c *Controller) newSession(ctx context.Context, r *kinesinv1.RegisterRespon
 		byLambda:       map[string]*group{},
 		gone:           make(chan struct{}), progress: make(chan struct{}, 1), outboxReady: make(chan struct{}, 1),
 		timerChanged: make(chan struct{}, 1), heartbeatNow: make(chan struct{}, 1),
-		attempts: map[key]*attempt{}, renewed: sent, giveUp: func(error) {},
+		attempts: map[key]*attempt{}, dues: map[task.Instant][]*attempt{}, renewed: sent, giveUp: func(error) {},
 	}
 	slots := 0
 	for _, g := range c.cfg.Groups {

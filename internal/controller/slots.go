@@ -47,6 +47,12 @@ func (s *session) nextWaiting(g *group, now clock.Readings) *attempt {
 // held.
 func (s *session) withdraw(a *attempt) {
 	s.timeline.Remove(a)
+	if a.state == held {
+		s.dues[a.due] = without(s.dues[a.due], a)
+		if len(s.dues[a.due]) == 0 {
+			delete(s.dues, a.due)
+		}
+	}
 	if a.state == waiting {
 		a.group.waiting = without(a.group.waiting, a)
 	}

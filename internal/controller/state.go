@@ -37,6 +37,8 @@ type session struct {
 
 	mu        sync.Mutex // guards what follows and the attempts; never held across a call
 	attempts  map[key]*attempt
+	admitted  uint64                      // attempts
+	dues      map[task.Instant][]*attempt // those that are held, by when they are due; empty for those that fire
 	running   int
 	busy      bool // a handler was started since the timer loop last woke
 	timeline  timeline
@@ -93,6 +95,8 @@ type attempt struct {
 	work  Work
 	due   task.Instant
 	group *group
+	// number counts the attempts that were admitted before.
+	number uint64
 	// prompt says that the server awaits its result.
 	prompt bool
 

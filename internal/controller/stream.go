@@ -167,12 +167,14 @@ func (s *session) admit(c *kinesinv1.Claimed, now time.Duration) *attempt {
 		return nil // malformed, or here already
 	}
 	a := attemptOf(k, c, s.byLambda[c.Lambda])
+	s.admitted++
+	a.number = s.admitted
 	s.attempts[k] = a
 	switch {
 	case s.draining || a.group == nil:
 		s.reject(a)
 	case c.HoldMicros > 0:
-		s.setAlarm(a, now+task.Micros(c.HoldMicros))
+		s.holdUntil(a, now+task.Micros(c.HoldMicros))
 	case s.takeSlot(a, now):
 		return a
 	}

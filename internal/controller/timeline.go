@@ -6,8 +6,11 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// Before orders attempts by their alarms.
-func (a *attempt) Before(other *attempt) bool { return a.alarm < other.alarm }
+// Before orders attempts by their alarms. Of those that have the same one, which are due at one instant, the
+// one comes first that the server sent first: its queues hand out higher priorities first.
+func (a *attempt) Before(other *attempt) bool {
+	return a.alarm < other.alarm || a.alarm == other.alarm && a.number < other.number
+}
 
 // set makes the alarm of an attempt fire at a monotonic time.
 func (t *timeline) set(a *attempt, at time.Duration) {
@@ -29,6 +32,23 @@ func (s *session) setAlarm(a *attempt, at time.Duration) {
 	if at < s.wakesAt {
 		s.wakesAt = at
 		wake(s.timerChanged)
+	}
+}
+
+// holdUntil has an attempt start at a monotonic time, together with all that are due at the same instant: at the
+// earliest time that the server gave for any, since it gives how long to wait, and messages come more and less
+// late. So they start in the order in which the server sent them. Call with mu held.
+func (s *session) holdUntil(a *attempt, at time.Duration) {
+	same := s.dues[a.due]
+	if len(same) > 0 {
+		at = min(at, same[0].alarm)
+	}
+	same = append(same, a)
+	s.dues[a.due] = same
+	for _, one := range same {
+		if one == a || one.alarm != at {
+			s.setAlarm(one, at)
+		}
 	}
 }
 

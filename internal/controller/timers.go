@@ -52,6 +52,7 @@ func (s *session) fireAlarms() time.Duration {
 func (s *session) fire(a *attempt, now time.Duration) (start bool) {
 	switch a.state {
 	case held:
+		delete(s.dues, a.due) // the others fire now
 		return s.takeSlot(a, now)
 	case running:
 		s.checkRunning(a, now)
