@@ -144,12 +144,14 @@ type PriorityRates struct {
 
 // HeldBack is how many tasks are held back of the partitions of this process, as far as they were read.
 type HeldBack struct {
-	Gates     int64 // by all gates of the lambda together
-	Keys      int64 // by limit keys
-	Retries   int64 // by the retry budget
-	Quotas    [task.PrioritiesMax]int64
-	QueueFull [task.PrioritiesMax]bool
-	Limits    []StartLimit // the quotas of starts of the lambda
+	Gates   int64 // by all gates of the lambda together
+	Keys    int64 // by limit keys
+	Retries int64 // by the retry budget
+	// Unexplained are tasks that are due and do not start, and that nothing holds.
+	Unexplained int64
+	Quotas      [task.PrioritiesMax]int64
+	QueueFull   [task.PrioritiesMax]bool
+	Limits      []StartLimit // the quotas of starts of the lambda
 }
 
 // StartLimit is a quota of starts, or of what runs at once.

@@ -28,6 +28,9 @@ func (in *Inbound) heldBy(l *catalog.Entry, late bool) (all []*kinesinv1.HeldBy)
 	if late && l.Mode == task.Managed && in.NoWorker != nil && in.NoWorker(l) {
 		all = append(all, noWorker(l))
 	}
+	if held.Unexplained > 0 {
+		all = append(all, &kinesinv1.HeldBy{Reason: unexplained, Text: "nothing that this server knows of, and yet they do not start: its log may say more", Tasks: &held.Unexplained})
+	}
 	for class, priority := range l.Priorities {
 		if held.QueueFull[class] && held.Quotas[class] == 0 { // a quota also bounds what lies in the queue
 			all = append(all, &kinesinv1.HeldBy{

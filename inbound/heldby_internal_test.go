@@ -46,6 +46,7 @@ func TestWhatHoldsALambdaBack(t *testing.T) {
 		"no worker":                  {noWorker: true, late: true, want: "no worker: no worker: none is connected for lambda mail: ?"},
 		"no worker, nothing is late": {noWorker: true},
 		"a consumer instead":         {noWorker: true, late: true, deliver: true},
+		"nothing that is known":      {held: HeldBack{Unexplained: 9}, want: "unexplained: nothing that this server knows of, and yet they do not start: its log may say more: 9"},
 		"a full queue":               {held: HeldBack{QueueFull: [task.PrioritiesMax]bool{false, true}}, want: "queue full: the queue of priority low is full: workers take its messages more slowly than tasks come due: ?"},
 		"a queue that a quota fills": {held: HeldBack{QueueFull: [task.PrioritiesMax]bool{true}, Quotas: [task.PrioritiesMax]int64{3}, Limits: quotas[:1]}, want: `quota: the quota of the lambda, 100 starts a second, of which this server used 12.5 in the last minute: 3`},
 	} {

@@ -19,6 +19,7 @@ const (
 	waitsForRoom   = "queue full"
 	waitsForChain  = "chain"
 	waitsForSlot   = "busy workers" // told of lambdas only
+	unexplained    = "unexplained"  // as is this: nothing that is known here holds them
 )
 
 // waitsFor returns what holds a task back; nil: nothing that is known here. A gate is told of before the task

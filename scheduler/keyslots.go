@@ -184,6 +184,14 @@ func (s *keySlots) look(key string) (used int, limits keyLimits) {
 	return used, s.limits
 }
 
+// isFull reports whether no task of a key may start now.
+func (s *keySlots) isFull(key string, now task.Instant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.keys[key]
+	return u != nil && (s.limits.atOnce > 0 && u.used >= s.limits.atOnce || s.nextStart(u, now) > now)
+}
+
 // waits reports whether a loop waits for a slot of a key.
 func (s *keySlots) waits(key string) bool {
 	s.mu.Lock()

@@ -45,5 +45,8 @@ func (l *loop) knows(row *task.Task) bool {
 		return true
 	}
 	_, acquired := l.acquired.Load(row.ID)
+	if !acquired {
+		l.noteLate(row)
+	}
 	return acquired
 }

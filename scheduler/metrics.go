@@ -54,6 +54,8 @@ type HeldBack struct {
 	Keys    int64 // tasks that are due and wait for their limit key
 	Retries int64 // retries that wait for the retry budget of their lambda
 	Queue   int64 // tasks that are due and wait for room in their queue alone, of those that were read ahead
+	// Unexplained are tasks that have been due for a while and that nothing holds, a page of the schedule at most.
+	Unexplained int64
 }
 
 // HeldBack returns what is held back of a partition that is fired here; nothing of others.
@@ -65,6 +67,7 @@ func (s *Scheduler) HeldBack(p task.Partition) HeldBack {
 	return HeldBack{
 		Gates: l.stats.held.Load(), Quotas: l.stats.heldByQuota.Load(), Keys: l.stats.heldByKey.Load(),
 		Retries: l.stats.heldRetries.Load(), Queue: l.stats.heldByQueue.Load(),
+		Unexplained: l.stats.unexplained.Load(),
 	}
 }
 
@@ -77,6 +80,12 @@ func (s *Scheduler) HeldRetries() map[task.Partition]int64 {
 // that were read ahead.
 func (s *Scheduler) HeldByQueues() map[task.Partition]int64 {
 	return s.counts(func(l *loop) int64 { return l.stats.heldByQueue.Load() })
+}
+
+// Unexplained returns, by partition, how many tasks have been due for a minute or so and do not start though
+// nothing holds them: of one page of the schedule, so there may be more.
+func (s *Scheduler) Unexplained() map[task.Partition]int64 {
+	return s.counts(func(l *loop) int64 { return l.stats.unexplained.Load() })
 }
 
 // Dispatched returns, by partition, how many tasks are in flight: on their queue or running.

@@ -76,6 +76,9 @@ func (l *loop) read(ctx context.Context) {
 	if l.isPassDue(now) {
 		l.readDone(ctx, l.passPage(ctx))
 	}
+	if due {
+		l.readDone(ctx, l.lookForUnexplained(ctx, now))
+	}
 	manyHeld := l.held.scanning > l.buffer.limit/2                                      // as if there was no room for them
 	if (!r.full.underWay || manyHeld || !l.roomForScan()) && !l.stats.warm.Swap(true) { // all is known that there is room for
 		notify(l.warmed)

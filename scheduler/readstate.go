@@ -29,6 +29,8 @@ type scheduleReader struct {
 	limited limitedRead
 	request readRequest
 	dueSoon dueSoonCount
+
+	unexplained unexplainedLook
 }
 
 // readAhead is the state of one partition's read-aheads.

@@ -297,6 +297,7 @@ type rows struct {
 	read    int // rows read one by one
 	looked  int // rows that scans returned
 	away    bool
+	lost    bool // wake-up rows that are read one by one look gone
 }
 
 // setAway makes all reads fail, or none.
@@ -326,7 +327,11 @@ func (r *rows) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
 func (r *rows) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
 	r.mu.Lock()
 	r.read += len(keys)
+	lost := r.lost
 	r.mu.Unlock()
+	if lost {
+		return make([]task.Task, len(keys)), nil
+	}
 	return r.Store.Wakeups(ctx, keys)
 }
 

@@ -53,7 +53,7 @@ type GateCounts struct {
 
 // WaitsFor says what holds a task back, or tasks of a lambda (LambdaStats.HeldBy).
 type WaitsFor struct {
-	Reason string    // "gate", "quota", "key", "retry budget", "no worker" or "queue full", of a lambda also "busy workers"; there will be others. Empty: nothing that the server knows of
+	Reason string    // "gate", "quota", "key", "retry budget", "no worker" or "queue full", of a lambda also "busy workers" and "unexplained"; there will be others. Empty: nothing that the server knows of
 	Text   string    // for people
 	Gate   string    // its id
 	Until  time.Time // when it ends by itself; zero: not known

@@ -183,6 +183,9 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 		if h.GetReason() == "no worker" {
 			add(lambdaPath(h.Lambda), "No worker runs the tasks of "+h.Lambda+".")
 		}
+		if h.GetReason() == "unexplained" {
+			add(lambdaPath(h.Lambda), numberOf(h.GetTasks(), "task", "tasks")+" of "+h.Lambda+" should have started, and nothing known holds them.")
+		}
 	}
 	spent := 0
 	for _, o := range snap.objectives {

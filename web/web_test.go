@@ -68,8 +68,11 @@ func (f *fakes) List(_ context.Context, r *kinesinv1.ListRequest) (*kinesinv1.Li
 }
 
 func (f *fakes) Stats(context.Context, *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
-	n := f.counted.Add(1)
-	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}}, DeadHour: f.deadHour, DeadDay: f.deadDay}}}, nil
+	n, lost := f.counted.Add(1), int64(7)
+	return &kinesinv1.StatsResponse{Lambdas: []*kinesinv1.LambdaStats{{
+		Lambda: f.text, Tasks: map[string]int64{"scheduled": 2 + n}, DeadHour: f.deadHour, DeadDay: f.deadDay,
+		HeldBy: []*kinesinv1.HeldBy{{Reason: "no worker", Text: f.text}, {Reason: "unexplained", Text: f.text, Tasks: &lost}},
+	}}}, nil
 }
 
 func (f *fakes) Cancel(ctx context.Context, r *kinesinv1.CancelRequest) (*kinesinv1.CancelResponse, error) {
@@ -197,6 +200,14 @@ func TestReadOnly(t *testing.T) {
 	}
 	if body := as(k, access.All(), "GET", "/ui/tasks", nil).Body.String(); strings.Contains(body, "Review") || !strings.Contains(body, "read-only") {
 		t.Error("changes are offered:", body)
+	}
+}
+
+func TestTheFirstPageSaysThatNothingHoldsTasks(t *testing.T) {
+	k, _ := newFakes("mail")
+	page := as(k, access.All(), "GET", "/ui/", nil).Body.String()
+	if _, first, found := strings.Cut(page, "Look at this first"); !found || !strings.Contains(first, "7 tasks of mail should have started, and nothing known holds them.") {
+		t.Error("the page does not say it:", page)
 	}
 }
 

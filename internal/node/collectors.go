@@ -285,8 +285,9 @@ func (c *classCollector) collectBrakes(out *gauges) {
 		return
 	}
 	retries, queues := byLambda(c.n.scheduler.HeldRetries()), byLambda(c.n.scheduler.HeldByQueues())
-	dispatched := byLambda(c.n.scheduler.Dispatched())
+	dispatched, unexplained := byLambda(c.n.scheduler.Dispatched()), byLambda(c.n.scheduler.Unexplained())
 	for _, l := range c.n.catalog.All() {
+		out.add(c.held, float64(unexplained[l.Ref]), c.n.metrics.labels.lambda(l), "unexplained")
 		if l.RetryShare > 0 {
 			out.add(c.held, float64(retries[l.Ref]), c.n.metrics.labels.lambda(l), "retry budget")
 		}

@@ -81,6 +81,9 @@ func TestHeldTasksAreCountedByReason(t *testing.T) {
 		for _, lambda := range []string{"gated", "paced", "keyed", "retried", "full"} {
 			want[lambda+": no worker"] = [2]float64{}
 		}
+		for _, lambda := range []string{"gated", "paced", "keyed", "retried", "full", "workerless"} {
+			want[lambda+": unexplained"] = [2]float64{}
+		}
 		held := r.nodes[0].heldTasks(t)
 		if len(held) != len(want) {
 			t.Errorf("series %v, want %v", held, want)

@@ -25,6 +25,7 @@ func (n *Node) heldBack() func(lambda uint32) inbound.HeldBack {
 			held.Quotas[p.Priority] += of.Quotas
 			held.Keys += of.Keys
 			held.Retries += of.Retries
+			held.Unexplained += of.Unexplained
 			held.QueueFull[p.Priority] = held.QueueFull[p.Priority] || of.Queue > 0
 		}
 		for _, limit := range n.quotas.book.Starts(lambda) {
