@@ -19,9 +19,10 @@ const (
 	// unexplainedAfter is how late a task is, at least, that counts as unexplained, and for how long the first
 	// one was seen to be.
 	unexplainedAfter = 30 * time.Second
-	// lookEvery is how often a page is looked at, or every unexplainedAfter once there is such a task on it;
-	// lookRowsMax is how many rows it has.
+	// lookEvery is how often a page is looked at, lookAgain the same while there is such a task on it, and
+	// lookRowsMax how many rows it has.
 	lookEvery   = time.Minute
+	lookAgain   = 10 * time.Second
 	lookRowsMax = 128
 )
 
@@ -56,7 +57,7 @@ func (l *loop) lookForUnexplained(ctx context.Context, now task.Instant) error {
 	}
 	count := int64(len(found))
 	if count > 0 {
-		u.next = now.Add(unexplainedAfter)
+		u.next = now.Add(lookAgain)
 	}
 	switch {
 	case count == 0:
