@@ -99,8 +99,8 @@ func (in *Inbound) CheckFollowUp(ctx context.Context, item *kinesinv1.ScheduleIt
 		return nil, refusal.Invalid("there is none")
 	case len(item.RequestId) > 0:
 		return nil, refusal.Invalid("a task that follows has no request id")
-	case item.OnConflict != "":
-		return nil, refusal.Invalid("a task that follows has no on_conflict: if its key is held by another task it does not follow, and the group says so")
+	case item.OnConflict == intake.ConflictReject:
+		return nil, refusal.Invalid("on_conflict reject: a task that follows whose key is held does not follow, and the group says so; want keep, or replace, which also takes the key of a task that has ended")
 	}
 	b, end := in.Begin(1)
 	defer end()

@@ -141,6 +141,78 @@ func TestOnConflict(t *testing.T) {
 	})
 }
 
+// A key never keeps a replacement from its task once the task that had the key has ended: a debounce goes on
+// after its task has run. The key retention is for calls that keep and that reject.
+func TestAReplacementOfATaskThatHasEnded(t *testing.T) {
+	for _, s := range task.States() {
+		if !s.IsEnd() {
+			continue
+		}
+		for _, contents := range []string{"one", "two"} {
+			for _, due := range []time.Duration{0, time.Hour} {
+				run(t, func(f *fixture) {
+					old := f.accept(keyedIn(time.Hour, "one", "replace"))
+					f.endAs(old, s)
+					if s == task.Success || s == task.Delivered {
+						wantRefusal(t, "keep", f.schedule(keyedIn(due, "two", "keep"))[0].Problem, isConflict)
+						wantRefusal(t, "reject", f.schedule(keyedIn(due, "one", "reject"))[0].Problem, isConflict, s.String())
+					}
+					r := f.schedule(keyedIn(due, contents, "replace"))[0]
+					if r.Problem != nil || r.Duplicate || r.Replaced || r.Id == old {
+						t.Fatalf("%s, %s: %v", s, contents, r)
+					}
+					if got := string(f.get(r.Id).Task.Payload); got != contents {
+						t.Errorf("%s: payload %q", s, got)
+					}
+					if next := f.schedule(keyedIn(2*time.Hour, "three", "replace"))[0]; due > 0 && (!next.Replaced || next.Id != r.Id) {
+						t.Errorf("%s: the next one of the burst: %v", s, next)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Of two replacements that find no task with the key, or one that has ended, the slower one replaces the task
+// of the faster one.
+func TestTwoReplacementsAtOnce(t *testing.T) {
+	for name, before := range map[string]func(f *fixture){
+		"of a new key":                  func(*fixture) {},
+		"of a key that a cancel freed":  func(f *fixture) { f.cancelled(f.accept(keyedIn(time.Hour, "one", ""))) },
+		"of a task that has succeeded":  func(f *fixture) { f.endAs(f.accept(keyedIn(time.Hour, "one", "")), task.Success) },
+		"of one with the large payload": func(f *fixture) { f.cancelled(f.accept(keyedIn(time.Hour, strings.Repeat("L", payload), ""))) },
+	} {
+		run(t, func(f *fixture) {
+			before(f)
+			var other *kinesinv1.ScheduleResult
+			f.rows.beforeApply = func([]store.Op) {
+				f.rows.beforeApply = nil
+				other = f.schedule(keyedIn(2*time.Hour, "three", "replace"))[0]
+			}
+			r := f.schedule(keyedIn(time.Hour, "two", "replace"))[0]
+			if r.Problem != nil || other.Problem != nil || !r.Replaced || r.Id != other.Id || string(f.get(r.Id).Task.Payload) != "two" {
+				t.Errorf("%s: %v after %v", name, r, other)
+			}
+		})
+	}
+}
+
+// A call that meets a task of its key which has ended by then, and freed the key, is told to try again: that
+// task is not the one that it asked for, even if it was the same.
+func TestAKeyThatIsFreedMeanwhile(t *testing.T) {
+	for _, onConflict := range []string{"keep", "replace", "reject"} {
+		run(t, func(f *fixture) {
+			f.rows.beforeApply = func([]store.Op) {
+				f.rows.beforeApply = nil
+				f.cancelled(f.accept(keyedIn(time.Hour, "one", "")))
+			}
+			if r := f.schedule(keyedIn(time.Hour, "one", onConflict))[0]; r.Problem.GetReason() != kinesinv1.Reason_REASON_UNAVAILABLE {
+				t.Errorf("%s: %v", onConflict, r)
+			}
+		})
+	}
+}
+
 // A replacement whose task ends before it is written is told to try again, also if the key was used again or
 // the row is gone: an item that brings its own task is never answered that there is none.
 func TestAReplacementWhoseTaskGoes(t *testing.T) {
@@ -333,17 +405,19 @@ func TestARepeatedCallDoesNotRunItsTaskAgain(t *testing.T) {
 	} {
 		for _, again := range []bool{false, true} {
 			for _, later := range []time.Duration{0, store.CallMax} {
-				run(t, func(f *fixture) {
-					id := first(f)
-					f.cancelled(id)
-					f.time.Advance(later)
-					if r := f.try(of(2, "replace"), again); r.Id != id || !r.Duplicate || r.Replaced || r.State != "cancelled" {
-						t.Errorf("the call that %s, %v later, again %v: %v", name, later, again, r)
-					}
-					if r := f.try(of(3, ""), again); r.Problem != nil || r.Id == id || r.Duplicate {
-						t.Errorf("another call for the same task, %v later, again %v: %v", later, again, r)
-					}
-				})
+				for _, end := range []task.State{task.Cancelled, task.Success} {
+					run(t, func(f *fixture) {
+						id := first(f)
+						f.endAs(id, end)
+						f.time.Advance(later)
+						if r := f.try(of(2, "replace"), again); r.Id != id || !r.Duplicate || r.Replaced || r.State != end.String() {
+							t.Errorf("the call that %s, %v later, again %v: %v", name, later, again, r)
+						}
+						if r := f.try(of(3, "replace"), again); r.Problem != nil || r.Id == id || r.Duplicate {
+							t.Errorf("another call for the same task, %v later, again %v: %v", later, again, r)
+						}
+					})
+				}
 			}
 		}
 	}

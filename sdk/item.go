@@ -73,8 +73,8 @@ func Key(key string) Option { return func(i *Item) { i.Key = key } }
 // tasks with the same one together. It is text of at most 256 bytes without control characters.
 func LimitKey(key string) Option { return func(i *Item) { i.LimitKey = key } }
 
-// Conflict says what becomes of a new task whose key is held by another one: one that lives, or that ended as
-// success or delivered less than its lambda's key retention ago.
+// Conflict says what becomes of a new task whose key is held by another one: one that lives, or, unless the
+// new one replaces it, that ended as success or delivered less than its lambda's key retention ago.
 type Conflict string
 
 // The ways to treat a task that holds the key.
@@ -82,7 +82,9 @@ const (
 	// ConflictKeep returns that task, or ErrKeyConflict if it has another payload, priority or collection. It
 	// is the default.
 	ConflictKeep Conflict = "keep"
-	// ConflictReplace gives that task the payload and the time of the new one, unless a worker has it.
+	// ConflictReplace gives that task the payload and the time of the new one, unless a worker has it. Once
+	// that task has ended the new one is a task of its own. A follow-up that replaces takes the key of a task
+	// that has ended, and none of one that lives.
 	ConflictReplace Conflict = "replace"
 	// ConflictReject returns ErrKeyConflict.
 	ConflictReject Conflict = "reject"

@@ -145,14 +145,15 @@ func (b *Batch) CheckHorizon(due task.Instant) error {
 const (
 	conflictKeep    = "keep" // also when nothing is said: the call answers with the task that holds the key
 	conflictReplace = "replace"
-	conflictReject  = "reject"
+	// ConflictReject refuses the new task.
+	ConflictReject = "reject"
 )
 
 func checkOnConflict(item *kinesinv1.ScheduleItem) error {
 	switch item.OnConflict {
 	case "", conflictKeep:
 		return nil
-	case conflictReplace, conflictReject:
+	case conflictReplace, ConflictReject:
 		if item.Key == "" {
 			return refusal.Invalid("on_conflict %s needs a key", item.OnConflict)
 		}

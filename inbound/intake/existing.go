@@ -24,7 +24,7 @@ func (b *Batch) useExistingKeys(ctx context.Context) {
 		case row.ID.IsZero():
 		case b.isForeign(c, row):
 			c.Err = errForeignKey(c.Task.Key)
-		case row.IsBare() || row.HoldsKey(b.Now, c.Lambda.PolicyFor(row)) && (!c.onlyLive || !row.State.IsEnd()):
+		case row.IsBare() || b.isHeld(c, row):
 			b.use(c, row)
 		case isOfRequest(row, c.Task.Request):
 			c.Task, c.Exists = row, true
@@ -50,6 +50,15 @@ func errForeignKey(key string) error {
 	return api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is taken, in a collection in which you may not schedule: want another key", key)
 }
 
+// isHeld reports whether the task that has the key of another one keeps it from that. A replacement is kept
+// only by a task that lives: it takes the key of one that has ended, as a debounce does whose task has run.
+func (b *Batch) isHeld(c *Incoming, have *task.Task) bool {
+	if have.State.IsEnd() && (c.onlyLive || c.Item.OnConflict == conflictReplace) {
+		return false
+	}
+	return have.HoldsKey(b.Now, c.Lambda.PolicyFor(have))
+}
+
 // isOfRequest reports whether an ended task was made, or replaced last, by another try of the same call. Then
 // that is the task of this try too, which may come first or last: a caller that was not answered tries again,
 // and what it gave up may still be under way when the task has ended.
@@ -67,11 +76,11 @@ func (b *Batch) use(c *Incoming, have *task.Task) {
 		c.Err = errForeignKey(c.Task.Key)
 	case b.isOwn(c, have):
 		c.Err = nil // its own write, which was not answered: it is the task of this call, whatever became of it since
-	case !have.HoldsKey(b.Now, c.Lambda.PolicyFor(have)):
+	case !b.isHeld(c, have):
 		c.Err = ErrKeyMoves
-	case c.Item.OnConflict == conflictReplace && !have.State.IsEnd():
-		c.Replaces = true
-	case c.Item.OnConflict == conflictReject && !b.Again:
+	case c.Item.OnConflict == conflictReplace:
+		c.Err, c.Replaces = nil, true
+	case c.Item.OnConflict == ConflictReject && !b.Again:
 		c.Err = api.Errorf(kinesinv1.Reason_REASON_KEY_CONFLICT, "key %q is held by a task that is %s", c.Task.Key, have.State)
 	default:
 		c.Err = checkSame(c.Task, have)

@@ -151,8 +151,8 @@ func (f *FollowCheck) checkItem(ctx context.Context, item *kinesinv1.ScheduleIte
 		return nil, refusal.Invalid("a follow-up names its lambda")
 	case len(item.RequestId) > 0:
 		return nil, refusal.Invalid("a follow-up has no request id: it is created once, with the end of the task before it")
-	case item.OnConflict != "" && item.OnConflict != conflictKeep:
-		return nil, refusal.Invalid("on_conflict %s: a follow-up whose key is held is not created, which is keep; nobody is there to be told otherwise", item.OnConflict)
+	case item.OnConflict == ConflictReject:
+		return nil, refusal.Invalid("on_conflict reject: a follow-up whose key is held is not created, and nobody is there to be told; want keep, or replace, which also takes the key of a task that has ended")
 	case item.Blob != nil && (len(item.Blob.Id) != len(task.Blob{}.ID) || !task.OfFollowUp([16]byte(item.Blob.Id))):
 		return nil, refusal.Invalid("the id of a follow-up's blob does not say that it is one: it would be deleted before the follow-up is there")
 	case item.DueMicros != 0 && item.DelayMicros != 0:

@@ -6,23 +6,25 @@ import (
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/catalog"
+	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// Take has a task that follows another become the task of its key, as a Schedule call with on_conflict keep
-// would. It returns the task that holds the key if that is another one. The request of the task is the same
-// however often this is called, which makes it one task. follow is what follows it, if its row has no room.
-func (in *Intake) Take(ctx context.Context, l *catalog.Entry, t task.Task, payload, follow []byte) (holder *task.Task, err error) {
+// Take has a task that follows another become the task of its key, as a Schedule call would. It returns the
+// task that holds the key if that is another one: with on_conflict replace a task that lives, which it never
+// changes. The request of the task is the same however often this is called, which makes it one task.
+func (in *Intake) Take(ctx context.Context, l *catalog.Entry, t task.Task, with *chains.Keyed) (holder *task.Task, err error) {
 	b, end := in.Begin(1)
 	defer end()
 	t.Created, t.Seq = b.Now, b.SeqOfKeyed()
-	t.Life, t.Digest = t.Seq, Digest(&t, payload)
+	t.Life, t.Digest = t.Seq, Digest(&t, with.Payload)
 	c := &b.Tasks[0]
 	// Nobody but the follow-up has a key that its client made for its blob: what has it and has ended is the
 	// same follow-up, before the task before it was redriven.
 	c.onlyLive = t.Blob != nil && strings.HasPrefix(t.Key, task.BlobKeyPrefix)
-	c.Item, c.follow = &kinesinv1.ScheduleItem{Lambda: l.Name, Key: t.Key, Payload: payload}, follow
+	c.Item = &kinesinv1.ScheduleItem{Lambda: l.Name, Key: t.Key, Payload: with.Payload, OnConflict: with.OnConflict}
+	c.follow = with.Follow
 	if err := b.Plan(ctx, c, l, &t, t.Due); err != nil {
 		return nil, err
 	}

@@ -142,7 +142,7 @@ func (k *Keeper) build(ctx context.Context, ended *task.Task, b *branch) (*follo
 		t.Payload = item.GetPayload()
 	}
 	if t.Key != "" {
-		one.keyed = &Keyed{Payload: item.GetPayload(), Follow: apart}
+		one.keyed = &Keyed{Payload: item.GetPayload(), Follow: apart, OnConflict: item.GetOnConflict()}
 		return one, nil
 	}
 	if apart != nil {

@@ -50,6 +50,8 @@ func New(c Config) *Keeper {
 type Keyed struct {
 	Payload []byte
 	Follow  []byte // what follows it, if that does not fit its row
+	// OnConflict says what becomes of it if its key is held.
+	OnConflict string
 }
 
 // Slot is a reserved slot of a worker.

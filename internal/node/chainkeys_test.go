@@ -217,3 +217,54 @@ func TestAFirstFollowUpKeepsItsTask(t *testing.T) {
 		}
 	})
 }
+
+// A follow-up that replaces takes the key of a task that has ended, whatever its lambda's key retention is, and
+// none of a task that lives. So does what follows a group.
+func TestAFollowUpTakesTheKeyOfAnEndedTask(t *testing.T) {
+	for onConflict, want := range map[sdk.Conflict]string{sdk.ConflictKeep: "held", sdk.ConflictReplace: "success"} {
+		for _, lives := range []bool{false, true} {
+			inRig(t, drivers{}, 1, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				var s stepLog
+				r.work(r.nodes[0], "mail", s.handler)
+				for _, key := range []string{"k", "g"} {
+					first := sdk.Item{Lambda: "mail", Payload: []byte("first"), Key: key}
+					if lives {
+						first.In = 24 * time.Hour
+					}
+					if _, err := r.client.Schedule(r.ctx, first); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Minute)
+				next := sdk.Item{Lambda: "mail", Payload: []byte("next"), Key: "k", OnConflict: onConflict}
+				id, err := sdk.Chain(mail("a"), next.Step()).Schedule(r.ctx, r.client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				next.Key = "g"
+				g, err := r.client.CreateGroup(r.ctx, sdk.GroupSpec{Then: next})
+				if err == nil {
+					_, err = r.client.SealGroup(r.ctx, g.ID, 0)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+				state := want
+				if lives {
+					state = "held"
+				}
+				if got := r.chain(id); got != "ended: success then("+state+")" {
+					t.Errorf("%s, it lives %v: %s", onConflict, lives, got)
+				}
+				if g, err = r.client.GetGroup(r.ctx, g.ID); err != nil || g.State != "done" || (g.Problem == "") != (state == "success") {
+					t.Errorf("%s, it lives %v: group %+v, %v", onConflict, lives, g, err)
+				}
+				if n := strings.Count(s.all(), "next"); n != 2 && state == "success" || n > 0 && state == "held" {
+					t.Errorf("%s, it lives %v: ran %s", onConflict, lives, s.all())
+				}
+			})
+		}
+	}
+}

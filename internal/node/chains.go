@@ -64,7 +64,7 @@ func (n *Node) takeKey(ctx context.Context, t task.Task, with *chains.Keyed) (ho
 	if l == nil || l.Deleting { // since a moment ago; then the follow-up is not created
 		return nil, api.Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "the lambda is being deleted")
 	}
-	return n.intake.Take(ctx, l, t, with.Payload, with.Follow)
+	return n.intake.Take(ctx, l, t, with)
 }
 
 // extendChain returns the chain of a task with what its handler adds to what follows it. The worker's caller

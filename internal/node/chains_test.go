@@ -337,7 +337,7 @@ func TestABadChainIsRefused(t *testing.T) {
 		for text, step := range map[string]sdk.Step{
 			`then[0].else[0]: unknown lambda "nobody"`: mail("a").Then(mail("b").Else(to("nobody"))),
 			"then[0]: invalid priority":                mail("a").Then(sdk.Item{Lambda: "mail", Priority: "x"}.Step()),
-			"finally[0]: on_conflict replace":          mail("a").Finally(sdk.Item{Lambda: "mail", Key: "k", OnConflict: sdk.ConflictReplace}.Step()),
+			"finally[0]: on_conflict reject":           mail("a").Finally(sdk.Item{Lambda: "mail", Key: "k", OnConflict: sdk.ConflictReject}.Step()),
 			"then[0].then[0].then[0] (100 steps down): it is task 101 of a row: at most 100 tasks": deep,
 			"then[5000]: it is follow-up 10001 of the task: at most 10000 are allowed":             mail("").Then(wide...).Else(wide[0]),
 			"the task could never start, since it is due at 2000-01-01T02:00:05Z at the earliest": mail("a").

@@ -140,7 +140,7 @@ func parametersOf(r *route) []object {
 // own are the schemas of types with a form of their own.
 func own() map[reflect.Type]*jsonschema.Schema {
 	follows := &jsonschema.Schema{
-		Type: "object", Description: "a task, as in the request that schedules one, with its lambda; request_id and on_conflict do not apply",
+		Type: "object", Description: "a task, as in the request that schedules one, with its lambda; request_id does not apply, and on_conflict is keep or replace",
 		Required: []string{"lambda"}, Properties: map[string]*jsonschema.Schema{"lambda": {Type: "string"}},
 	}
 	return map[reflect.Type]*jsonschema.Schema{
@@ -154,7 +154,7 @@ func own() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[anyJSON]():  {},
 		reflect.TypeFor[binary]():   {Type: "string", ContentEncoding: "base64"},
 		reflect.TypeFor[followups](): {Type: "array", Items: &jsonschema.Schema{
-			Type: "object", Description: "a task, as in the request that schedules one, with its lambda; key and on_conflict do not apply",
+			Type: "object", Description: "a task, as in the request that schedules one, with its lambda; request_id does not apply, and on_conflict is keep or replace",
 			Required: []string{"lambda"}, Properties: map[string]*jsonschema.Schema{"lambda": {Type: "string"}},
 		}},
 	}

@@ -120,8 +120,11 @@ func (d draft) ended(s task.State) draft {
 	return d
 }
 
-// holdsKey reports whether no other task may have the key.
-func (d draft) holdsKey() bool { return d.lives() || d.there && d.end == task.Success }
+// holdsKey reports whether the task that a call schedules may not have the key. One that replaces may have it
+// once this one has ended.
+func (d draft) holdsKey(o *draftOp) bool {
+	return d.lives() || d.there && d.end == task.Success && o.onConflict != sdk.ConflictReplace
+}
 
 // taken is the task when no attempt has it any more that had it before.
 func (d draft) taken() draft {
@@ -237,7 +240,7 @@ func (j draftJudge) named(d draft, o *draftOp) (is, isNot bool) {
 // schedule makes a task of a key that is free, or meets the one that holds it. Of itself, too, if its first
 // write was not answered.
 func (j draftJudge) schedule(d draft, o *draftOp) (all []draft) {
-	if free := !d.holdsKey(); free && o.refused == "" && (o.life == 0 || o.life > max(d.life, d.earlier)) {
+	if free := !d.holdsKey(o); free && o.refused == "" && (o.life == 0 || o.life > max(d.life, d.earlier)) {
 		fresh := draft{
 			there: true, life: o.life, earlier: max(d.earlier, d.life), keyed: o.keyed,
 			payload: o.payload, due: o.due, expires: o.expires, attempt: d.attempt, started: d.started, over: max(d.over, d.attempt),
@@ -254,7 +257,7 @@ func (j draftJudge) schedule(d draft, o *draftOp) (all []draft) {
 		}
 		return all
 	}
-	if !d.holdsKey() || o.life != 0 && d.life != 0 && o.life != d.life {
+	if !d.holdsKey(o) || o.life != 0 && d.life != 0 && o.life != d.life {
 		return all
 	}
 	if o.life != 0 {
@@ -265,7 +268,7 @@ func (j draftJudge) schedule(d draft, o *draftOp) (all []draft) {
 		all = append(all, d.replaced(o))
 	case o.duplicate && !o.replaced && d.payload == o.payload:
 		all = append(all, d)
-	case o.refused == conflict && (o.onConflict != sdk.ConflictReplace || d.end == task.Success || j.mayRun(d, o)):
+	case o.refused == conflict && (o.onConflict != sdk.ConflictReplace || j.mayRun(d, o)):
 		all = append(all, d)
 	}
 	return all

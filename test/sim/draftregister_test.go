@@ -58,6 +58,7 @@ var (
 	updated     = did(2*second, draftOp{kind: kindUpdate, payload: "new"})
 	cancelled   = did(2*second, draftOp{kind: kindCancel, life: firstLife, outcome: "cancelled"})
 	redriven    = did(10*second, draftOp{kind: kindRedrive, life: firstLife})
+	replacing   = did(8*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReplace, payload: "new", life: secondLife, due: int64(9 * second)})
 	fatal       = snapshot{state: task.FatalFailure, attempt: 1, winner: 1}
 )
 
@@ -91,6 +92,10 @@ func TestDraftRegisterAccepts(t *testing.T) {
 			drafted(second, "old", firstLife),
 			did(2*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReplace, duplicate: true, replaced: true, payload: "new", life: firstLife, due: int64(9 * second)}),
 			draftStarts(9*second, 1, "new", firstLife),
+		},
+		"a replacement of a task that has succeeded": {
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(3*second, 1, checker.OK), replacing,
+			draftStarts(9*second, 2, "new", secondLife),
 		},
 		"an expiry": {
 			did(second, draftOp{kind: kindDraft, payload: "old", due: int64(second), expires: int64(3 * second)}), draftShows(4*second, 0, snapshot{state: task.Expired}),
@@ -136,6 +141,15 @@ func TestDraftRegisterRefuses(t *testing.T) {
 		"a free key that is refused": {
 			drafted(second, "old", firstLife), cancelled, did(3*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReject, payload: "new", refused: conflict}),
 		},
+		"another task with the key of one that has succeeded": {
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(3*second, 1, checker.OK), drafted(4*second, "new", secondLife),
+		},
+		"a replacement that a task which has succeeded refuses": {
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(3*second, 1, checker.OK),
+			draftShows(4*second, firstLife, snapshot{state: task.Success, attempt: 1, winner: 1}),
+			did(8*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReplace, payload: "new", refused: conflict}),
+		},
+		"a replacement of a task that lives as a task of its own": {drafted(second, "old", firstLife), replacing},
 		"an expiry before its time": {
 			did(second, draftOp{kind: kindDraft, payload: "old", due: int64(second), expires: int64(9 * second)}), draftShows(4*second, 0, snapshot{state: task.Expired}),
 		},
@@ -157,6 +171,15 @@ func TestARowOfAnEarlierLifeIsReplacedOnlyOnceItsKeyIsFree(t *testing.T) {
 		if _, found := l.edges(); len(found) != want || want > 0 && !strings.HasPrefix(found[0], "I16") {
 			t.Errorf("after %s: %q, want %d breaches", from, found, want)
 		}
+	}
+	var l ledger // of a task that calls may replace
+	first, next := row(2, task.Success), row(9, task.Enqueued)
+	first.Task.Collection, next.Task.Collection = draftCollection, draftCollection
+	first.Task.Life, next.Task.Life, next.From = firstLife, secondLife, 2
+	l.wrote(first, nil)
+	l.wrote(next, nil)
+	if _, found := l.edges(); len(found) > 0 {
+		t.Errorf("a replacement: %q", found)
 	}
 }
 

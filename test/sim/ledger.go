@@ -39,6 +39,7 @@ type written struct {
 	state    task.State
 	replaces uint64 // the seq of the row before; 0: none
 	life     uint64
+	replaced bool // calls may replace it when it has ended
 }
 
 func (l *ledger) account(id task.ID) *account {
@@ -79,7 +80,7 @@ func (l *ledger) wrote(op *store.Op, result error) (breaches []string) {
 	if before, twice := a.rows[t.Seq]; twice {
 		breaches = append(breaches, fmt.Sprintf("I17: task %s was written as %s at seq %d, and then as %s", t.ID, before.state, t.Seq, t.State))
 	}
-	row := written{state: t.State, life: t.Life}
+	row := written{state: t.State, life: t.Life, replaced: t.Collection == draftCollection}
 	if op.Kind == store.ReplaceTask {
 		row.replaces = op.Replaces()
 	}
@@ -148,9 +149,9 @@ func (l *ledger) edges() (taken, breaches []string) {
 	return taken, breaches
 }
 
-// freesKey reports whether a task gave its key free.
+// freesKey reports whether a task gave its key free. The draft register judges those that calls may replace.
 func (r written) freesKey() bool {
-	return r.state.IsEnd() && r.state != task.Success && r.state != task.Delivered
+	return r.state.IsEnd() && (r.replaced || r.state != task.Success && r.state != task.Delivered)
 }
 
 func edge(from string, to task.State) string { return fmt.Sprintf("edge %s to %s", from, to) }
