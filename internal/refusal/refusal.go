@@ -31,6 +31,9 @@ var refusals = []struct {
 		store.ErrUnknown, kinesinv1.Reason_REASON_UNAVAILABLE,
 		"the outcome of the write is unknown; try again, with the same key or request id if there was one",
 	},
+	// What the writer's own tries did not get past: nothing was written.
+	{store.ErrConflict, kinesinv1.Reason_REASON_UNAVAILABLE, "other calls changed the same thing at the same time; try again"},
+	{store.ErrSkipped, kinesinv1.Reason_REASON_UNAVAILABLE, "other calls changed the same thing at the same time; try again"},
 	{store.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the store does not answer for now; try again later"},
 	{queue.ErrUnreachable, kinesinv1.Reason_REASON_UNAVAILABLE, "the queue service does not answer for now; try again later"},
 	{store.ErrThrottled, kinesinv1.Reason_REASON_UNAVAILABLE, "the store is too busy for now; try again later"},

@@ -22,6 +22,8 @@ func TestWhatDoesNotAnswerIsUnavailable(t *testing.T) {
 		{store.ErrUnreachable, "the store does not answer"},
 		{queue.ErrUnreachable, "the queue service does not answer"},
 		{fmt.Errorf("%w: %w", store.ErrUnknown, store.ErrUnreachable), "the outcome of the write is unknown"},
+		{&store.ConflictError{}, "other calls changed the same thing at the same time; try again"},
+		{store.ErrSkipped, "other calls changed the same thing at the same time; try again"},
 	} {
 		p := refusal.Problem(fmt.Errorf("read lambdas: %w: %w", c.err, cause))
 		if p.Reason != kinesinv1.Reason_REASON_UNAVAILABLE || !strings.Contains(p.Text, c.says) || strings.Contains(p.Text, "10.0.0.7") {
