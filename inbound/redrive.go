@@ -79,7 +79,7 @@ func (in *Inbound) redriven(ctx context.Context, t *task.Task, l *catalog.Entry,
 	if err != nil {
 		return next, nil, err
 	}
-	if err := in.RenewFollowups(ctx, &next, l); err != nil {
+	if err := in.RenewFollowups(ctx, t, &next, l); err != nil {
 		return next, nil, err
 	}
 	next.StartBefore = startBeforeAgain(t, l, due)

@@ -196,7 +196,10 @@ type ChainTask struct {
 	Error      string // of its last attempt, if it did not succeed
 	WaitsFor   string // for people
 	Paused     bool
-	Followups  []ChainTask
+	// BeforeRedrive says that the task follows an earlier end of the task before it, which was redriven
+	// since, or comes after such a task.
+	BeforeRedrive bool
+	Followups     []ChainTask
 }
 
 func chainTaskOf(w *kinesinv1.ChainTask) ChainTask {
@@ -204,6 +207,7 @@ func chainTaskOf(w *kinesinv1.ChainTask) ChainTask {
 		ID: ID(w.GetId()), Lambda: w.GetLambda(), State: State(w.GetState()), Edge: w.GetEdge(), Collection: w.GetCollection(), Due: timeOf(w.GetDueMicros()),
 		Delay: time.Duration(w.GetDelayMicros()) * time.Microsecond, Started: timeOf(w.GetStartedMicros()), Ended: timeOf(w.GetEndedMicros()),
 		Attempt: int(w.GetAttempt()), Error: w.GetError(), WaitsFor: w.GetWaitsFor(), Paused: w.GetPaused(),
+		BeforeRedrive: w.GetBeforeRedrive(),
 	}
 	for _, next := range w.GetFollowups() {
 		t.Followups = append(t.Followups, chainTaskOf(next))
@@ -225,6 +229,7 @@ type ChainChange struct {
 	ID      ID  // of the chain
 	Changed int // tasks
 	Told    int // tasks that run, and were told to stop
+	Left    int // of a cancel: tasks that it found and that run on, since else or finally leads to them
 }
 
 // CancelChain cancels what waits in a chain, and tells what runs to stop. Follow-ups by Else and Finally
@@ -260,7 +265,7 @@ func (c *Client) controlChain(ctx context.Context, r *kinesinv1.ControlChainRequ
 	if err != nil {
 		return ChainChange{}, err
 	}
-	return ChainChange{ID: ID(w.GetId()), Changed: int(w.GetChanged()), Told: int(w.GetTold())}, nil
+	return ChainChange{ID: ID(w.GetId()), Changed: int(w.GetChanged()), Told: int(w.GetTold()), Left: int(w.GetLeft())}, nil
 }
 
 // addedFollowUps returns what a handler adds to what follows its task as it is sent.

@@ -38,31 +38,80 @@ func appendChain(dst []byte, c *task.Chain) []byte {
 	if !c.FollowSum.IsZero() {
 		dst = appendBytes(dst, chainFollowSum, c.FollowSum[:])
 	}
+	for i := range c.Earlier {
+		dst = appendEarlier(dst, &c.Earlier[i])
+	}
 	return insertLength(dst, start)
 }
 
 func appendHeld(dst []byte, h *task.Held) []byte {
-	dst = protowire.AppendTag(dst, chainHeld, protowire.BytesType)
-	start := len(dst)
-	dst = appendVarint(dst, heldEdge, uint64(h.Edge))
-	dst = appendVarint(dst, heldIndex, uint64(h.Index))
-	return insertLength(appendLink(dst, heldHolder, &h.Holder), start)
+	return appendAt(dst, chainHeld, h.Edge, h.Index, &h.Holder)
 }
 
 func setHeld(c *task.Chain, b []byte) error {
 	var h task.Held
-	err := eachField(b, func(f *field) error {
+	err := setAt(b, &h.Edge, &h.Index, &h.Holder)
+	c.Held = append(c.Held, h)
+	return err
+}
+
+// appendAt appends a link to a task at the place of a follow-up.
+func appendAt(dst []byte, id protowire.Number, e task.Edge, index uint32, to *task.Link) []byte {
+	dst = protowire.AppendTag(dst, id, protowire.BytesType)
+	start := len(dst)
+	dst = appendVarint(dst, heldEdge, uint64(e))
+	dst = appendVarint(dst, heldIndex, uint64(index))
+	return insertLength(appendLink(dst, heldHolder, to), start)
+}
+
+func setAt(b []byte, e *task.Edge, index *uint32, to *task.Link) error {
+	return eachField(b, func(f *field) error {
 		switch f.id {
 		case heldEdge:
-			h.Edge = task.Edge(f.number)
+			*e = task.Edge(f.number)
 		case heldIndex:
-			return setUint32(&h.Index, f)
+			return setUint32(index, f)
 		case heldHolder:
-			return setLink(&h.Holder, f.bytes)
+			return setLink(to, f.bytes)
 		}
 		return nil
 	})
-	c.Held = append(c.Held, h)
+}
+
+func appendEarlier(dst []byte, e *task.Earlier) []byte {
+	dst = protowire.AppendTag(dst, chainEarlier, protowire.BytesType)
+	start := len(dst)
+	dst = appendVarint(dst, earlierRound, uint64(e.Round))
+	dst = appendVarint(dst, earlierEnded, uint64(e.Ended))
+	dst = appendFlag(dst, earlierSucceeded, e.Succeeded)
+	dst = appendFlag(dst, earlierPaused, e.Paused)
+	for i := range e.Added {
+		dst = appendAt(dst, earlierAdded, e.Added[i].Edge, e.Added[i].Index, &e.Added[i].Task)
+	}
+	return insertLength(dst, start)
+}
+
+func setEarlier(c *task.Chain, b []byte) error {
+	var e task.Earlier
+	err := eachField(b, func(f *field) error {
+		switch f.id {
+		case earlierRound:
+			return setUint32(&e.Round, f)
+		case earlierEnded:
+			e.Ended = f.instant()
+		case earlierSucceeded:
+			e.Succeeded = f.number != 0
+		case earlierPaused:
+			e.Paused = f.number != 0
+		case earlierAdded:
+			var a task.Added
+			err := setAt(f.bytes, &a.Edge, &a.Index, &a.Task)
+			e.Added = append(e.Added, a)
+			return err
+		}
+		return nil
+	})
+	c.Earlier = append(c.Earlier, e)
 	return err
 }
 
@@ -123,6 +172,8 @@ func setChain(t *task.Task, b []byte) error {
 			c.StartBefore = f.instant()
 		case chainFollowSum:
 			return setArray(&c.FollowSum, f)
+		case chainEarlier:
+			return setEarlier(c, f.bytes)
 		}
 		return nil
 	})

@@ -75,6 +75,16 @@ const (
 	chainHeld        protowire.Number = 210
 	chainStartBefore protowire.Number = 211
 	chainFollowSum   protowire.Number = 310
+	chainEarlier     protowire.Number = 320
+)
+
+// The fields of an end from which a task was redriven.
+const (
+	earlierRound protowire.Number = iota + 1
+	earlierEnded
+	earlierSucceeded
+	earlierPaused
+	earlierAdded
 )
 
 // The fields of a link.

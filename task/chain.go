@@ -16,6 +16,10 @@ const (
 	// HeldMax bounds how many follow-ups a task notes whose key another task held. Of more the log has a
 	// line.
 	HeldMax = 100
+	// EarlierMax is of how many ends before a redrive a task knows what followed them, the newest ones.
+	EarlierMax = 32
+	// EarlierAddedMax bounds how many follow-ups that its handler had added a task knows of each of these ends.
+	EarlierAddedMax = 100
 	// ChainRetention is how long the ended row of a task in a chain is kept at least, also where the lambda
 	// keeps its ended tasks shorter.
 	ChainRetention = 24 * time.Hour
@@ -77,6 +81,27 @@ type Chain struct {
 	// StartBefore is when the tasks of the chain expire that come later and have no later one of their own;
 	// zero: as they say themselves.
 	StartBefore Instant
+	// Earlier are the ends of the task which something followed and from which it was redriven, the oldest
+	// first, at most EarlierMax.
+	Earlier []Earlier
+}
+
+// Earlier is an end of a task from which it was redriven: all that is needed to find what followed it.
+type Earlier struct {
+	Round     uint32
+	Ended     Instant
+	Succeeded bool
+	Paused    bool
+	// Added are the follow-ups that the handler had added, at most EarlierAddedMax. Those that the task was
+	// scheduled with are found without.
+	Added []Added
+}
+
+// Added is a follow-up that a handler added to its task.
+type Added struct {
+	Edge  Edge
+	Index uint32
+	Task  Link
 }
 
 // Held is a follow-up whose key another task held when it was to be created.
@@ -195,6 +220,18 @@ func FollowupID(ended *Task, e Edge, index uint32) ID {
 	binary.BigEndian.PutUint32(numbers[13:], index)
 	sum := IDOf([]byte("chain"), ended.ID[:], numbers[:])
 	return NewID(ended.Ended, uint64(binary.BigEndian.Uint16(sum[:2])), binary.BigEndian.Uint64(sum[8:]))
+}
+
+// EarlierEnd returns the task as it was when it had ended in an earlier round, as far as what followed it
+// depends on that.
+func (t *Task) EarlierEnd(e *Earlier) Task {
+	was, chain := *t, *t.Chain
+	chain.Round, chain.Paused, chain.PausedDue, chain.Held, chain.Earlier = e.Round, e.Paused, 0, nil, nil
+	was.State, was.Ended, was.CancelRequested, was.Result, was.History, was.Chain = Dead, e.Ended, false, nil, nil, &chain
+	if e.Succeeded {
+		was.State = Success
+	}
+	return was
 }
 
 // inNextRound returns the chain of a task that starts anew.

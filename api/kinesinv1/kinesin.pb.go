@@ -261,21 +261,23 @@ type ScheduleItem struct {
 	Payload     []byte `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
 	// A 16-byte UUIDv7 chosen by the client makes a repeated call harmless, also one with a key that is free again since.
 	// Empty: the server chooses.
-	RequestId        []byte            `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	MaxAttempts      uint32            `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`        // 0: the lambda's
-	TimeoutMicros    int64             `protobuf:"varint,10,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // 0: the lambda's
-	BackoffMinMicros int64             `protobuf:"varint,11,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
-	BackoffMaxMicros int64             `protobuf:"varint,12,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
-	Traceparent      string            `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"`                                                             // W3C trace context of the caller, passed on with the task; empty: none
-	OnConflict       string            `protobuf:"bytes,14,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`                                             // when the key is held: "keep" (also empty), "replace" or "reject"
-	Tags             map[string]string `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16
+	RequestId        []byte `protobuf:"bytes,8,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	MaxAttempts      uint32 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`        // 0: the lambda's
+	TimeoutMicros    int64  `protobuf:"varint,10,opt,name=timeout_micros,json=timeoutMicros,proto3" json:"timeout_micros,omitempty"` // 0: the lambda's
+	BackoffMinMicros int64  `protobuf:"varint,11,opt,name=backoff_min_micros,json=backoffMinMicros,proto3" json:"backoff_min_micros,omitempty"`
+	BackoffMaxMicros int64  `protobuf:"varint,12,opt,name=backoff_max_micros,json=backoffMaxMicros,proto3" json:"backoff_max_micros,omitempty"`
+	Traceparent      string `protobuf:"bytes,13,opt,name=traceparent,proto3" json:"traceparent,omitempty"` // W3C trace context of the caller, passed on with the task; empty: none
+	// When the key is held: "keep" (also empty), "replace" or "reject". For "replace" no task that has ended
+	// holds it.
+	OnConflict string            `protobuf:"bytes,14,opt,name=on_conflict,json=onConflict,proto3" json:"on_conflict,omitempty"`
+	Tags       map[string]string `protobuf:"bytes,15,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16
 	// A task that did not start before then ends as expired. 0: as the lambda's start_within_micros says.
 	StartBeforeMicros int64  `protobuf:"varint,16,opt,name=start_before_micros,json=startBeforeMicros,proto3" json:"start_before_micros,omitempty"`
 	Blob              *Blob  `protobuf:"bytes,17,opt,name=blob,proto3" json:"blob,omitempty"`                         // instead of payload; needs a key
 	LimitKey          string `protobuf:"bytes,23,opt,name=limit_key,json=limitKey,proto3" json:"limit_key,omitempty"` // whose task it is, for the lambda's limits by key; at most 256 bytes; empty: nobody's
 	// The tasks that follow when the task has ended: with success, in any other way, and in any way. A
-	// follow-up has no key, request_id, on_conflict and blob; its delay counts from the end of the task before
-	// it.
+	// follow-up has no request_id; on_conflict is "keep" or "replace", for which a task that lives keeps the
+	// key; its delay counts from the end of the task before it.
 	Then          []*ScheduleItem `protobuf:"bytes,40,rep,name=then,proto3" json:"then,omitempty"`
 	Else          []*ScheduleItem `protobuf:"bytes,41,rep,name=else,proto3" json:"else,omitempty"`
 	Finally       []*ScheduleItem `protobuf:"bytes,42,rep,name=finally,proto3" json:"finally,omitempty"`
@@ -1548,6 +1550,8 @@ type ChainTask struct {
 	WaitsFor      string       `protobuf:"bytes,12,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // for people: what a task waits for that has not started
 	Paused        bool         `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
 	Followups     []*ChainTask `protobuf:"bytes,14,rep,name=followups,proto3" json:"followups,omitempty"`
+	// It follows an earlier end of the task before it, which was redriven since, or comes after such a task.
+	BeforeRedrive bool `protobuf:"varint,15,opt,name=before_redrive,json=beforeRedrive,proto3" json:"before_redrive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1678,6 +1682,13 @@ func (x *ChainTask) GetFollowups() []*ChainTask {
 		return x.Followups
 	}
 	return nil
+}
+
+func (x *ChainTask) GetBeforeRedrive() bool {
+	if x != nil {
+		return x.BeforeRedrive
+	}
+	return false
 }
 
 type GetChainRequest struct {
@@ -1865,6 +1876,7 @@ type ControlChainResponse struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Changed       uint32                 `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"` // tasks
 	Told          uint32                 `protobuf:"varint,3,opt,name=told,proto3" json:"told,omitempty"`       // of cancel: tasks that run, and were told to stop
+	Left          uint32                 `protobuf:"varint,4,opt,name=left,proto3" json:"left,omitempty"`       // of cancel: tasks that it found and that run on, since else or finally leads to them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1916,6 +1928,13 @@ func (x *ControlChainResponse) GetChanged() uint32 {
 func (x *ControlChainResponse) GetTold() uint32 {
 	if x != nil {
 		return x.Told
+	}
+	return 0
+}
+
+func (x *ControlChainResponse) GetLeft() uint32 {
+	if x != nil {
+		return x.Left
 	}
 	return 0
 }
@@ -13982,7 +14001,7 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\funtil_micros\x18\x04 \x01(\x03R\vuntilMicros\"3\n" +
 	"\aTaskKey\x12\x16\n" +
 	"\x06lambda\x18\x01 \x01(\tR\x06lambda\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xa3\x03\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\xca\x03\n" +
 	"\tChainTask\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06lambda\x18\x02 \x01(\tR\x06lambda\x12\x14\n" +
@@ -14001,7 +14020,8 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x05error\x18\v \x01(\tR\x05error\x12\x1b\n" +
 	"\twaits_for\x18\f \x01(\tR\bwaitsFor\x12\x16\n" +
 	"\x06paused\x18\r \x01(\bR\x06paused\x123\n" +
-	"\tfollowups\x18\x0e \x03(\v2\x15.kinesin.v1.ChainTaskR\tfollowups\"!\n" +
+	"\tfollowups\x18\x0e \x03(\v2\x15.kinesin.v1.ChainTaskR\tfollowups\x12%\n" +
+	"\x0ebefore_redrive\x18\x0f \x01(\bR\rbeforeRedrive\"!\n" +
 	"\x0fGetChainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"\x8d\x01\n" +
 	"\x10GetChainResponse\x12\x0e\n" +
@@ -14013,11 +14033,12 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x13ControlChainRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06action\x18\x02 \x01(\tR\x06action\x12.\n" +
-	"\x13start_before_micros\x18\x03 \x01(\x03R\x11startBeforeMicros\"T\n" +
+	"\x13start_before_micros\x18\x03 \x01(\x03R\x11startBeforeMicros\"h\n" +
 	"\x14ControlChainResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\achanged\x18\x02 \x01(\rR\achanged\x12\x12\n" +
-	"\x04told\x18\x03 \x01(\rR\x04told\"j\n" +
+	"\x04told\x18\x03 \x01(\rR\x04told\x12\x12\n" +
+	"\x04left\x18\x04 \x01(\rR\x04left\"j\n" +
 	"\n" +
 	"GetRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\tR\x03ids\x12!\n" +

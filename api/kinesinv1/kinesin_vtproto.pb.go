@@ -1394,6 +1394,16 @@ func (m *ChainTask) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.BeforeRedrive {
+		i--
+		if m.BeforeRedrive {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x78
+	}
 	if len(m.Followups) > 0 {
 		for iNdEx := len(m.Followups) - 1; iNdEx >= 0; iNdEx-- {
 			size, err := m.Followups[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
@@ -1686,6 +1696,11 @@ func (m *ControlChainResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error) 
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Left != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Left))
+		i--
+		dAtA[i] = 0x20
 	}
 	if m.Told != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Told))
@@ -13489,6 +13504,9 @@ func (m *ChainTask) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
+	if m.BeforeRedrive {
+		n += 2
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -13571,6 +13589,9 @@ func (m *ControlChainResponse) SizeVT() (n int) {
 	}
 	if m.Told != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.Told))
+	}
+	if m.Left != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Left))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -22256,6 +22277,26 @@ func (m *ChainTask) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 15:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field BeforeRedrive", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.BeforeRedrive = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -22780,6 +22821,25 @@ func (m *ControlChainResponse) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Told |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Left", wireType)
+			}
+			m.Left = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Left |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

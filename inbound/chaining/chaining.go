@@ -33,6 +33,7 @@ type Store interface {
 // Keeper knows what follows tasks.
 type Keeper interface {
 	Followups(ctx context.Context, ended *task.Task) ([]chains.Followup, *kinesinv1.Followups, error)
+	Earlier(ctx context.Context, t *task.Task) ([]chains.EarlierEnd, error)
 	Read(ctx context.Context, t *task.Task) (*kinesinv1.Followups, error)
 	Complete(ctx context.Context, ended *task.Task) error
 }

@@ -59,13 +59,21 @@ func (s *Service) ControlChain(ctx context.Context, r *kinesinv1.ControlChainReq
 }
 
 // cancel ends what waits, and has what runs stop. A task that was reached by else or finally undoes
-// something, and goes on.
+// something, and goes on: it counts as left.
 func (s *Service) cancel(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
 	var ids []string
+	left := uint32(0)
 	for _, n := range all {
-		if !n.row.State.IsEnd() && !n.undoes && !n.row.CancelRequested {
+		switch {
+		case n.row.State.IsEnd() || n.row.CancelRequested:
+		case n.undoes:
+			left++
+		default:
 			ids = append(ids, s.Sealer.SealTask(&n.row))
 		}
+	}
+	if r.Changed+r.Told == 0 { // else it may be a task that follows because of this call
+		r.Left = left
 	}
 	done = len(ids) == 0
 	for len(ids) > 0 {
@@ -124,11 +132,11 @@ func (s *Service) hold(ctx context.Context, all []*node, r *kinesinv1.ControlCha
 }
 
 // redrive has those start anew at which the chain stopped: the tasks that did not succeed, after others that
-// did.
+// did. What followed an end from which its task was redriven is over.
 func (s *Service) redrive(ctx context.Context, _ *kinesinv1.ControlChainRequest, all []*node, r *kinesinv1.ControlChainResponse) (done bool, err error) {
 	found, undoing := false, false
 	for _, n := range all {
-		if n.row.Forgotten || !n.row.State.IsEnd() || n.row.Succeeded() {
+		if n.isEarlier || n.row.Forgotten || !n.row.State.IsEnd() || n.row.Succeeded() {
 			continue
 		}
 		if n.undoes {

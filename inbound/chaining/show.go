@@ -78,7 +78,7 @@ func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, erro
 	if n.row.Forgotten { // its row is still there, and says what followed it
 		v = &kinesinv1.ChainTask{Lambda: v.Lambda, Collection: v.Collection, State: stateMissing, Error: "it was deleted"}
 	}
-	v.Edge = n.edge.String()
+	v.Edge, v.BeforeRedrive = n.edge.String(), n.isEarlier
 	f, err := s.Keeper.Read(ctx, &n.row)
 	if err != nil {
 		return nil, fmt.Errorf("read what follows task %s: %w", v.Id, err)
@@ -96,7 +96,7 @@ func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, erro
 			if there >= len(n.followups) {
 				return v, nil // there were too many
 			}
-			next, err := s.node(ctx, n.followups[there].node)
+			next, err := s.node(ctx, n.followups[there])
 			if err != nil {
 				return nil, err
 			}
@@ -107,6 +107,16 @@ func (s *showing) node(ctx context.Context, n *node) (*kinesinv1.ChainTask, erro
 			continue
 		}
 		v.Followups = append(v.Followups, s.planned(item, place, state))
+	}
+	for _, one := range n.earlier {
+		if one.row.ID.IsZero() || s.left <= 0 {
+			continue
+		}
+		next, err := s.node(ctx, one)
+		if err != nil {
+			return nil, err
+		}
+		v.Followups = append(v.Followups, next)
 	}
 	return v, nil
 }

@@ -16,16 +16,12 @@ type node struct {
 	edge      task.Edge
 	undoes    bool // it was reached by else or finally
 	parent    *node
-	place     chains.Place // among the follow-ups of parent
+	end       *task.Task   // the end that it follows: the row of parent, or an earlier one
+	place     chains.Place // among the follow-ups of that
 	held      task.Link    // the task that held its key; then it is missing
-	followups []followup
-}
-
-// followup is a follow-up of a node, in the order in which it was named.
-type followup struct {
-	chains.Followup
-
-	node *node // nil: it is not there
+	followups []*node      // in the order in which they were named
+	earlier   []*node      // of ends from which the task was redriven; those that are gone are missing
+	isEarlier bool         // it is one of these, or comes after one
 }
 
 // walk reads a chain from its first task on, at most so many tasks. whole says that there are no more.
@@ -35,22 +31,15 @@ func (s *Service) walk(ctx context.Context, root task.Task, most int) (first *no
 	for n := 1; len(level) > 0; {
 		var next []*node
 		for _, parent := range level {
-			if !parent.row.State.IsEnd() || !parent.row.HasFollowups() {
-				continue
-			}
-			all, _, err := s.Keeper.Followups(ctx, &parent.row)
+			all, err := s.followupsOf(ctx, parent)
 			if err != nil {
 				return nil, false, err
 			}
-			for _, f := range all {
+			for _, one := range all {
 				if n++; n > most {
 					return first, false, nil
 				}
-				one := &node{row: f.Task, edge: f.Edge, undoes: parent.undoes || f.Edge != task.Then, parent: parent, place: f.Place}
-				if one.held = parent.row.Chain.HolderOf(f.Edge, f.Index); !one.held.ID.IsZero() {
-					one.row = task.Task{}
-				}
-				parent.followups = append(parent.followups, followup{f, one})
+				one.add()
 				next = append(next, one)
 			}
 		}
@@ -60,6 +49,50 @@ func (s *Service) walk(ctx context.Context, root task.Task, most int) (first *no
 		level = next
 	}
 	return first, true, nil
+}
+
+// followupsOf returns what follows a node, and what followed earlier ends of it, as that was put.
+func (s *Service) followupsOf(ctx context.Context, parent *node) (all []*node, err error) {
+	if parent.row.State.IsEnd() && parent.row.HasFollowups() {
+		now, _, err := s.Keeper.Followups(ctx, &parent.row)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range now {
+			all = append(all, nodeOf(f, parent, &parent.row))
+		}
+	}
+	ends, err := s.Keeper.Earlier(ctx, &parent.row)
+	if err != nil {
+		return nil, err
+	}
+	for i := range ends {
+		for _, f := range ends[i].Followups {
+			all = append(all, nodeOf(f, parent, &ends[i].Ended))
+		}
+	}
+	return all, nil
+}
+
+func nodeOf(f chains.Followup, parent *node, end *task.Task) *node {
+	n := &node{row: f.Task, edge: f.Edge, undoes: parent.undoes || f.Edge != task.Then, parent: parent, end: end, place: f.Place}
+	n.isEarlier = parent.isEarlier || !n.isOfNewest()
+	if n.held = end.Chain.HolderOf(f.Edge, f.Index); !n.held.ID.IsZero() {
+		n.row = task.Task{}
+	}
+	return n
+}
+
+// isOfNewest reports whether a node follows the end of its parent, and no earlier one.
+func (n *node) isOfNewest() bool { return n.end == &n.parent.row }
+
+// add adds a node to its parent.
+func (n *node) add() {
+	if n.isOfNewest() {
+		n.parent.followups = append(n.parent.followups, n)
+	} else {
+		n.parent.earlier = append(n.parent.earlier, n)
+	}
 }
 
 // read reads the rows of nodes, whose row is what was put. A task that has no row any more keeps its wake-up
@@ -94,9 +127,16 @@ func (s *Service) read(ctx context.Context, nodes []*node) error {
 	return nil
 }
 
-// is reports whether a row with its id is that of the node: a key may have been another task's.
+// is reports whether a row with its id is that of the node: a key may have been another task's, such as that
+// of the same follow-up of a later end.
 func (n *node) is(row *task.Task) bool {
-	return row.Key == "" || row.IsFollowup(&n.parent.row, n.place.Edge, n.place.Index)
+	switch {
+	case row.Key == "":
+		return true
+	case n.isOfNewest():
+		return row.IsFollowup(n.end, n.place.Edge, n.place.Index)
+	}
+	return row.Request == task.FollowupID(n.end, n.place.Edge, n.place.Index)
 }
 
 func (s *Service) taskRows(ctx context.Context, some []*node) ([]task.Task, error) {
@@ -143,9 +183,7 @@ func (n *node) each(do func(n *node)) {
 	if !n.row.ID.IsZero() {
 		do(n)
 	}
-	for _, f := range n.followups {
-		if f.node != nil {
-			f.node.each(do)
-		}
+	for _, next := range slices.Concat(n.followups, n.earlier) {
+		next.each(do)
 	}
 }

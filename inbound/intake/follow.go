@@ -180,8 +180,11 @@ func in(where string, err error) error {
 }
 
 // RenewFollowups takes from a task that starts anew what its handler added to what follows it.
-func (in *Intake) RenewFollowups(ctx context.Context, next *task.Task, l *catalog.Entry) error {
-	apart, err := chains.Renew(ctx, in.Store, next)
+func (in *Intake) RenewFollowups(ctx context.Context, ended, next *task.Task, l *catalog.Entry) error {
+	if in.Renew == nil {
+		return nil
+	}
+	apart, err := in.Renew(ctx, ended, next)
 	if err != nil || apart == nil {
 		return err
 	}

@@ -22,19 +22,23 @@ func Extend(t *task.Task, have, add *kinesinv1.Followups, inlineMax int) (apart 
 	return apart, nil
 }
 
-// Renew takes from a task that starts anew what its handler added to what follows it: the next run adds that
-// itself, or does not. apart is as of Attach.
-func Renew(ctx context.Context, s Payloads, t *task.Task) (apart []byte, err error) {
-	if !t.HasAdded() {
+// Renew takes from next, the task that starts anew in place of one that has ended, what its handler added to
+// what follows it: the next run adds that itself, or does not. It notes the end, so that what followed it is
+// found. apart is as of Attach.
+func (k *Keeper) Renew(ctx context.Context, ended, next *task.Task) (apart []byte, err error) {
+	if !ended.HasFollowups() {
 		return nil, nil
 	}
-	f, err := read(ctx, s, t)
+	if err := k.noteEnd(ctx, ended, next); err != nil || !next.HasAdded() {
+		return nil, err
+	}
+	f, err := read(ctx, k.Store, next)
 	if err != nil {
 		return nil, err
 	}
 	first := func(edge task.Edge) []*kinesinv1.ScheduleItem {
 		items := On(f, edge)
-		return items[:len(items)-min(len(items), int(t.Chain.Added[edge-task.Then]))]
+		return items[:len(items)-min(len(items), int(next.Chain.Added[edge-task.Then]))]
 	}
-	return Attach(t, &kinesinv1.Followups{Then: first(task.Then), Else: first(task.Else), Finally: first(task.Finally)}, InlineMax(s))
+	return Attach(next, &kinesinv1.Followups{Then: first(task.Then), Else: first(task.Else), Finally: first(task.Finally)}, InlineMax(k.Store))
 }

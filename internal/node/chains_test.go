@@ -322,6 +322,180 @@ func TestARedriveSaysWhatItLeaves(t *testing.T) {
 	})
 }
 
+// What followed the ends of a task from which it was redriven is shown, and cancelled by the same rule as what
+// follows its newest end: also what its handler had added, and what came after that in turn.
+func TestWhatFollowedBeforeARedrive(t *testing.T) {
+	later := func(payload string) sdk.Step { return mail(payload).After(3 * time.Hour) }
+	for name, c := range map[string]struct {
+		first     sdk.Step
+		shown     string
+		before    int // tasks that are shown as from before a redrive
+		change    sdk.ChainChange
+		cancelled string
+	}{
+		"else": {
+			mail("fail").Else(later("undo")), "live: fatal_failure else(scheduled) else(scheduled) else(scheduled)", 2,
+			sdk.ChainChange{Left: 3}, "live: fatal_failure else(scheduled) else(scheduled) else(scheduled)",
+		},
+		"then": {
+			mail("a").Then(later("b")), "live: success then(scheduled) then(scheduled) then(scheduled)", 2,
+			sdk.ChainChange{Changed: 3}, "ended: success then(cancelled) then(cancelled) then(cancelled)",
+		},
+		"finally": {
+			mail("a").Finally(later("b")), "live: success finally(scheduled) finally(scheduled) finally(scheduled)", 2,
+			sdk.ChainChange{Left: 3}, "live: success finally(scheduled) finally(scheduled) finally(scheduled)",
+		},
+		"added": {
+			mail("adds").Then(later("b")), "live: success" + strings.Repeat(" then(scheduled)", 6), 4,
+			sdk.ChainChange{Changed: 6}, "ended: success" + strings.Repeat(" then(cancelled)", 6),
+		},
+		"added to nothing": {
+			mail("adds"), "live: success" + strings.Repeat(" then(scheduled)", 3), 2,
+			sdk.ChainChange{Changed: 3}, "ended: success" + strings.Repeat(" then(cancelled)", 3),
+		},
+		"with a key": {
+			mail("a").Then(keyed("b", "k").After(3 * time.Hour)), "live: success then(held) then(scheduled)", 1,
+			sdk.ChainChange{Changed: 1}, "ended: success then(held) then(cancelled)",
+		},
+		"further down": {
+			mail("a").Then(mail("b").Then(later("c"))), "live: success" + strings.Repeat(" then(success then(scheduled))", 3), 4,
+			sdk.ChainChange{Changed: 3}, "ended: success" + strings.Repeat(" then(success then(cancelled))", 3),
+		},
+		"both ways": {
+			mail("sleep").Then(later("b")).Else(later("undo")), "live: success then(scheduled) else(skipped) then(scheduled) then(scheduled)", 2,
+			sdk.ChainChange{Changed: 3}, "ended: success then(cancelled) else(skipped) then(cancelled) then(cancelled)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRig(t, drivers{}, 1, nil, func(r *rig) {
+				r.lambda(sdk.LambdaInfo{Name: "mail"})
+				var s stepLog
+				r.work(r.nodes[0], "mail", func(ctx context.Context, k *sdk.Task[[]byte]) error {
+					if string(k.Payload) == "adds" {
+						k.Then(later("added"))
+					}
+					return s.handler(ctx, k)
+				})
+				id, err := sdk.Chain(c.first).Schedule(r.ctx, r.client)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(20 * time.Minute)
+				for range 2 {
+					if changed, err := r.client.Redrive(r.ctx, []sdk.ID{id}, sdk.Force()); err != nil || changed[0].Err != nil {
+						t.Fatal(changed, err)
+					}
+					time.Sleep(20 * time.Minute)
+				}
+				if got := r.chain(id); got != c.shown {
+					t.Errorf("%s, want %s", got, c.shown)
+				}
+				if got := r.beforeRedrive(id); got != c.before {
+					t.Errorf("%d tasks are shown as from before a redrive, want %d", got, c.before)
+				}
+				c.change.ID = id
+				if got, err := r.client.CancelChain(r.ctx, id); err != nil || got != c.change {
+					t.Errorf("%+v, %v, want %+v", got, err, c.change)
+				}
+				time.Sleep(time.Minute)
+				if got := r.chain(id); got != c.cancelled {
+					t.Errorf("cancelled: %s, want %s", got, c.cancelled)
+				}
+			})
+		})
+	}
+}
+
+// beforeRedrive returns how many tasks of a chain are shown as from before a redrive.
+func (r *rig) beforeRedrive(id sdk.ID) int {
+	r.Helper()
+	c, err := r.client.GetChain(r.ctx, id)
+	if err != nil {
+		r.Fatal(err)
+	}
+	var count func(t *sdk.ChainTask) int
+	count = func(t *sdk.ChainTask) (n int) {
+		if t.BeforeRedrive {
+			n = 1
+		}
+		for i := range t.Followups {
+			n += count(&t.Followups[i])
+		}
+		return n
+	}
+	return count(&c.Root)
+}
+
+// What followed an earlier end is shown while the task runs anew, and is not redriven with the chain. Only the
+// newest ends are known.
+func TestWhatFollowedLongBeforeARedrive(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		id, err := sdk.Chain(mail("sleep").Then(mail("fail"))).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range task.EarlierMax + 2 {
+			time.Sleep(20 * time.Minute)
+			if changed, err := r.client.Redrive(r.ctx, []sdk.ID{id}, sdk.Force()); err != nil || changed[0].Err != nil {
+				t.Fatal(changed, err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got, want := r.chain(id), "live: processing then(planned)"+strings.Repeat(" then(fatal_failure)", task.EarlierMax); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		c, err := r.client.GetChain(r.ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if newest := c.Root.Followups[task.EarlierMax]; time.Since(newest.Ended) > 15*time.Minute {
+			t.Errorf("the newest one that is shown ended at %v", newest.Ended)
+		}
+		if oldest := c.Root.Followups[1]; time.Since(oldest.Ended) > task.EarlierMax*20*time.Minute {
+			t.Errorf("the oldest one that is shown ended at %v, and later ones are not", oldest.Ended)
+		}
+		time.Sleep(20 * time.Minute)
+		if got, err := r.client.RedriveChain(r.ctx, id); err != nil || got.Changed != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
+}
+
+// So is what followed while the chain was paused, and waits for its resumption.
+func TestWhatFollowedAPausedEndBeforeARedrive(t *testing.T) {
+	inRig(t, drivers{}, 1, nil, func(r *rig) {
+		r.lambda(sdk.LambdaInfo{Name: "mail"})
+		var s stepLog
+		r.work(r.nodes[0], "mail", s.handler)
+		id, err := sdk.Chain(mail("sleep"), mail("b")).Schedule(r.ctx, r.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := r.client.PauseChain(r.ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		if changed, err := r.client.Redrive(r.ctx, []sdk.ID{id}, sdk.Force()); err != nil || changed[0].Err != nil {
+			t.Fatal(changed, err)
+		}
+		time.Sleep(time.Minute)
+		if got, want := r.chain(id), "paused: processing then(planned) then(scheduled)"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if _, err := r.client.ResumeChain(r.ctx, id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		if got, want := r.chain(id), "ended: success then(success) then(success)"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
+}
+
 // Nothing is half created, and a refusal says where it is.
 func TestABadChainIsRefused(t *testing.T) {
 	inRig(t, drivers{}, 1, nil, func(r *rig) {

@@ -157,8 +157,8 @@ func (n *Node) compose(c Config) {
 // composeIntake makes what takes tasks in: for inbound, and follow-ups with keys in any role.
 func (n *Node) composeIntake(c *Config, seal *task.Sealer, hints intake.Scheduler, matcher intake.Matcher) {
 	n.intake = intake.New(intake.Config{
-		Complete: n.chains.Complete,
-		Store:    n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
+		Complete: n.chains.Complete, Renew: n.chains.Renew,
+		Store: n.chains, Queue: n.queue, Catalog: n.catalog, Sealer: seal, Scheduler: hints, Matcher: matcher, Clock: c.Clock,
 		Hooks: n.intakeHooks(), InboundSealer: n.keyring.Inbound(), Process: n.process(), SchedulerOnly: n.schedulerOnly, Shared: c.shared,
 		Near: c.Near, Horizon: c.Horizon, DeliverDirect: c.DeliverDirect,
 	})

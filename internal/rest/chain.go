@@ -124,6 +124,7 @@ type chainTask struct {
 	Error      string   `json:"error,omitempty" jsonschema:"of its last attempt, if it did not succeed"`
 	WaitsFor   string   `json:"waits_for,omitempty" jsonschema:"for people: what holds it back"`
 	Paused     bool     `json:"paused,omitempty"`
+	Earlier    bool     `json:"before_redrive,omitempty" jsonschema:"it follows an earlier end of the task before it, which was redriven since"`
 }
 
 // add adds a task of a chain with those that follow it.
@@ -132,7 +133,7 @@ func (v *chainView) add(t *kinesinv1.ChainTask, parent *int) {
 	v.Tasks = append(v.Tasks, chainTask{
 		Parent: parent, Edge: t.GetEdge(), ID: t.GetId(), Lambda: t.GetLambda(), Collection: t.GetCollection(), State: t.GetState(),
 		Due: moment(t.GetDueMicros()), Delay: durationOf(t.GetDelayMicros()), Started: moment(t.GetStartedMicros()), Ended: moment(t.GetEndedMicros()),
-		Attempt: t.GetAttempt(), Error: t.GetError(), WaitsFor: t.GetWaitsFor(), Paused: t.GetPaused(),
+		Attempt: t.GetAttempt(), Error: t.GetError(), WaitsFor: t.GetWaitsFor(), Paused: t.GetPaused(), Earlier: t.GetBeforeRedrive(),
 	})
 	for _, next := range t.GetFollowups() {
 		v.add(next, &at)
@@ -162,11 +163,12 @@ type chainChanged struct {
 	ID      string `json:"id" jsonschema:"the id of its first task"`
 	Changed uint32 `json:"changed" jsonschema:"tasks that were changed"`
 	Told    uint32 `json:"told,omitempty" jsonschema:"tasks that run, and were told to stop"`
+	Left    uint32 `json:"left,omitempty" jsonschema:"of cancel: tasks that it found and that run on, since else or finally leads to them"`
 }
 
 func changeChain(c *call, r *kinesinv1.ControlChainRequest) (int, *chainChanged, error) {
 	response, err := c.Chains.ControlChain(c.r.Context(), r)
-	return http.StatusOK, &chainChanged{response.GetId(), response.GetChanged(), response.GetTold()}, err
+	return http.StatusOK, &chainChanged{response.GetId(), response.GetChanged(), response.GetTold(), response.GetLeft()}, err
 }
 
 func controlChain(action string) func(c *call, _ *none) (int, *chainChanged, error) {

@@ -623,13 +623,13 @@ var exchanges = []exchange{
 	{request: `GET /v1/crons/nightly`, wire: `{"name":"nightly"}`, answer: &kinesinv1.GetCronResponse{Cron: &kinesinv1.Cron{Pause: &kinesinv1.CronPause{Reason: "db", By: "bob"}}}, status: 200, body: `"pause":{"reason":"db","by":"bob"}`},
 	{request: `GET /v1/crons/nightly`, err: api.ErrNotFound, status: 404},
 	{
-		request: `GET /v1/chains/k1`, wire: `{"id":"k1"}`, status: 200, body: `{"id":"k1","state":"live","tasks":[{"id":"k1","lambda":"mail","state":"success"},{"parent":0,"edge":"then","lambda":"sms","state":"planned","delay":"1h0m0s"}]}`,
+		request: `GET /v1/chains/k1`, wire: `{"id":"k1"}`, status: 200, body: `{"id":"k1","state":"live","tasks":[{"id":"k1","lambda":"mail","state":"success"},{"parent":0,"edge":"then","lambda":"sms","state":"planned","delay":"1h0m0s"},{"parent":0,"edge":"else","id":"k2","lambda":"sms","state":"dead","before_redrive":true}]}`,
 		answer: &kinesinv1.GetChainResponse{Id: "k1", State: "live", Root: &kinesinv1.ChainTask{Id: "k1", Lambda: "mail", State: "success", Followups: []*kinesinv1.ChainTask{
-			{Lambda: "sms", State: "planned", Edge: "then", DelayMicros: 3600e6},
+			{Lambda: "sms", State: "planned", Edge: "then", DelayMicros: 3600e6}, {Id: "k2", Lambda: "sms", State: "dead", Edge: "else", BeforeRedrive: true},
 		}}},
 	},
 	{request: `GET /v1/chains/k1`, err: api.ErrNotFound, status: 404},
-	{request: `POST /v1/chains/k1/cancel`, wire: `{"id":"k1","action":"cancel"}`, answer: &kinesinv1.ControlChainResponse{Id: "k1", Changed: 2, Told: 1}, status: 200, body: `{"id":"k1","changed":2,"told":1}`},
+	{request: `POST /v1/chains/k1/cancel`, wire: `{"id":"k1","action":"cancel"}`, answer: &kinesinv1.ControlChainResponse{Id: "k1", Changed: 2, Told: 1, Left: 3}, status: 200, body: `{"id":"k1","changed":2,"told":1,"left":3}`},
 	{request: `POST /v1/chains/k1/pause`, wire: `{"id":"k1","action":"pause"}`, status: 200},
 	{request: `POST /v1/chains/k1/resume`, wire: `{"id":"k1","action":"resume"}`, status: 200},
 	{request: `POST /v1/chains/k1/redrive`, wire: `{"id":"k1","action":"redrive"}`, status: 200},

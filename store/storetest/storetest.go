@@ -230,6 +230,9 @@ func full(n int, p task.Partition) task.Task {
 	}
 	t.Chain.Held = []task.Held{{Edge: task.Finally, Index: 2, Holder: link}, {Edge: task.Then, Holder: link}}
 	t.Chain.StartBefore, t.Chain.FollowSum = at(9), link.ID
+	t.Chain.Earlier = []task.Earlier{
+		{Ended: at(3), Succeeded: true, Added: []task.Added{{Edge: task.Then, Index: 1, Task: link}, {Edge: task.Finally, Task: link}}}, {Round: 1, Ended: at(4), Paused: true},
+	}
 	t.Chain.Added[0], t.Chain.Added[1], t.Chain.Added[2] = 1, 2, 3
 	t.Occurrence = &task.Occurrence{
 		Cron: "nightly", Life: at(1), At: task.Firing{Revision: 3, Nominal: at(5)}, Before: task.Firing{Revision: 2, Nominal: at(4)},

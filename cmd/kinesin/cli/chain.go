@@ -94,6 +94,9 @@ func chainTaskText(t *sdk.ChainTask) string {
 		parts = append(parts, t.Edge)
 	}
 	parts = append(parts, cmp.Or(t.Lambda, "(hidden)"), string(t.State))
+	if t.BeforeRedrive {
+		parts = append(parts, "(from before a redrive)")
+	}
 	switch {
 	case !t.Ended.IsZero():
 		parts = append(parts, "ended "+timeText(t.Ended))
@@ -130,7 +133,7 @@ var (
 	dotForm = graphForm{ //nolint:gochecknoglobals // a table
 		begin: "digraph chain {\n  node [shape=box]\n", end: "}\n",
 		node: func(n int, t *sdk.ChainTask) string {
-			return fmt.Sprintf("  t%d [label=%q]\n", n, t.Lambda+"\n"+string(t.State))
+			return fmt.Sprintf("  t%d [label=%q]\n", n, t.Lambda+"\n"+graphState(t))
 		},
 		edge: func(from, to int, t *sdk.ChainTask) string {
 			return fmt.Sprintf("  t%d -> t%d [label=%q%s]\n", from, to, t.Edge, dotStyle(t))
@@ -139,7 +142,7 @@ var (
 	mermaidForm = graphForm{ //nolint:gochecknoglobals // a table
 		begin: "flowchart TD\n",
 		node: func(n int, t *sdk.ChainTask) string {
-			return fmt.Sprintf("  t%d[\"%s<br/>%s\"]\n", n, mermaidText(t.Lambda), t.State)
+			return fmt.Sprintf("  t%d[\"%s<br/>%s\"]\n", n, mermaidText(t.Lambda), graphState(t))
 		},
 		edge: func(from, to int, t *sdk.ChainTask) string {
 			arrow := "-->"
@@ -150,6 +153,14 @@ var (
 		},
 	}
 )
+
+// graphState says in a graph what has become of a task.
+func graphState(t *sdk.ChainTask) string {
+	if t.BeforeRedrive {
+		return string(t.State) + " (from before a redrive)"
+	}
+	return string(t.State)
+}
 
 func dotStyle(t *sdk.ChainTask) string {
 	if t.ID == "" {
@@ -191,20 +202,22 @@ type chainObject struct {
 }
 
 type chainTaskObject struct {
-	ID         string            `json:"id,omitempty"`
-	Lambda     string            `json:"lambda,omitempty"`
-	State      sdk.State         `json:"state"`
-	Edge       string            `json:"edge,omitempty"`
-	Collection string            `json:"collection,omitempty"`
-	Due        string            `json:"due,omitempty"`
-	Delay      string            `json:"delay,omitempty"`
-	Started    string            `json:"started,omitempty"`
-	Ended      string            `json:"ended,omitempty"`
-	Attempt    int               `json:"attempt,omitempty"`
-	Error      string            `json:"error,omitempty"`
-	WaitsFor   string            `json:"waits_for,omitempty"`
-	Paused     bool              `json:"paused,omitempty"`
-	Followups  []chainTaskObject `json:"followups,omitempty"`
+	ID         string    `json:"id,omitempty"`
+	Lambda     string    `json:"lambda,omitempty"`
+	State      sdk.State `json:"state"`
+	Edge       string    `json:"edge,omitempty"`
+	Collection string    `json:"collection,omitempty"`
+	Due        string    `json:"due,omitempty"`
+	Delay      string    `json:"delay,omitempty"`
+	Started    string    `json:"started,omitempty"`
+	Ended      string    `json:"ended,omitempty"`
+	Attempt    int       `json:"attempt,omitempty"`
+	Error      string    `json:"error,omitempty"`
+	WaitsFor   string    `json:"waits_for,omitempty"`
+	Paused     bool      `json:"paused,omitempty"`
+	// BeforeRedrive says that it follows an earlier end of the task before it.
+	BeforeRedrive bool              `json:"before_redrive,omitempty"`
+	Followups     []chainTaskObject `json:"followups,omitempty"`
 }
 
 func chainObjectOf(c *sdk.ChainInfo) chainObject {
@@ -215,6 +228,7 @@ func chainTaskObjectOf(t *sdk.ChainTask) chainTaskObject {
 	o := chainTaskObject{
 		ID: string(t.ID), Lambda: t.Lambda, State: t.State, Edge: t.Edge, Collection: t.Collection, Due: timeText(t.Due),
 		Started: timeText(t.Started), Ended: timeText(t.Ended), Attempt: t.Attempt, Error: t.Error, WaitsFor: t.WaitsFor, Paused: t.Paused,
+		BeforeRedrive: t.BeforeRedrive,
 	}
 	if t.Delay > 0 {
 		o.Delay = formatDuration(t.Delay)
@@ -229,6 +243,7 @@ type chainChangeObject struct {
 	ID      string `json:"id"`
 	Changed int    `json:"changed"`
 	Told    int    `json:"told"`
+	Left    int    `json:"left,omitempty"`
 }
 
 // changingChain makes a command that changes a chain.
@@ -242,7 +257,10 @@ func (a *app) changingChain(use, short, long, done string, change func(k *sdk.Cl
 		if r.Told > 0 {
 			text += fmt.Sprintf("; running, and told to stop: %d", r.Told)
 		}
-		return a.print(chainChangeObject{string(r.ID), r.Changed, r.Told}, "%s", text)
+		if r.Left > 0 {
+			a.note("not cancelled, since else or finally leads to them: %d; cancel one by its own id (kinesin chain show %s)", r.Left, r.ID)
+		}
+		return a.print(chainChangeObject{string(r.ID), r.Changed, r.Told, r.Left}, "%s", text)
 	})
 }
 

@@ -36,7 +36,7 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	if got := s.must("chain", "show", id); strings.Contains(got, "the chain is paused") || !strings.Contains(got, "else  refund") {
 		t.Error(got)
 	}
-	if o := s.do("chain", "cancel", id); o.code != 0 || o.stderr != "" {
+	if o := s.do("chain", "cancel", id); o.code != 0 || strings.Contains(o.stderr, "paused") || !strings.Contains(o.stderr, "not cancelled, since else or finally leads to them: 1;") {
 		t.Errorf("a chain that is not paused: %+v", o)
 	}
 	for _, want := range []string{"digraph", "refund"} {
@@ -47,6 +47,14 @@ func TestAChainFromScheduleToItsEnd(t *testing.T) {
 	first := s.object("get", id)
 	if link, _ := first["chain"].(map[string]any); link["root"] != id || link["followups"] != 2.0 || first["state"] != "cancelled" {
 		t.Errorf("%v", first)
+	}
+	s.must("redrive", id)
+	for form, want := range map[string]string{
+		"text": "refund  enqueued  (from before a redrive)", "json": `"before_redrive":true`, "dot": `refund\nenqueued (from before a redrive)`, "mermaid": "refund<br/>enqueued (from before a redrive)",
+	} {
+		if got := s.must("chain", "show", id, "-o", form); !strings.Contains(got, want) {
+			t.Errorf("no %s in %s", want, got)
+		}
 	}
 }
 
