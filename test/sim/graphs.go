@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +71,41 @@ func graphsOf(seed uint64, span time.Duration) *Graphs {
 		}
 		g.Groups = append(g.Groups, one)
 	}
+	g.widen(seed, span)
 	return g
+}
+
+// Sizes beyond which what follows a task is put in several calls, and the members of a group are read so.
+const (
+	wideChain = 500
+	wideGroup = 1000
+)
+
+// widen adds a chain and a group of several parts to some plans.
+func (g *Graphs) widen(seed uint64, span time.Duration) {
+	r := rand.New(rand.NewPCG(seed, 17))
+	if r.IntN(16) > 0 {
+		return
+	}
+	c := ChainPlan{At: time.Duration(r.Int64N(int64(span))), Do: []string{"", "redrive"}[r.IntN(2)], After: 5 * time.Second}
+	c.First.Fatal = c.Do == "redrive"
+	for range wideChain + 1 + r.IntN(100) {
+		edge := &c.First.Then
+		if c.First.Fatal {
+			edge = &c.First.Else
+		}
+		*edge = append(*edge, Step{})
+	}
+	one := GroupPlan{At: time.Duration(r.Int64N(int64(span))), Batch: 400}
+	for range wideGroup + 1 + r.IntN(300) {
+		one.Members = append(one.Members, Step{Fatal: r.IntN(4) == 0})
+	}
+	g.Chains, g.Groups = append(g.Chains, c), append(g.Groups, one)
+}
+
+// isWide reports whether the plan has a chain and a group of several parts.
+func (g *Graphs) isWide() bool {
+	return g != nil && slices.ContainsFunc(g.Groups, func(p GroupPlan) bool { return len(p.Members) > wideGroup })
 }
 
 func stepOf(r *rand.Rand, deeper int) Step {
@@ -350,11 +386,41 @@ func (g *graphs) judge() {
 			g.w.breach("I25: chain %d: %v", i, err)
 			continue
 		}
-		g.judgeStep(c, &g.plan.Chains[i], &g.plan.Chains[i].First, &info.Root, fmt.Sprintf("chain-%d", i))
+		place := fmt.Sprintf("chain-%d", i)
+		g.judgeStep(c, &g.plan.Chains[i], &g.plan.Chains[i].First, &info.Root, place)
+		g.judgeShown(&info.Root, place)
 	}
 	for i, id := range groups {
 		if id != "" {
 			g.judgeGroup(c, i, id)
+		}
+	}
+}
+
+// judgeShown is invariant I25, too: each task of a chain that ran is shown, also of an end from before a redrive.
+func (g *graphs) judgeShown(root *sdk.ChainTask, place string) {
+	shown := map[string]bool{}
+	var note func(t *sdk.ChainTask)
+	note = func(t *sdk.ChainTask) {
+		shown[taskOf(t.ID)] = true
+		if t.BeforeRedrive {
+			g.w.saw("task from before a redrive")
+		}
+		for i := range t.Followups {
+			note(&t.Followups[i])
+		}
+	}
+	note(root)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for at, ids := range g.runs {
+		if at != place && !strings.HasPrefix(at, place+"/") {
+			continue
+		}
+		for id := range ids {
+			if !shown[id] {
+				g.w.breach("I25: task %s of %s ran, and is not shown", id, at)
+			}
 		}
 	}
 }
@@ -391,6 +457,12 @@ func (g *graphs) judgeStep(c *client, p *ChainPlan, s *Step, t *sdk.ChainTask, p
 	nth := map[string]int{}
 	for i := range t.Followups {
 		next := &t.Followups[i]
+		if next.BeforeRedrive && !t.BeforeRedrive {
+			if p.Do != "redrive" {
+				wrong("something is from before a redrive, and there was none")
+			}
+			continue
+		}
 		n := nth[next.Edge]
 		nth[next.Edge]++
 		steps := map[string][]Step{"then": s.Then, "else": s.Else, "finally": s.Finally}[next.Edge]
