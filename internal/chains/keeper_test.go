@@ -14,6 +14,7 @@ import (
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/chains"
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/runtest"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/store/mem"
 	"github.com/kinesin-io/kinesin/task"
@@ -40,6 +41,7 @@ type faulty struct {
 	at    int // of which write
 	n     int
 	dead  bool
+	early int // rows that were put before their payload
 }
 
 func (f *faulty) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
@@ -63,6 +65,11 @@ func (f *faulty) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 			f.dead = f.fault == diedBefore
 			results[i] = store.ErrUnknown
 			continue
+		}
+		if one.Kind == store.PutWakeup && one.Task.PayloadStoredApart() {
+			if _, err := f.Driver.Payload(ctx, one.Task.PayloadID()); err != nil {
+				f.early++
+			}
 		}
 		r, err := f.Driver.Apply(ctx, []store.Op{one})
 		if err != nil {
@@ -120,12 +127,18 @@ func followups(large bool) *kinesinv1.Followups {
 
 func newWorld(t *testing.T, large bool) *world {
 	t.Helper()
+	return newWorldOf(t, followups(large))
+}
+
+// newWorldOf is a world whose task these follow.
+func newWorldOf(t *testing.T, f *kinesinv1.Followups) *world {
+	t.Helper()
 	w := &world{T: t, mem: mem.New(), clock: clock.Real()}
 	w.parent = task.Task{
 		ID: task.NewID(start, 1, 2), Partition: task.Partition{Lambda: 1}, State: task.Claimed, Seq: 3, Due: start, Created: start, Wake: start + 1e6,
 		Attempt: 1, Worker: "w", ClaimedAt: start, WakeRow: task.WakeRow{At: start, Seq: 1},
 	}
-	apart, err := chains.Attach(&w.parent, followups(large), 700)
+	apart, err := chains.Attach(&w.parent, f, 700)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +181,7 @@ func (w *world) rows() (found map[string]int, parent bool) {
 	found = map[string]int{}
 	for lambda := range uint32(4) {
 		for shard := range uint16(4) {
-			rows, err := w.mem.ScanSchedule(context.Background(), task.Partition{Lambda: lambda, Shard: shard}, store.WakeKey{}, math.MaxInt64, 100)
+			rows, err := w.mem.ScanSchedule(context.Background(), task.Partition{Lambda: lambda, Shard: shard}, store.WakeKey{}, math.MaxInt64, 5000)
 			if err != nil {
 				w.Fatal(err)
 			}
@@ -194,7 +207,7 @@ func (w *world) rows() (found map[string]int, parent bool) {
 // scan is a full scan: it removes the leftover rows that it meets.
 func (w *world) scan(k *chains.Keeper) {
 	w.Helper()
-	rows, err := w.mem.ScanSchedule(context.Background(), w.parent.Partition, store.WakeKey{}, math.MaxInt64, 100)
+	rows, err := w.mem.ScanSchedule(context.Background(), w.parent.Partition, store.WakeKey{}, math.MaxInt64, 5000)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -241,6 +254,9 @@ func followUpsSurviveAnyFault(t *testing.T) {
 					if !ended {
 						continue // the worker reports again
 					}
+					if d.early > 0 {
+						t.Errorf("large %v, fault %d at %d: %d follow-ups are there before their payloads", large, f, at, d.early)
+					}
 					w.scan(w.keeper(w.mem, told)) // of the process that takes over
 					found, parent := w.rows()
 					if text := fmt.Sprint(found); len(found) != len(strings.Fields(want)) || parent {
@@ -255,6 +271,127 @@ func followUpsSurviveAnyFault(t *testing.T) {
 						}
 					}
 				}
+			}
+		}
+	}
+}
+
+// More follow-ups than one write takes are all put, each once and after its payload, whoever dies among them.
+func TestManyFollowUps(t *testing.T) { synctest.Test(t, manyFollowUps) }
+
+func manyFollowUps(t *testing.T) {
+	for _, n := range []int{65, 1234} {
+		f := &kinesinv1.Followups{}
+		for i := range n {
+			contents := fmt.Sprintf("%06d", i)
+			if i%50 == 0 {
+				contents += strings.Repeat("x", 2000)
+			}
+			f.Then = append(f.Then, &kinesinv1.ScheduleItem{Lambda: "l1", LambdaRef: 1, Payload: []byte(contents), DelayMicros: int64(i) * 1e6})
+		}
+		large := (n + 49) / 50
+		for _, fault := range []fault{none, lost, unheard, diedAfter, diedBefore} {
+			for _, at := range []int{2, large + 1, large + 2, 512, 600, n} {
+				w := newWorldOf(t, f)
+				told := map[task.ID]int{}
+				d := &faulty{Driver: w.mem, fault: fault, at: at}
+				_, _ = w.keeper(d, told).Apply(t.Context(), w.end(task.OutcomeSuccess))
+				if d.early > 0 {
+					t.Errorf("%d follow-ups, fault %d at %d: %d are there before their payloads", n, fault, at, d.early)
+				}
+				if !w.row(w.parent.ID).State.IsEnd() {
+					continue
+				}
+				if found, parent := w.rows(); len(found) < n && !parent {
+					t.Errorf("%d follow-ups, fault %d at %d: %d are there, and nothing says that others are to come", n, fault, at, len(found))
+				}
+				w.scan(w.keeper(w.mem, told))
+				found, parent := w.rows()
+				for i := range n {
+					if name := fmt.Sprintf("%06d", i); found[name] != 1 {
+						t.Fatalf("%d follow-ups, fault %d at %d: %d × the one with number %d", n, fault, at, found[name], i)
+					}
+				}
+				if parent || fault == none && len(told) != n {
+					t.Errorf("%d follow-ups, fault %d at %d: the scheduler was told of %d; the parent has a wake-up row: %v", n, fault, at, len(told), parent)
+				}
+			}
+		}
+	}
+}
+
+// unread is a driver of which the nth read of a kind fails.
+type unread struct {
+	store.Driver
+
+	kind string
+	nth  int
+}
+
+func (u *unread) fails(kind string) error {
+	if kind != u.kind {
+		return nil
+	}
+	if u.nth--; u.nth == 0 {
+		return store.ErrUnreachable
+	}
+	return nil
+}
+
+func (u *unread) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	if err := u.fails("task"); err != nil {
+		return nil, err
+	}
+	return u.Driver.Tasks(ctx, ids)
+}
+
+func (u *unread) Wakeups(ctx context.Context, keys []store.WakeKey) ([]task.Task, error) {
+	if err := u.fails("wake-up"); err != nil {
+		return nil, err
+	}
+	return u.Driver.Wakeups(ctx, keys)
+}
+
+func (u *unread) Payload(ctx context.Context, id task.ID) ([]byte, error) {
+	if err := u.fails("payload"); err != nil {
+		return nil, err
+	}
+	return u.Driver.Payload(ctx, id)
+}
+
+// A read that fails loses no follow-up: that of an end, of what is done later, and of a full scan. Until all of
+// them are there the wake-up row of the parent is.
+func TestAReadThatFailsLosesNoFollowUp(t *testing.T) {
+	for _, kind := range []string{"task", "wake-up", "payload"} {
+		for nth := 1; nth <= 3; nth++ {
+			for _, died := range []bool{false, true} { // the process that ended the task, before it put any
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, true)
+					if died {
+						_, _ = w.keeper(&faulty{Driver: w.mem, fault: diedBefore, at: 3}, map[task.ID]int{}).Apply(t.Context(), w.end(task.OutcomeSuccess))
+					}
+					k := w.keeper(&unread{w.mem, kind, nth}, map[task.ID]int{})
+					stop := runtest.Start(t, k.Run)
+					whole := func() bool { found, _ := w.rows(); return len(found) == 3 }
+					if !died {
+						if results, err := k.Apply(t.Context(), w.end(task.OutcomeSuccess)); err != nil || results[0] != nil {
+							t.Fatal(results, err)
+						}
+					}
+					for range 5 {
+						if _, parent := w.rows(); !parent && !whole() {
+							t.Fatalf("read %d of a %s row failed, died %v: follow-ups are missing, and nothing says so", nth, kind, died)
+						}
+						if died { // else the process itself puts them later
+							w.scan(k)
+						}
+						time.Sleep(time.Minute)
+					}
+					stop()
+					if _, parent := w.rows(); parent || !whole() {
+						t.Errorf("read %d of a %s row failed, died %v: all are there: %v; the parent has a wake-up row: %v", nth, kind, died, whole(), parent)
+					}
+				})
 			}
 		}
 	}

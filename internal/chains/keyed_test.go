@@ -60,7 +60,7 @@ func (w *keyedWorld) take(_ context.Context, t task.Task, _ *chains.Keyed) (hold
 
 func (w *keyedWorld) holder() task.Task { return w.row(task.KeyedID(1, "k")) }
 
-func (w *keyedWorld) row(id task.ID) task.Task {
+func (w *world) row(id task.ID) task.Task {
 	w.Helper()
 	rows, err := w.mem.Tasks(context.Background(), []task.ID{id})
 	if err != nil {

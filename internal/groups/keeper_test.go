@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -466,4 +467,109 @@ func TestGroupsAreForgotten(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// meddler is the store of a keeper whose rows others change just before it writes, or just after it has read.
+type meddler struct {
+	Store
+
+	afterRead func()
+	beforePut func(row store.Control)
+}
+
+func (m *meddler) Tasks(ctx context.Context, ids []task.ID) ([]task.Task, error) {
+	rows, err := m.Store.Tasks(ctx, ids)
+	if m.afterRead != nil {
+		m.afterRead()
+	}
+	return rows, err
+}
+
+func (m *meddler) PutControl(ctx context.Context, row store.Control) error {
+	if m.beforePut != nil {
+		m.beforePut(row)
+	}
+	return m.Store.PutControl(ctx, row)
+}
+
+// Members of a group of several parts end after the rows of a part were read, and before they are counted, in
+// any order, whether the keeper is told or not. Each of them counts once, as it ended.
+func TestMembersEndWhileTheyAreRead(t *testing.T) {
+	const members, each = 4000, 60
+	endOf := func(i uint32) task.State {
+		return []task.State{task.Success, task.Dead, task.Cancelled, task.Expired}[i*3%7%4]
+	}
+	mixed := rand.New(rand.NewPCG(1, 2)).Perm(members)
+	var want task.Outcomes
+	for i := range uint32(members) {
+		want[endOf(i)]++
+	}
+	for order, nth := range map[string]func(i uint32) uint32{
+		"in order":  func(i uint32) uint32 { return i },
+		"backwards": func(i uint32) uint32 { return members - 1 - i },
+		"mixed":     func(i uint32) uint32 { return uint32(mixed[i]) },
+	} {
+		for _, told := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, told %v", order, told), func(t *testing.T) {
+				inWorld(t, func(w *world) {
+					g := w.group(members, "")
+					var k *Keeper
+					ended := uint32(0)
+					rows := &meddler{Store: w.rows, afterRead: func() {
+						for range each {
+							if ended == members {
+								return
+							}
+							row := w.end(g, nth(ended), endOf(nth(ended)))
+							if ended++; told {
+								k.Ended(row)
+							}
+						}
+					}}
+					k = NewKeeper(Config{
+						Store: rows, FollowUp: w.followUp, ForNow: func(error) bool { return false }, Clock: clock.Real(), Log: slog.New(slog.DiscardHandler),
+					})
+					stop := runtest.Start(t, k.Run)
+					time.Sleep(50 * time.Minute)
+					if f, _ := w.ended(g); f.end.Members != members || f.end.Ended != want {
+						t.Errorf("what follows is told of %v of %d members, want %v", f.end.Ended.ByName(), f.end.Members, want.ByName())
+					}
+					stop()
+				})
+			})
+		}
+	}
+}
+
+// A keeper whose write of a group meets a change of another process goes on with that group at once: when it
+// stores how far it is, and when it stores the end.
+func TestAGroupThatIsChangedMeanwhileGoesOn(t *testing.T) {
+	for nth := 1; nth <= 2; nth++ {
+		inWorld(t, func(w *world) {
+			g := w.group(2000, "")
+			for i := range uint32(1999) {
+				w.end(g, i, task.Success)
+			}
+			puts := 0
+			rows := &meddler{Store: w.rows, beforePut: func(row store.Control) {
+				if row.Kind != KindOpen {
+					return
+				}
+				if puts++; puts == nth {
+					_, err := Change(w.Context(), w.rows, g.ID, func(g *Group) (bool, error) { g.CreatedBy = "somebody"; return true, nil })
+					if err != nil {
+						w.Error(err)
+					}
+				}
+			}}
+			_, stop := w.keeper(rows)
+			time.Sleep(100 * time.Millisecond)
+			w.end(g, 1999, task.Success)
+			time.Sleep(time.Second)
+			if f, have := w.ended(g); puts < 2 || f.end.Ended[task.Success] != 2000 || have.CreatedBy != "somebody" {
+				t.Errorf("write %d of %d met a change: %+v", nth, puts, have)
+			}
+			stop()
+		})
+	}
 }
