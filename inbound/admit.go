@@ -76,7 +76,7 @@ func dueOf(b *intake.Batch, dueMicros, delayMicros int64) (requested, due task.I
 	}
 	requested = task.Instant(dueMicros)
 	if dueMicros == 0 {
-		requested = b.Now.Add(max(0, task.Micros(delayMicros)))
+		requested = b.Now.Add(max(0, task.Micros(delayMicros)-b.Elapsed))
 	}
 	if err := b.CheckHorizon(requested); err != nil {
 		return 0, 0, err

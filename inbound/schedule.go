@@ -10,6 +10,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/task"
 )
 
 // Schedule accepts tasks, with an outcome for each. A task that has an id in its result is durable.
@@ -23,7 +24,7 @@ func (in *Inbound) Schedule(ctx context.Context, request *kinesinv1.ScheduleRequ
 	}
 	b, end := in.Begin(len(items))
 	defer end()
-	b.Again, b.First = request.Again, request.First
+	b.Again, b.First, b.Elapsed = request.Again, request.First, max(0, task.Micros(request.ElapsedMicros))
 	caller := access.From(ctx)
 	b.Caller = caller.Name
 	b.MaySchedule = func(l *catalog.Entry, collection string) bool {

@@ -662,3 +662,28 @@ func TestAConflictLeavesNoPayloadBehind(t *testing.T) {
 		}
 	})
 }
+
+// A client that calls again says how long ago it called first: its items stay the same, and so does its task.
+func TestADelayCountsFromTheFirstCall(t *testing.T) {
+	run(t, func(f *fixture) {
+		ctx := access.With(f.ctx, access.Caller{Identity: access.Identity{Name: "ada", Grants: access.All()}})
+		call := func(r *kinesinv1.ScheduleRequest) *kinesinv1.ScheduleResult {
+			t.Helper()
+			r.Items = []*item{with(in(time.Minute), func(i *item) { i.RequestId = uuid7(1) })}
+			response, err := f.Schedule(ctx, r)
+			if err != nil || response.Results[0].Problem != nil {
+				t.Fatal(response, err)
+			}
+			return response.Results[0]
+		}
+		first := call(&kinesinv1.ScheduleRequest{First: true})
+		f.time.Advance(20 * time.Second)
+		again := call(&kinesinv1.ScheduleRequest{Again: true, ElapsedMicros: (20 * time.Second).Microseconds()})
+		if f.idOf(again.Id) != f.idOf(first.Id) || again.DueMicros != first.DueMicros || first.DueMicros != int64(start.Add(time.Minute)) {
+			t.Errorf("%v, then %v", first, again)
+		}
+		if late := call(&kinesinv1.ScheduleRequest{Again: true, ElapsedMicros: time.Hour.Microseconds()}); late.Id != again.Id {
+			t.Errorf("much later: %v", late)
+		}
+	})
+}

@@ -107,8 +107,8 @@ func TestRepeatedCallIsTheSameCall(t *testing.T) {
 		if len(ids) < 4 {
 			return nil, unavailable()
 		}
-		if elapsed := clock.Now().Sub(began); elapsed == 0 || r.Items[0].DelayMicros != (time.Hour-elapsed).Microseconds() {
-			return nil, fmt.Errorf("%w: delay is %d µs %v after the first try", api.ErrInvalid, r.Items[0].DelayMicros, elapsed)
+		if elapsed := clock.Now().Sub(began); elapsed == 0 || r.Items[0].DelayMicros != time.Hour.Microseconds() || r.ElapsedMicros != elapsed.Microseconds() {
+			return nil, fmt.Errorf("%w: delay is %d µs, since %d µs, %v after the first try", api.ErrInvalid, r.Items[0].DelayMicros, r.ElapsedMicros, elapsed)
 		}
 		return accept(r), nil
 	}

@@ -150,12 +150,11 @@ func (b *batch) request(now time.Duration) *kinesinv1.ScheduleRequest {
 	if b.begun == 0 {
 		b.begun = now
 	}
-	elapsed := now - b.begun
-	request := &kinesinv1.ScheduleRequest{Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: b.again, First: !b.again}
+	request := &kinesinv1.ScheduleRequest{
+		Items: make([]*kinesinv1.ScheduleItem, len(b.pending)), Again: b.again, First: !b.again, ElapsedMicros: (now - b.begun).Microseconds(),
+	}
 	for n, i := range b.pending {
-		item := b.items[i].wire(b.ids[i])
-		item.DelayMicros = max(0, item.DelayMicros-elapsed.Microseconds())
-		request.Items[n] = item
+		request.Items[n] = b.items[i].wire(b.ids[i])
 	}
 	return request
 }

@@ -716,7 +716,10 @@ type ScheduleRequest struct {
 	Again bool `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`
 	// No earlier call asked for these items. Else a task with a request id and no key, whose due time depends on when the
 	// call comes, costs one more write: by that all its calls answer with one id.
-	First         bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	First bool `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	// How long ago the first call was made. Delays count from then, and items are those of the first call: a request id
+	// counts for the very item that it came with.
+	ElapsedMicros int64 `protobuf:"varint,4,opt,name=elapsed_micros,json=elapsedMicros,proto3" json:"elapsed_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -770,6 +773,13 @@ func (x *ScheduleRequest) GetFirst() bool {
 		return x.First
 	}
 	return false
+}
+
+func (x *ScheduleRequest) GetElapsedMicros() int64 {
+	if x != nil {
+		return x.ElapsedMicros
+	}
+	return 0
 }
 
 type ScheduleResult struct {
@@ -13912,11 +13922,12 @@ const file_kinesin_v1_kinesin_proto_rawDesc = "" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
 	"\x04edge\x18\x03 \x01(\tR\x04edge\x12\x1c\n" +
 	"\tfollowups\x18\x04 \x01(\rR\tfollowups\x12\x16\n" +
-	"\x06paused\x18\x05 \x01(\bR\x06paused\"m\n" +
+	"\x06paused\x18\x05 \x01(\bR\x06paused\"\x94\x01\n" +
 	"\x0fScheduleRequest\x12.\n" +
 	"\x05items\x18\x01 \x03(\v2\x18.kinesin.v1.ScheduleItemR\x05items\x12\x14\n" +
 	"\x05again\x18\x02 \x01(\bR\x05again\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\"\xbe\x01\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\x12%\n" +
+	"\x0eelapsed_micros\x18\x04 \x01(\x03R\relapsedMicros\"\xbe\x01\n" +
 	"\x0eScheduleResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
 	"\tduplicate\x18\x02 \x01(\bR\tduplicate\x12-\n" +

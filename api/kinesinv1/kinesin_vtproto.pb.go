@@ -599,6 +599,11 @@ func (m *ScheduleRequest) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ElapsedMicros != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ElapsedMicros))
+		i--
+		dAtA[i] = 0x20
+	}
 	if m.First {
 		i--
 		if m.First {
@@ -13142,6 +13147,9 @@ func (m *ScheduleRequest) SizeVT() (n int) {
 	if m.First {
 		n += 2
 	}
+	if m.ElapsedMicros != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.ElapsedMicros))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -19734,6 +19742,25 @@ func (m *ScheduleRequest) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.First = bool(v != 0)
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ElapsedMicros", wireType)
+			}
+			m.ElapsedMicros = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ElapsedMicros |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -22,6 +22,8 @@ type Batch struct {
 	Tasks []Incoming
 	Again bool // an earlier call asked for the same tasks, and its outcome is not known
 	First bool // no earlier call asked for the same tasks
+	// Elapsed is the time since the first call that asked for them: delays count from then.
+	Elapsed time.Duration
 	// Caller is for whom alone the request ids of the call count; empty: the server itself.
 	Caller string
 	// MaySchedule reports whether the caller may schedule tasks of a collection, and so may learn of one that
