@@ -72,7 +72,7 @@ func TestCronsOfTheClient(t *testing.T) {
 			t.Errorf("of %q: %+v %v", lambda, all, err)
 		}
 	}
-	if history, err := c.CronHistory(t.Context(), "nightly", time.Time{}, time.Time{}, 0); err != nil || len(history) != 0 {
+	if history, err := c.CronHistory(t.Context(), "nightly", time.Time{}, time.Time{}, 0); err != nil || len(history) != 1 || !history[0].Manual || history[0].ID != id {
 		t.Errorf("history before it fires: %+v %v", history, err)
 	}
 	if one, err := c.Cron(t.Context(), "nightly"); err != nil || one.Schedule != "@hourly" {

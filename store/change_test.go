@@ -55,10 +55,10 @@ func TestChange(t *testing.T) {
 	over.State, over.Wake, over.Ended, over.ExpireAt = task.Success, 0, 9000, 9999
 	there := live
 	there.Wake = old.At
-	bare := task.Task{ID: live.ID, Seq: 4, Wake: 9000, WakeRow: task.WakeRow{At: 9000, Seq: 4}}
+	bare := task.Task{ID: live.ID, Partition: live.Partition, Seq: 4, Wake: 9000, WakeRow: task.WakeRow{At: 9000, Seq: 4}}
 	moved := live
 	moved.WakeRow = bare.WakeRow
-	gone := task.Task{ID: live.ID, WakeRow: old}
+	gone := task.Task{ID: live.ID, Partition: live.Partition, WakeRow: old}
 	remove := store.Op{Kind: store.DeleteWakeup, Task: gone, Lazy: true, Follows: true}
 	for name, c := range map[string]struct {
 		next    task.Task
@@ -114,7 +114,7 @@ func TestChangesKeepOneWakeupRow(t *testing.T) {
 		if current, err = s.Task(t.Context(), next.ID); err != nil {
 			t.Fatal(err)
 		}
-		rows, err := s.ScanSchedule(t.Context(), task.Partition{}, store.WakeKey{}, 1<<62, 10)
+		rows, err := s.ScanSchedule(t.Context(), current.Partition, store.WakeKey{}, 1<<62, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -147,12 +147,25 @@ func (s *Service) taskRows(ctx context.Context, some []*node) ([]task.Task, erro
 	return s.Store.Tasks(ctx, ids)
 }
 
+// wakeups reads the wake-up rows of nodes. Nobody knows where that of a follow-up with a key is, which has a task
+// row from the start.
 func (s *Service) wakeups(ctx context.Context, some []*node) ([]task.Task, error) {
-	keys := make([]store.WakeKey, len(some))
+	rows := make([]task.Task, len(some))
+	var keys []store.WakeKey
+	var at []int
 	for i, n := range some {
-		keys[i] = store.KeyOf(&n.row)
+		if n.row.WakeRow.At > 0 {
+			keys, at = append(keys, store.KeyOf(&n.row)), append(at, i)
+		}
 	}
-	return s.Store.Wakeups(ctx, keys)
+	if len(keys) == 0 {
+		return rows, nil
+	}
+	found, err := s.Store.Wakeups(ctx, keys)
+	for i, row := range found {
+		rows[at[i]] = row
+	}
+	return rows, err
 }
 
 // rootOf returns the first task of the chain of a task.

@@ -64,7 +64,7 @@ func TestACronFromCreateToDelete(t *testing.T) {
 	if all := s.objects("cron", "list", "--lambda", "report"); len(all) != 1 || all[0]["name"] != "nightly" {
 		t.Errorf("%v", all)
 	}
-	if got := s.must("cron", "history", "nightly", "--limit", "3"); got != "" {
+	if got := s.must("cron", "history", "nightly", "--limit", "3"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "(manual)") || !strings.Contains(got, id) {
 		t.Error(got)
 	}
 	if got := s.must("cron", "delete", "nightly"); got != "deleted cron nightly" {
