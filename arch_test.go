@@ -32,7 +32,7 @@ var (
 	tools = []string{
 		"internal/alloctest", "internal/awsclient", "internal/awserr", "internal/awsfake", "internal/awsfake/*", "internal/awslocal", "internal/backoff", "internal/backup", "internal/clock", "internal/clock/clocktest",
 		"internal/dial", "internal/gather", "internal/inproc", "internal/kubelocal", "internal/livefile", "internal/loglimit", "internal/loopback", "internal/minheap",
-		"internal/process", "internal/refusal", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token",
+		"internal/process", "internal/refusal", "internal/room", "internal/runtest", "internal/sqsclient", "internal/tlstest", "internal/token",
 	}
 
 	// testKit is what the tests of every package may import.
@@ -67,6 +67,7 @@ var table = []row{
 	{name: "internal/refusal", may: slices.Concat(wire, []string{"internal/catalog", "queue", "store"})},
 	{name: "internal/gather", may: []string{"task", "internal/backoff", "internal/clock"}},
 	{name: "internal/alloctest", stdOnly: true},
+	{name: "internal/room", stdOnly: true},
 	{name: "internal/runtest", stdOnly: true},
 	{name: "internal/tlstest", stdOnly: true},
 	{name: "internal/process"},
@@ -126,7 +127,7 @@ var table = []row{
 	{name: "queue/sqs", may: []string{"task", "queue", "internal/backoff", "internal/clock", "internal/gather", "internal/sqsclient"}, tests: []string{"store"}},
 	{name: "queue/queuetest", may: []string{"task", "partition", "queue", "internal/backoff", "internal/clock"}},
 
-	{name: "api", may: []string{"task", "api/*", "internal/access"}, never: serverSide},
+	{name: "api", may: []string{"task", "api/*", "internal/access", "internal/room"}, never: serverSide},
 	{name: "api/envelope", may: []string{"task", "api/kinesinv1"}, never: serverSide},
 	{name: "api/kinesinv1", never: serverSide, generated: true},
 	{name: "api/kinesinv1/kinesinv1connect", may: []string{"api/kinesinv1"}, never: serverSide, generated: true},

@@ -11,15 +11,22 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/room"
 )
 
 const (
-	// bodiesBytesMax bounds the bodies of all calls of a process that are under way.
-	bodiesBytesMax = 256 << 20
+	// payloadsBytesMax bounds the bodies of calls under way that may carry payloads of tasks, callsBytesMax
+	// those of all other calls. Admins may have the last part of each, which others may not.
+	payloadsBytesMax, callsBytesMax = 192 << 20, 64 << 20
+	roomKeptPart                    = 10
+	// bodyStepBytes are reserved at a time.
+	bodyStepBytes = 16 << 10
+	// roomAgainAfter is when a caller that found no room may try again.
+	roomAgainAfter = time.Second
 	// BatchLineBytesMax bounds a line of a batch of the plain API, and batchBytes what a batch holds of the
 	// room: the lines that are read and not answered yet.
 	BatchLineBytesMax = 512 << 10
@@ -29,7 +36,7 @@ const (
 	// plainTaskBytesMax bounds a request of the plain API that may have a payload: the largest, as text in
 	// JSON or in base64.
 	plainTaskBytesMax = 8 << 20
-	// bodyWithin is how long the body of a call may take, and how long a call waits for its turn.
+	// bodyWithin is how long the body of a call may take, with the time that it waits for room.
 	bodyWithin = 30 * time.Second
 )
 
@@ -73,19 +80,41 @@ func IsBatch(r *http.Request) bool {
 	return err == nil && media == BatchType
 }
 
-// BoundBodies bounds what the bodies of calls take: the time until a body is there, and the memory of all
-// bodies together. A call that finds no room waits for it, and is refused as unavailable when it takes too
-// long. Streams are left alone: their messages are bounded one by one.
-func BoundBodies(next http.Handler) http.Handler {
-	b := &bodies{next: next, room: semaphore.NewWeighted(bodiesBytesMax), batches: semaphore.NewWeighted(batchesMax), writer: connect.NewErrorWriter(HandlerOptions(Hooks{})...)}
-	return http.HandlerFunc(b.serve)
+// Bodies bounds what the bodies of calls take: the time until a body is there, and the memory of all bodies
+// together, of which each caller has a share. Memory is reserved as a body arrives, not as it is announced. A
+// body that finds no room waits for it, and its call is refused when that takes too long. Calls without a body
+// wait for nothing, and those that need little, such as cancels and what workers say, have a room of their own.
+// Streams are left alone: their messages are bounded one by one.
+type Bodies struct {
+	next     http.Handler
+	payloads *room.Room // bytes of calls that may carry payloads
+	calls    *room.Room // bytes of all others
+	batches  *room.Room // batches under way
+	writer   *connect.ErrorWriter
 }
 
-type bodies struct {
-	next    http.Handler
-	room    *semaphore.Weighted
-	batches *semaphore.Weighted
-	writer  *connect.ErrorWriter
+// BoundBodies returns a handler that bounds the bodies of calls to another one.
+func BoundBodies(next http.Handler) *Bodies {
+	return &Bodies{
+		next:     next,
+		payloads: room.New("payloads", payloadsBytesMax, payloadsBytesMax/roomKeptPart),
+		calls:    room.New("calls", callsBytesMax, callsBytesMax/roomKeptPart),
+		batches:  room.New("batches", batchesMax, batchesMax/roomKeptPart),
+		writer:   connect.NewErrorWriter(HandlerOptions(Hooks{})...),
+	}
+}
+
+// Rooms returns what the calls share.
+func (b *Bodies) Rooms() []*room.Room { return []*room.Room{b.payloads, b.calls, b.batches} }
+
+// Full says why new calls should go elsewhere; empty if they need not.
+func (b *Bodies) Full() string {
+	for _, r := range []*room.Room{b.payloads, b.calls} {
+		if r.IsFull() {
+			return fmt.Sprintf("the room for bodies (%s) is full: %d of %d MiB are taken", r.Name, r.Used()>>20, r.Most()>>20)
+		}
+	}
+	return ""
 }
 
 // isStream reports whether a procedure reads or writes a stream.
@@ -94,7 +123,8 @@ func isStream(procedure string) bool {
 		strings.HasPrefix(procedure, ReflectionPrefix)
 }
 
-func (b *bodies) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements http.Handler.
+func (b *Bodies) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isStream(r.URL.Path) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // fails only where there is no connection
 	}
@@ -106,30 +136,38 @@ func (b *bodies) serve(w http.ResponseWriter, r *http.Request) {
 		b.serveBatch(w, r)
 		return
 	}
-	size, isPlain := int64(RequestBytesMax(r.URL.Path)), r.Header.Get("Content-Encoding") == "" && r.Header.Get("Grpc-Encoding") == ""
-	if known := r.ContentLength; known >= 0 && isPlain {
-		size = min(size, known) // a longer one is refused when so much of it was read
+	body := &boundBody{
+		ReadCloser: r.Body, ctx: r.Context(), control: http.NewResponseController(w), stay: b.enter(b.roomOf(r), r),
+		isPlain: r.Header.Get("Content-Encoding") == "" && r.Header.Get("Grpc-Encoding") == "",
+		most:    int64(RequestBytesMax(r.URL.Path)), until: time.Now().Add(bodyWithin),
 	}
-	if !b.enter(r.Context(), size) {
-		b.refuse(w, r, "the server has too many large calls under way; try again")
-		return
+	if body.isPlain && r.ContentLength >= 0 {
+		body.most = min(body.most, r.ContentLength) // a longer one is refused when so much of it was read
 	}
-	body := &boundBody{ReadCloser: r.Body, control: http.NewResponseController(w), room: b.room, held: size, isPlain: isPlain}
-	defer func() { b.room.Release(body.held) }()
-	_ = body.control.SetReadDeadline(time.Now().Add(bodyWithin)) // fails only where there is no connection
+	defer body.stay.Leave()
+	_ = body.control.SetReadDeadline(body.until) // fails only where there is no connection
 	r.Body = body
 	b.next.ServeHTTP(w, r)
 }
 
-// enter waits for room for so many bytes, and reports whether there is some.
-func (b *bodies) enter(ctx context.Context, size int64) bool {
-	waiting, cancel := context.WithTimeout(ctx, bodyWithin)
-	defer cancel()
-	return b.room.Acquire(waiting, size) == nil
+// roomOf returns the room of a call that is no batch.
+func (b *Bodies) roomOf(r *http.Request) *room.Room {
+	path, isPlain := strings.CutPrefix(r.URL.Path, PlainPrefix)
+	isCancel := r.Method == http.MethodDelete || strings.HasSuffix(path, ":cancel")
+	switch most := RequestBytesMax(r.URL.Path); {
+	case most == workerBytesMax, most <= requestBytesMax, isPlain && isCancel:
+		return b.calls
+	}
+	return b.payloads
 }
 
-func (b *bodies) refuse(w http.ResponseWriter, r *http.Request, text string) {
-	err := Errorf(kinesinv1.Reason_REASON_UNAVAILABLE, "%s", text)
+// enter begins the stay of a call in a room. Who looks after the whole installation has room that is kept.
+func (b *Bodies) enter(of *room.Room, r *http.Request) *room.Stay {
+	c := access.From(r.Context())
+	return of.Enter(c.Name, c.Grants.AllowAll(access.Admin))
+}
+
+func (b *Bodies) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if strings.HasPrefix(r.URL.Path, PlainPrefix) {
 		HTTPProblemOf(ProblemOf(err)).Write(w)
 		return
@@ -139,46 +177,63 @@ func (b *bodies) refuse(w http.ResponseWriter, r *http.Request, text string) {
 
 // serveBatch serves a batch, of which a bounded part is in memory at a time. It may last for as long as its
 // sender sends and reads: its handler sets deadlines as it goes on.
-func (b *bodies) serveBatch(w http.ResponseWriter, r *http.Request) {
-	if !b.batches.TryAcquire(1) {
-		b.refuse(w, r, fmt.Sprintf("%d batches are under way on this server, and no more may; try again", batchesMax))
+func (b *Bodies) serveBatch(w http.ResponseWriter, r *http.Request) {
+	batch, bytes := b.enter(b.batches, r), b.enter(b.payloads, r)
+	if !batch.Take(1) {
+		b.refuse(w, r, Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,
+			"no more batches of this caller may be under way on this server, which takes %d, of one caller as many as are left for others; try again", batchesMax).After(roomAgainAfter))
 		return
 	}
-	defer b.batches.Release(1)
-	if !b.enter(r.Context(), batchBytes) {
-		b.refuse(w, r, "the server has too many large calls under way; try again")
+	defer batch.Leave()
+	if bytes.Wait(r.Context(), bodyWithin, batchBytes) != nil {
+		b.refuse(w, r, errNoRoom(b.payloads))
 		return
 	}
-	defer b.room.Release(batchBytes)
+	defer bytes.Leave()
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // fails only where there is no connection
 	b.next.ServeHTTP(w, r)
 }
 
-// boundBody is a body with a deadline and a reservation of memory. When all of it was read, it lifts the
-// deadline and gives back what it did not need: the call itself may wait for a minute.
+// errNoRoom is the refusal of a call whose body found no room.
+func errNoRoom(of *room.Room) error {
+	return Errorf(kinesinv1.Reason_REASON_UNAVAILABLE,
+		"this server has no more room for bodies of this caller: those of all calls under way may have %d MiB, of one caller as much as is left for others; try again, or send less at a time",
+		of.Most()>>20).After(roomAgainAfter)
+}
+
+// boundBody is a body with a deadline and a reservation of memory, which grows as the body is read. When all
+// of it was read, it lifts the deadline: the call itself may wait for a minute.
 type boundBody struct {
 	io.ReadCloser
 
+	ctx     context.Context //nolint:containedctx // of the call, for io.Reader
 	control *http.ResponseController
-	room    *semaphore.Weighted
-	held    int64 // bytes that are reserved
+	stay    *room.Stay
 	read    int64
-	isPlain bool // not compressed, so that it takes as much as was read
+	most    int64     // bytes that it may take
+	until   time.Time // it has to be there
+	isPlain bool      // not compressed, so that it takes as much as was read
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. What it returns is reserved.
 func (t *boundBody) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	t.read += int64(n)
-	if errors.Is(err, io.EOF) {
+	need := t.read
+	if !t.isPlain {
+		need = expandFreeBytes + expandMax*t.read
+	}
+	ended := errors.Is(err, io.EOF)
+	if ended {
 		_ = t.control.SetReadDeadline(time.Time{})
-		need := t.read
-		if !t.isPlain {
-			need = expandFreeBytes + expandMax*t.read
-		}
-		if spare := t.held - need; spare > 0 {
-			t.room.Release(spare)
-			t.held -= spare
+		t.stay.Shrink(need)
+	} else {
+		need = (need + bodyStepBytes - 1) / bodyStepBytes * bodyStepBytes
+	}
+	if more := min(need, t.most) - t.stay.Held(); more > 0 {
+		if t.stay.Wait(t.ctx, time.Until(t.until), more) != nil {
+			err := errNoRoom(t.stay.Room())
+			return 0, errors.Join(err, ToWire(err)) // for the plain API and the console, and for connect
 		}
 	}
 	return n, err //nolint:wrapcheck // io.EOF has to stay itself

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
 )
@@ -34,8 +36,13 @@ func (c *call) answer(show func(*call) error) {
 		return
 	}
 	if r.Method == http.MethodPost {
-		if err := r.ParseForm(); err != nil {
-			c.fail(invalid("this form cannot be read, or is larger than %d bytes", bodyBytesMax))
+		err := r.ParseForm()
+		if refused, is := errors.AsType[*api.Error](err); is {
+			c.fail(refused)
+			return
+		}
+		if err != nil {
+			c.fail(invalid("this form cannot be read, or is larger than %d bytes", formBytesMax(r.URL.Path)))
 			return
 		}
 	}

@@ -2,8 +2,19 @@ package web
 
 import "net/http"
 
-// bodyBytesMax bounds a form.
-const bodyBytesMax = 256 << 10
+// Bounds of a form.
+const (
+	bodyBytesMax = 256 << 10
+	// SignInBytesMax bounds the forms of those who are not signed in.
+	SignInBytesMax = 16 << 10
+)
+
+func formBytesMax(path string) int64 {
+	if !Needs(path) {
+		return SignInBytesMax
+	}
+	return bodyBytesMax
+}
 
 // Console serves all paths that begin with Prefix.
 type Console struct {
@@ -24,6 +35,6 @@ func (k *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, Prefix, http.StatusFound)
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, bodyBytesMax)
+	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax(r.URL.Path))
 	k.mux.ServeHTTP(w, r)
 }

@@ -128,6 +128,8 @@ func NewMetrics(c MetricsConfig) *Metrics {
 		m.byEvent[kind] = m.wakeups.WithLabelValues(task.EventKind(kind).String())
 	}
 	m.existing = func(uint32) bool { return true }
+	m.rooms = newRoomMetrics()
+	m.Registerer().MustRegister(m.rooms)
 	return m
 }
 

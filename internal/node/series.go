@@ -45,6 +45,7 @@ type Metrics struct {
 	config   MetricsConfig
 	labels   *lambdaLabels
 	series   seriesBook
+	rooms    *roomMetrics
 
 	lateness *prometheus.HistogramVec // lambda, priority, stage
 	accepted *prometheus.CounterVec   // lambda, priority

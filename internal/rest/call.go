@@ -103,6 +103,9 @@ func (c *call) decode(into any) error {
 	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 		return api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "the body has more than %d bytes, which is the most here", most)
 	}
+	if refused, is := errors.AsType[*api.Error](err); is {
+		return refused
+	}
 	if err != nil {
 		return invalid("the body could not be read: %v", err)
 	}
