@@ -13,16 +13,20 @@ const (
 	// and then for its body, and Wait for a minute. Streams have no such bound.
 	answerWithin = 3 * time.Minute
 	// stuckAfter is how long a connection may take nothing of what is sent to it.
-	stuckAfter     = 30 * time.Second
-	idleTimeout    = 2 * time.Minute
-	dialTimeout    = 3 * time.Second
-	pingAfter      = 5 * time.Second // of silence on an HTTP/2 connection
-	pingTimeout    = 5 * time.Second // then the connection is considered dead
-	bufferBytes    = 64 << 10
-	windowBytes    = 1 << 20 // a batch of claimed tasks fits without waiting for the window
-	streamsMax     = 4096    // open at a time on one connection to a server
-	connsMax       = 256     // of one client to one server; further calls wait
-	frameBytesMax  = 1 << 20
+	stuckAfter    = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+	dialTimeout   = 3 * time.Second
+	pingAfter     = 5 * time.Second // of silence on an HTTP/2 connection
+	pingTimeout   = 5 * time.Second // then the connection is considered dead
+	bufferBytes   = 64 << 10
+	windowBytes   = 1 << 20 // a batch of claimed tasks fits without waiting for the window
+	streamsMax    = 100     // open at a time on one connection to a server
+	connsMax      = 256     // of one client to one server; further calls wait
+	frameBytesMax = 1 << 20
+	// serverFrameBytesMax bounds a frame that a client sends, which a server has in memory as a whole.
+	serverFrameBytesMax = 16 << 10
+	// headerBytesMax bounds the header of a request. net/http takes 4 KiB more than it is told of HTTP/1.
+	headerBytesMax = 32<<10 - 4<<10
 	tlsHandshakeIn = 5 * time.Second
 )
 
@@ -34,10 +38,10 @@ func NewServer(handler http.Handler) *http.Server {
 	protocols.SetHTTP2(true) // negotiated by TLS
 	protocols.SetUnencryptedHTTP2(true)
 	http2 := http2Config()
-	http2.MaxConcurrentStreams, http2.WriteByteTimeout = streamsMax, stuckAfter
+	http2.MaxConcurrentStreams, http2.WriteByteTimeout, http2.MaxReadFrameSize = streamsMax, stuckAfter, serverFrameBytesMax
 	return &http.Server{
 		Handler: handler, Protocols: &protocols, HTTP2: http2,
-		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: answerWithin,
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, WriteTimeout: answerWithin, MaxHeaderBytes: headerBytesMax,
 	}
 }
 

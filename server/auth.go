@@ -22,6 +22,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/livefile"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/internal/token"
 	"github.com/kinesin-io/kinesin/web"
 )
@@ -83,13 +84,16 @@ type gate struct {
 	writer   *connect.ErrorWriter
 	refused  *prometheus.CounterVec // reason
 	guesses  *guesses
-	console  *web.Console // whose browsers sign in; nil: none do
-	next     http.Handler
+	console  *web.Console           // whose browsers sign in; nil: none do
+	next     *api.Bodies            // for who has shown who he is
+	open     http.Handler           // behind it, for everybody
+
+	strangers *strangers
 }
 
-func newGate(c credentials, made madeTokens, log *audit.Log, r prometheus.Registerer, next http.Handler) *gate {
+func newGate(c credentials, made madeTokens, log *audit.Log, r prometheus.Registerer, open http.Handler) *gate {
 	g := &gate{
-		credentials: c, made: made, verifier: policy.NewVerifier(clock.Real()), audit: log, next: next, guesses: newGuesses(clock.Real()),
+		credentials: c, made: made, verifier: policy.NewVerifier(clock.Real()), audit: log, next: api.BoundBodies(open), open: open, strangers: newStrangers(), guesses: newGuesses(clock.Real()),
 		writer: connect.NewErrorWriter(api.HandlerOptions(api.Hooks{})...),
 		refused: promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 			Name: "kinesin_unauthenticated_calls_total", Help: "Calls refused because they had no accepted token.",
@@ -126,25 +130,40 @@ func (r *refusalError) Error() string { return r.text }
 // ServeHTTP passes the call on with its identity, or refuses it in the form of its protocol.
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isProbe(r) {
-		g.next.ServeHTTP(w, r)
+		g.strangers.serve(w, r, http.HandlerFunc(g.probe))
 		return
 	}
 	if g.console != nil && web.Has(r.URL.Path) && !web.Needs(r.URL.Path) {
-		g.next.ServeHTTP(w, r)
+		g.strangers.serve(w, r, g.open)
 		return
 	}
 	id, err := g.identify(r.Context(), r)
-	if g.refusesByPage(r, err) {
-		g.refusePage(w, r, err)
-		return
-	}
 	if err != nil {
-		g.refuse(w, r, err)
+		g.strangers.serve(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if g.refusesByPage(r, err) {
+				g.refusePage(w, r, err)
+				return
+			}
+			g.refuse(w, r, err)
+		}))
 		return
 	}
+	connectionOf(r.Context()).know()
 	ctx, stop := g.watch(r, id)
 	defer stop()
 	g.next.ServeHTTP(w, r.WithContext(access.With(ctx, access.Caller{Identity: id, From: r.RemoteAddr})))
+}
+
+// rooms returns what calls share.
+func (g *gate) rooms() []*room.Room { return append(g.next.Rooms(), g.strangers.room) }
+
+// probe answers whether the server lives and is ready, which it is not while calls find no room.
+func (g *gate) probe(w http.ResponseWriter, r *http.Request) {
+	if why := g.next.Full(); why != "" && r.URL.Path == "/readyz" {
+		http.Error(w, "not ready: "+why, http.StatusServiceUnavailable)
+		return
+	}
+	g.open.ServeHTTP(w, r)
 }
 
 // identify returns the identity of a call: that of its token if it has one, else that of its certificate.

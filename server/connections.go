@@ -9,10 +9,13 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/kinesin-io/kinesin/internal/room"
 )
 
 const (
@@ -21,6 +24,14 @@ const (
 	idleMin = 100 * time.Millisecond
 	// crowdedEvery is how often a wait for an idle connection is logged.
 	crowdedEvery = time.Minute
+	// strangersMax bounds the open connections on which nobody has shown yet who he is, and
+	// strangersPerAddress those of one address: each takes up to 64 KiB for what has not come to its end.
+	strangersMax, strangersPerAddress = 4096, 256
+	// strangersHTTP2Max bounds the connections of HTTP/2 among them that have calls under way, of which each may
+	// have a header of 32 KiB on each of its streams. An address has a share, and more of them wait.
+	strangersHTTP2Max = 16
+	// strangerMin is how long such a connection may stay, however many more come from its address.
+	strangerMin = 2 * time.Second
 )
 
 // idleConn is an idle connection, and where it stands in the list of its address.
@@ -34,27 +45,34 @@ type idleConn struct {
 type address struct {
 	netip.Prefix
 
-	open int
-	idle *list.List // of elements of connections.idle; idle for longest first
+	open      int
+	idle      *list.List // of elements of connections.idle; idle for longest first
+	strangers *list.List // of *connection; the oldest first
 }
 
 // connections is a listener that bounds the open connections, so that they leave the store enough file
 // descriptors. At the bound a new connection replaces the one that has been idle for longest, whose client
 // connects again when it needs to. If none is idle the new one waits.
 //
+// Those on which nobody has shown yet who he is have bounds of their own. There a new one replaces the oldest,
+// whatever that does: who has a token shows it with the first call.
+//
 // The connections of one address have a bound too, so that it cannot take the room of all others. There a new
 // one replaces an idle one of the same address, or is closed: if it waited, all others would with it.
 type connections struct {
 	net.Listener
 
-	most, perAddress int
-	log              *slog.Logger
+	most, perAddress                  int
+	strangersMax, strangersPerAddress int
+	log                               *slog.Logger
 
 	mu        sync.Mutex // guards what stands here; never held across I/O
 	open      int
 	idle      *list.List // of idleConn; idle for longest first
 	place     map[net.Conn]*list.Element
 	addresses map[netip.Prefix]*address
+	strangers *list.List // of *connection; the oldest first
+	http2     *room.Room // those of HTTP/2 among them that have calls under way
 
 	freed chan struct{} // has an element when a connection was closed or became idle
 	ended chan struct{}
@@ -63,8 +81,8 @@ type connections struct {
 
 func limitConnections(l net.Listener, most, perAddress int, log *slog.Logger) *connections {
 	c := &connections{
-		Listener: l, most: most, perAddress: perAddress, log: log,
-		idle: list.New(), place: map[net.Conn]*list.Element{}, addresses: map[netip.Prefix]*address{},
+		Listener: l, most: most, perAddress: perAddress, log: log, strangersMax: strangersMax, strangersPerAddress: strangersPerAddress,
+		strangers: list.New(), http2: room.New("stranger_connections", strangersHTTP2Max, 0), idle: list.New(), place: map[net.Conn]*list.Element{}, addresses: map[netip.Prefix]*address{},
 		freed: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	c.end = sync.OnceFunc(func() { close(c.ended) })
@@ -78,22 +96,54 @@ func (c *connections) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	from := addressOf(conn)
-	for !c.admits(from) {
+	for !c.stranger(from) || !c.admits(from) {
 		_ = conn.Close()
-		c.log.WarnContext(context.Background(), "too many connections of one address and none is idle; a new one is closed",
-			slog.String("address", from.String()), slog.Int("connections", c.perAddress))
 		if conn, err = c.Listener.Accept(); err != nil {
 			return nil, err
 		}
 		from = addressOf(conn)
 	}
-	for !c.enter(from) {
+	ours := &connection{Conn: conn, of: c, from: from, since: time.Now()}
+	var end context.CancelFunc
+	ours.open, end = context.WithCancel(context.Background())
+	ours.leave = sync.OnceFunc(func() {
+		end()
+		c.leave(ours)
+	})
+	for !c.enter(ours) {
 		if !c.makeRoom() {
+			end()
 			_ = conn.Close()
 			return nil, net.ErrClosed
 		}
 	}
-	return &connection{Conn: conn, from: from, leave: sync.OnceFunc(func() { c.leave(from) })}, nil
+	return ours, nil
+}
+
+// stranger makes room for one more connection on which nobody has shown who he is, if need be by closing the
+// oldest, and reports whether there may be one. Of one address only one is closed that had time to show it, so
+// that of many that come at once the first are served.
+func (c *connections) stranger(from netip.Prefix) bool {
+	c.mu.Lock()
+	var oldest *connection
+	a := c.addresses[from]
+	ofAddress := a != nil && a.strangers.Len() >= c.strangersPerAddress
+	if ofAddress {
+		oldest, _ = a.strangers.Front().Value.(*connection)
+	} else if c.strangers.Len() >= c.strangersMax {
+		oldest, _ = c.strangers.Front().Value.(*connection)
+	}
+	c.mu.Unlock()
+	if oldest == nil {
+		return true
+	}
+	c.log.WarnContext(context.Background(), "too many connections without a call that shows whose it is; one is closed",
+		slog.String("address", oldest.from.String()), slog.Int("of_one_address_max", c.strangersPerAddress), slog.Int("max", c.strangersMax))
+	if ofAddress && time.Since(oldest.since) < strangerMin {
+		return false
+	}
+	_ = oldest.Close() // an error does not matter: the descriptor is free
+	return true
 }
 
 // addressOf returns the address that a connection counts for.
@@ -126,6 +176,10 @@ func (c *connections) admits(from netip.Prefix) bool {
 		first, _ = own.Value.(*list.Element)
 	}
 	closed, _ := c.closeOne(first)
+	if !closed {
+		c.log.WarnContext(context.Background(), "too many connections of one address and none is idle; a new one is closed",
+			slog.String("address", from.String()), slog.Int("connections", c.perAddress))
+	}
 	return closed
 }
 
@@ -171,31 +225,60 @@ func (c *connections) register(r prometheus.Registerer) {
 	f.NewGauge(prometheus.GaugeOpts{Name: "kinesin_connections_max", Help: "Limit of open client connections."}).Set(float64(c.most))
 }
 
-func (c *connections) enter(from netip.Prefix) bool {
+func (c *connections) enter(conn *connection) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open >= c.most {
 		return false
 	}
 	c.open++
-	a := c.addresses[from]
+	a := c.addresses[conn.from]
 	if a == nil {
-		a = &address{Prefix: from, idle: list.New()}
-		c.addresses[from] = a
+		a = &address{Prefix: conn.from, idle: list.New(), strangers: list.New()}
+		c.addresses[conn.from] = a
 	}
 	a.open++
+	conn.ofAll, conn.ofAddress = c.strangers.PushBack(conn), a.strangers.PushBack(conn)
 	return true
 }
 
-func (c *connections) leave(from netip.Prefix) {
+func (c *connections) leave(conn *connection) {
+	conn.rest()
 	c.mu.Lock()
 	c.open--
-	a := c.addresses[from]
+	c.know(conn)
+	a := c.addresses[conn.from]
 	if a.open--; a.open == 0 {
-		delete(c.addresses, from)
+		delete(c.addresses, conn.from)
 	}
 	c.mu.Unlock()
 	c.wake()
+}
+
+// know takes a connection out of those on which nobody has shown who he is. Call it with mu held.
+func (c *connections) know(conn *connection) {
+	if conn.ofAll == nil {
+		return
+	}
+	c.strangers.Remove(conn.ofAll)
+	c.addresses[conn.from].strangers.Remove(conn.ofAddress)
+	conn.ofAll, conn.ofAddress = nil, nil
+}
+
+type connectionKey struct{}
+
+// context is the ConnContext hook of the HTTP server, by which a call finds its connection.
+func (c *connections) context(ctx context.Context, conn net.Conn) context.Context {
+	if secure, isTLS := conn.(*tls.Conn); isTLS {
+		conn = secure.NetConn()
+	}
+	return context.WithValue(ctx, connectionKey{}, conn)
+}
+
+// connectionOf returns the connection of a call; nil in tests without one.
+func connectionOf(ctx context.Context) *connection {
+	conn, _ := ctx.Value(connectionKey{}).(*connection)
+	return conn
 }
 
 // wake wakes Accept.
@@ -232,8 +315,14 @@ func (c *connections) closeOne(first *list.Element) (closed bool, soon time.Dura
 
 // state is the ConnState hook of the HTTP server. A new connection without a request counts as idle.
 func (c *connections) state(conn net.Conn, s http.ConnState) {
-	if secure, isTLS := conn.(*tls.Conn); isTLS {
+	secure, isTLS := conn.(*tls.Conn)
+	if isTLS {
 		conn = secure.NetConn()
+	}
+	if ours, _ := conn.(*connection); s == http.StateIdle || s == http.StateClosed {
+		ours.rest()
+	} else if s == http.StateActive && (ours.isHTTP2.Load() || isTLS && secure.ConnectionState().NegotiatedProtocol == "h2") {
+		ours.work()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -274,12 +363,90 @@ func (c *connections) busy(conn net.Conn) {
 type connection struct {
 	net.Conn
 
+	of    *connections
 	from  netip.Prefix
+	since time.Time
+	open  context.Context //nolint:containedctx // until it is closed
 	leave func()
+
+	isHTTP2   atomic.Bool // without TLS
+	begun     int         // how much of prefaceStart was read
+	isKnown   atomic.Bool
+	refused   atomic.Bool  // it was closed because a stranger had too many calls under way
+	strangers atomic.Int32 // calls under way of who has not shown who he is
+
+	ofAll, ofAddress *list.Element // in the lists of strangers; nil: it is in none; guarded by of.mu
+
+	working sync.Mutex  // guards what follows
+	stay    *room.Stay  // in of.http2
+	late    *time.Timer // ends a stay that takes too long
+}
+
+// prefaceStart is how a client begins HTTP/2 without TLS.
+const prefaceStart = "PRI"
+
+// Read implements net.Conn. It notes which protocol the client speaks.
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	for i := 0; i < n && c.begun < len(prefaceStart); i++ {
+		if p[i] != prefaceStart[c.begun] {
+			c.begun = len(prefaceStart)
+		} else if c.begun++; c.begun == len(prefaceStart) {
+			c.isHTTP2.Store(true)
+		}
+	}
+	return n, err //nolint:wrapcheck // io.EOF has to stay itself
+}
+
+// work waits until a connection of HTTP/2 may have calls before it is known whose they are. It is called before
+// the first of them is read.
+func (c *connection) work() {
+	if c.isKnown.Load() {
+		return
+	}
+	stay := c.of.http2.Enter(c.from.String(), false)
+	if stay.Wait(c.open, strangerWithin, 1) != nil {
+		_ = c.Conn.Close() // the server notices
+		return
+	}
+	c.working.Lock()
+	defer c.working.Unlock()
+	if c.isKnown.Load() || c.stay != nil || c.open.Err() != nil {
+		stay.Leave()
+		return
+	}
+	c.stay, c.late = stay, time.AfterFunc(strangerWithin, func() { _ = c.Conn.Close() })
+}
+
+// rest ends what work began.
+func (c *connection) rest() {
+	c.working.Lock()
+	defer c.working.Unlock()
+	if c.stay == nil {
+		return
+	}
+	c.late.Stop()
+	if c.refused.Load() { // so that its client does not go on with the next one at once
+		time.AfterFunc(strangerMin, c.stay.Leave)
+	} else {
+		c.stay.Leave()
+	}
+	c.stay = nil
 }
 
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
+}
+
+// know notes that a caller on this connection has shown who he is.
+func (c *connection) know() {
+	if c == nil || c.isKnown.Load() || c.isKnown.Swap(true) {
+		return
+	}
+	c.of.mu.Lock()
+	c.of.know(c)
+	c.of.mu.Unlock()
+	c.rest()
 }

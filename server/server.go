@@ -38,6 +38,7 @@ type Server struct {
 	files    descriptors
 	listener *connections
 	http     *http.Server
+	calls    *gate
 	// collector gets the audit records too; nil: there is none.
 	collector *otlp.AuditLog
 	exports   []exporter // of traces and metrics
@@ -85,7 +86,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	s.http.TLSConfig = secure
 	s.http.ErrorLog = httpLog(s.config.Log)
-	s.http.ConnState = s.listener.state
+	s.http.ConnState, s.http.ConnContext = s.listener.state, s.listener.context
 	s.listener.register(s.metrics.Registerer())
 	return s, nil
 }
@@ -102,15 +103,16 @@ func (s *Server) warnLoose(ctx context.Context) {
 // handler returns the node's handler behind the checks of a call's origin and identity.
 func (s *Server) handler(asked credentials, provider *signin.Flow) http.Handler {
 	s.console = s.openConsole()
-	calls := newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), api.BoundBodies(withConsole(s.console, s.node.Handler())))
+	s.calls = newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), withConsole(s.console, s.node.Handler()))
+	s.metrics.WatchRooms(s.config.Log, append(s.calls.rooms(), s.listener.http2)...)
 	if provider != nil {
-		provider.Verifier, provider.Sealer = calls.verifier, s.node.SessionSealer()
+		provider.Verifier, provider.Sealer = s.calls.verifier, s.node.SessionSealer()
 	}
-	calls.useConsole(s.console, provider)
+	s.calls.useConsole(s.console, provider)
 	if !asked.areAsked() {
-		return strictTLS(loopbackOnly(calls))
+		return strictTLS(loopbackOnly(s.calls))
 	}
-	return strictTLS(sameOrigin(calls))
+	return strictTLS(sameOrigin(s.calls))
 }
 
 func (s *Server) listen(ctx context.Context) error {
