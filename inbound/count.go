@@ -75,7 +75,7 @@ func (in *Inbound) CountDue(ctx context.Context, of Selection, at, until task.In
 // at most estimateRowsMax rows. Of ended tasks it then visits those that it reads. seen is how many of the rows
 // that it read are of tasks that may be read.
 func (in *Inbound) tally(ctx context.Context, of *Selection, whole bool, visit func(t *task.Task, weight int64)) (seen int64, exact bool, err error) {
-	leave, err := in.enterWholeSet()
+	leave, err := in.enterWholeSet(ctx)
 	if err != nil {
 		return 0, false, err
 	}

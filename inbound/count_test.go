@@ -1,6 +1,7 @@
 package inbound_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"testing"
@@ -76,7 +77,27 @@ func TestCountsAtOnceAreBounded(t *testing.T) {
 		hold := make(chan struct{})
 		f.rows.set(nil, nil, func() { <-hold })
 		var group sync.WaitGroup
-		for range 8 {
+		as := func(who string) context.Context {
+			return access.With(f.ctx, access.Caller{Identity: access.Identity{Name: who, Grants: access.Grants{{Verb: access.Read, Lambda: access.Any, Collection: access.Any}}}})
+		}
+		for range 4 { // of the 7 that are not kept
+			group.Go(func() {
+				if _, err := f.Count(as("a"), &kinesinv1.CountRequest{Where: "key=a"}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		if _, err := f.Count(as("a"), &kinesinv1.CountRequest{Where: "key=a"}); inbound.ReasonOf(err) != kinesinv1.Reason_REASON_FULL {
+			t.Errorf("one too many of a caller: %v", err)
+		}
+		group.Go(func() {
+			if _, err := f.Count(as("b"), &kinesinv1.CountRequest{Where: "key=a"}); err != nil {
+				t.Error("another caller:", err)
+			}
+		})
+		synctest.Wait()
+		for range 3 {
 			group.Go(func() {
 				if err := count(); err != nil {
 					t.Error(err)

@@ -31,7 +31,7 @@ type forecastPart struct {
 // chosen at random, from which it estimates the others. It asks for no grants: who shows it leaves out what
 // may not be seen.
 func (in *Inbound) Forecast(ctx context.Context, edges []time.Time, rowsMax int) (f overview.Forecast, err error) {
-	leave, err := in.enterWholeSet()
+	leave, err := in.enterWholeSet(ctx)
 	if err != nil {
 		return f, err
 	}

@@ -7,11 +7,12 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -20,9 +21,9 @@ type Inbound struct {
 	Config
 
 	sender      *bufferSender // nil without a buffer
-	waits       waits
+	waits       *waits
 	newestLists newestLists
-	wholeSets   atomic.Int32 // calls under way that read a whole set
+	wholeSets   *room.Room // calls under way that read a whole set
 	draining    chan struct{}
 	drainOnce   sync.Once
 }
@@ -31,11 +32,16 @@ type Inbound struct {
 func New(c Config) *Inbound {
 	c.WaitLookEvery = cmp.Or(c.WaitLookEvery, WaitLookEveryDefault)
 	c.Buffering = c.Buffering.withDefaults()
-	in := &Inbound{Config: c, draining: make(chan struct{})}
+	in := &Inbound{Config: c, draining: make(chan struct{}), waits: newWaits(), wholeSets: room.New("whole_sets", wholeSetsMax, 1)}
 	if c.Buffering.Buffer != nil {
 		in.sender = newBufferSender(&in.Config)
 	}
 	return in
+}
+
+// Rooms returns what the calls share.
+func (in *Inbound) Rooms() []*room.Room {
+	return []*room.Room{in.wholeSets, in.waits.room, in.waits.idsRoom}
 }
 
 // Drain refuses new tasks from now on and ends all waits, so that a process can stop soon.
@@ -80,11 +86,13 @@ const (
 	wholeSetAgainAfter = time.Second
 )
 
-// enterWholeSet refuses a call that reads a whole set while too many do.
-func (in *Inbound) enterWholeSet() (leave func(), err error) {
-	if in.wholeSets.Add(1) > wholeSetsMax {
-		in.wholeSets.Add(-1)
-		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls on this server count tasks, show statistics or look for the newest tasks, and no more may; try again later", wholeSetsMax).After(wholeSetAgainAfter)
+// enterWholeSet refuses a call that reads a whole set while its caller has as many as it may have.
+func (in *Inbound) enterWholeSet(ctx context.Context) (leave func(), err error) {
+	c := access.From(ctx)
+	leave, ok := in.wholeSets.Take(c.Name, 1, c.Grants.AllowAll(access.Admin))
+	if !ok {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL,
+			"%d calls on this server may count tasks, show statistics or look for the newest tasks at a time, of one caller as many as are left for others, and no more may now; try again later", wholeSetsMax).After(wholeSetAgainAfter)
 	}
-	return func() { in.wholeSets.Add(-1) }, nil
+	return leave, nil
 }

@@ -51,7 +51,7 @@ func (in *Inbound) Live(ctx context.Context, l *catalog.Entry, count bool) (s *k
 }
 
 func (in *Inbound) liveStats(ctx context.Context, l *catalog.Entry, by access.Grants, count bool) (*kinesinv1.LambdaStats, error) {
-	leave, err := in.enterWholeSet()
+	leave, err := in.enterWholeSet(ctx)
 	if err != nil {
 		return nil, err
 	}

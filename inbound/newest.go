@@ -59,7 +59,7 @@ func (in *Inbound) newest(ctx context.Context, of *Selection, list newestList, p
 
 // readNewest reads all tasks of a set into a list, of which it keeps the newest after one of them.
 func (in *Inbound) readNewest(ctx context.Context, of *Selection, list *newestList) (examined int, err error) {
-	leave, err := in.enterWholeSet()
+	leave, err := in.enterWholeSet(ctx)
 	if err != nil {
 		return 0, err
 	}

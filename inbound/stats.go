@@ -17,7 +17,7 @@ const oldestRowsRead = 100
 
 // Stats returns live counts and rates of one lambda, or of all that the caller may read whole.
 func (in *Inbound) Stats(ctx context.Context, r *kinesinv1.StatsRequest) (*kinesinv1.StatsResponse, error) {
-	leave, err := in.enterWholeSet()
+	leave, err := in.enterWholeSet(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
@@ -23,7 +24,7 @@ func (in *Inbound) Wait(ctx context.Context, request *kinesinv1.WaitRequest) (*k
 	}
 	w := in.newWaiter(ctx, ids)
 	if wait > 0 {
-		if err := in.waits.enter(&w.waitCall); err != nil {
+		if err := in.waits.enter(access.From(ctx), &w.waitCall); err != nil {
 			return nil, err
 		}
 		defer in.waits.leave(&w.waitCall)

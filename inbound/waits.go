@@ -7,6 +7,8 @@ import (
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -28,11 +30,19 @@ const waitLookMax = time.Second
 // waits are the calls that wait for the ends of tasks. A call that enters first and then reads the store
 // misses no end, because an end is stored before it is told. Telling is free while no call waits.
 type waits struct {
-	ids atomic.Int64 // that calls wait for
+	ids           atomic.Int64 // that calls wait for
+	room, idsRoom *room.Room   // calls, and what they wait for
 
-	mu    sync.Mutex // guards what stands here, and the nodes of all calls
-	calls int
-	of    map[task.ID]*waitNode // the first of each list
+	mu sync.Mutex            // guards what stands here, and the nodes of all calls
+	of map[task.ID]*waitNode // the first of each list
+}
+
+func newWaits() *waits {
+	const keptPart = 10 // of each, for admins
+	return &waits{
+		room: room.New("waits", waitCallsMax, waitCallsMax/keptPart), idsRoom: room.New("waited_tasks", waitIDsMax, waitIDsMax/keptPart),
+		of: map[task.ID]*waitNode{},
+	}
 }
 
 // waitCall is one call that waits. Told has an element when there may be something to take.
@@ -40,6 +50,8 @@ type waitCall struct {
 	told  chan struct{}
 	nodes []waitNode
 	ended []*waitNode // since the last take; guarded by waits.mu
+
+	stay, idsStay *room.Stay
 }
 
 // waitNode is a task for which a call waits, in the list of all that wait for it.
@@ -61,21 +73,22 @@ func (c *waitCall) add(id task.ID, at int) {
 }
 
 // enter has a call told of the ends of its tasks, until it leaves.
-func (w *waits) enter(c *waitCall) error {
+func (w *waits) enter(of access.Caller, c *waitCall) error {
+	urgent := of.Grants.AllowAll(access.Admin)
+	c.stay, c.idsStay = w.room.Enter(of.Name, urgent), w.idsRoom.Enter(of.Name, urgent)
+	if !c.stay.Take(1) {
+		return api.Errorf(kinesinv1.Reason_REASON_FULL,
+			"%d calls may wait for tasks on this server, of one caller as many as are left for others, and no more may now; wait again later, or for more tasks in one call", waitCallsMax).After(waitAgainAfter)
+	}
+	if !c.idsStay.Take(int64(len(c.nodes))) {
+		c.stay.Leave()
+		return api.Errorf(kinesinv1.Reason_REASON_FULL,
+			"calls on this server may wait for %d tasks, those of one caller for as many as are left for others, and with the %d of this one it would be more; wait again later, or for fewer tasks",
+			waitIDsMax, len(c.nodes)).After(waitAgainAfter)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.calls >= waitCallsMax {
-		return api.Errorf(kinesinv1.Reason_REASON_FULL, "%d calls wait for tasks on this server, and no more may; wait again later, or for more tasks in one call", w.calls).After(waitAgainAfter)
-	}
-	if waited := int(w.ids.Load()); waited+len(c.nodes) > waitIDsMax {
-		return api.Errorf(kinesinv1.Reason_REASON_FULL, "calls on this server wait for %d tasks, and with the %d of this one it would be more than %d; wait again later, or for fewer tasks",
-			waited, len(c.nodes), waitIDsMax).After(waitAgainAfter)
-	}
-	w.calls++
 	w.ids.Add(int64(len(c.nodes)))
-	if w.of == nil {
-		w.of = map[task.ID]*waitNode{}
-	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
 		if n.next = w.of[n.id]; n.next != nil {
@@ -87,9 +100,10 @@ func (w *waits) enter(c *waitCall) error {
 }
 
 func (w *waits) leave(c *waitCall) {
+	c.stay.Leave()
+	c.idsStay.Leave()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.calls--
 	w.ids.Add(-int64(len(c.nodes)))
 	for i := range c.nodes {
 		n := &c.nodes[i]

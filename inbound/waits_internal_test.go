@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -26,7 +27,7 @@ func numbered(n int) task.ID { return task.NewID(1, uint64(n), uint64(n)) }
 func TestWaitsTellWhoWaits(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	var w waits
+	w := newWaits()
 	var calls []*waitCall
 	for range 5000 {
 		switch r.IntN(3) {
@@ -36,7 +37,7 @@ func TestWaitsTellWhoWaits(t *testing.T) {
 				ids[i] = numbered(r.IntN(20))
 			}
 			c := callFor(ids...)
-			if err := w.enter(c); err != nil {
+			if err := w.enter(anyone, c); err != nil {
 				t.Fatal(err)
 			}
 			calls = append(calls, c)
@@ -71,36 +72,56 @@ func TestWaitsTellWhoWaits(t *testing.T) {
 	for _, c := range calls {
 		w.leave(c)
 	}
-	if len(w.of) != 0 || w.ids.Load() != 0 || w.calls != 0 {
-		t.Errorf("%d ids, %d counted, %d calls are left", len(w.of), w.ids.Load(), w.calls)
+	if len(w.of) != 0 || w.ids.Load() != 0 || w.room.Used() != 0 || w.idsRoom.Used() != 0 {
+		t.Errorf("%d ids, %d counted, %d calls are left", len(w.of), w.ids.Load(), w.room.Used())
+	}
+}
+
+// anyone may wait for whatever there is room for.
+var anyone = access.Caller{Identity: access.Anonymous()}
+
+// Whatever one caller waits for, another one may wait too.
+func TestWaitsOfOneCallerLeaveRoom(t *testing.T) {
+	t.Parallel()
+	w, ids := newWaits(), make([]task.ID, IDsMax)
+	tenant := func(name string) access.Caller { return access.Caller{Identity: access.Identity{Name: name}} }
+	for w.enter(tenant("a"), callFor(ids[0])) == nil {
+	}
+	for w.enter(tenant("b"), callFor(ids...)) == nil {
+	}
+	if calls, waited := w.room.Used(), w.idsRoom.Used(); calls > waitCallsMax/2 || waited < waitIDsMax/3 || waited > waitIDsMax/2 {
+		t.Errorf("%d calls for %d tasks", calls, waited)
+	}
+	if err := w.enter(tenant("c"), callFor(ids[:1]...)); err != nil {
+		t.Error(err)
 	}
 }
 
 func TestWaitsAreBounded(t *testing.T) {
 	t.Parallel()
-	var w waits
+	w := newWaits()
 	ids := make([]task.ID, IDsMax)
 	for i := range ids {
 		ids[i] = numbered(i)
 	}
 	for range waitIDsMax / IDsMax {
-		if err := w.enter(callFor(ids...)); err != nil {
+		if err := w.enter(anyone, callFor(ids...)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.enter(callFor(ids[0])); !errors.Is(err, api.ErrFull) {
+	if err := w.enter(anyone, callFor(ids[0])); !errors.Is(err, api.ErrFull) {
 		t.Errorf("one task too many: %v", err)
 	}
 	if p := w.pause(); p < 10*time.Second || p > time.Minute {
 		t.Errorf("%d tasks are read again every %v", waitIDsMax, p)
 	}
-	w = waits{}
+	w = newWaits()
 	for range waitCallsMax {
-		if err := w.enter(callFor(ids[0])); err != nil {
+		if err := w.enter(anyone, callFor(ids[0])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.enter(callFor(ids[0])); !errors.Is(err, api.ErrFull) {
+	if err := w.enter(anyone, callFor(ids[0])); !errors.Is(err, api.ErrFull) {
 		t.Errorf("one call too many: %v", err)
 	}
 	if p := w.pause(); p < waitLookMax || p > 3*waitLookMax {
@@ -110,7 +131,7 @@ func TestWaitsAreBounded(t *testing.T) {
 
 // BenchmarkEndThatManyWaitFor has 30 calls that wait for the same 1,000 tasks.
 func BenchmarkEndThatManyWaitFor(b *testing.B) {
-	var w waits
+	w := newWaits()
 	ids := make([]task.ID, IDsMax)
 	for i := range ids {
 		ids[i] = numbered(i)
@@ -118,7 +139,7 @@ func BenchmarkEndThatManyWaitFor(b *testing.B) {
 	var calls []*waitCall
 	for range 30 {
 		calls = append(calls, callFor(ids...))
-		_ = w.enter(calls[len(calls)-1])
+		_ = w.enter(anyone, calls[len(calls)-1])
 	}
 	i := 0
 	for b.Loop() {

@@ -84,9 +84,9 @@ type gate struct {
 	writer   *connect.ErrorWriter
 	refused  *prometheus.CounterVec // reason
 	guesses  *guesses
-	console  *web.Console           // whose browsers sign in; nil: none do
-	next     *api.Bodies            // for who has shown who he is
-	open     http.Handler           // behind it, for everybody
+	console  *web.Console // whose browsers sign in; nil: none do
+	next     *api.Bodies  // for who has shown who he is
+	open     http.Handler // behind it, for everybody
 
 	strangers *strangers
 }

@@ -105,6 +105,9 @@ func (s *Server) handler(asked credentials, provider *signin.Flow) http.Handler 
 	s.console = s.openConsole()
 	s.calls = newGate(asked, s.node.Tokens(), s.node.Audit(), s.metrics.Registerer(), withConsole(s.console, s.node.Handler()))
 	s.metrics.WatchRooms(s.config.Log, append(s.calls.rooms(), s.listener.http2)...)
+	if s.console != nil {
+		s.metrics.WatchRooms(s.config.Log, s.console.Rooms()...)
+	}
 	if provider != nil {
 		provider.Verifier, provider.Sealer = s.calls.verifier, s.node.SessionSealer()
 	}

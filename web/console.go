@@ -1,6 +1,10 @@
 package web
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/kinesin-io/kinesin/internal/room"
+)
 
 // Bounds of a form.
 const (
@@ -27,6 +31,9 @@ type Console struct {
 
 // CloseStreams ends the streams of all open pages, and lets none begin.
 func (k *Console) CloseStreams() { k.streams.close() }
+
+// Rooms returns what viewers share.
+func (k *Console) Rooms() []*room.Room { return []*room.Room{k.streams.room, k.streams.partsRoom} }
 
 // ServeHTTP implements http.Handler.
 func (k *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {

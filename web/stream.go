@@ -15,16 +15,17 @@ import (
 // shown ends the stream, and the page that asks for its parts one by one learns why.
 func (c *call) stream(show func(*call) error) {
 	key := c.caller.Name + "\n" + c.r.URL.RequestURI() + "\n" + strings.Join(c.caller.Grants.Strings(), "\n")
-	p := (*part)(nil)
+	var p *part
+	var leave func()
 	if len(c.r.URL.RequestURI()) <= partURLMax {
-		p = c.streams.enter(key)
+		p, leave = c.streams.enter(key, c.caller)
 	}
 	if p == nil {
 		c.w.Header().Set("Retry-After", "30")
 		http.Error(c.w, "this server streams to as many pages as it may; ask for the part by itself", http.StatusServiceUnavailable)
 		return
 	}
-	defer c.streams.leave(key)
+	defer leave()
 	var last *rendering
 	until, quiet := clock.Mono(c.Clock)+streamFor, clock.Mono(c.Clock)
 	out := eventWriter{c.w, http.NewResponseController(c.w), c.Clock}

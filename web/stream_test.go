@@ -94,7 +94,7 @@ func TestPagesAreStreamedTogether(t *testing.T) {
 		t.Errorf("%d reads for %d pages", n, pages)
 	}
 	k.streams.mu.Lock()
-	open, parts := k.streams.open, len(k.streams.parts)
+	open, parts := int(k.streams.room.Used()), len(k.streams.parts)
 	k.streams.mu.Unlock()
 	if open != pages+1 || parts != 1 {
 		t.Errorf("%d streams of %d parts", open, parts)
@@ -105,27 +105,39 @@ func TestPagesAreStreamedTogether(t *testing.T) {
 	}
 }
 
+// A viewer has a share of the streams and of their parts, and leaves some to others.
 func TestStreamsAreBounded(t *testing.T) {
 	s := newStreams()
-	for i := range partsMax {
-		if s.enter(fmt.Sprint(i)) == nil {
-			t.Fatal(i)
-		}
+	viewer := func(name string) access.Caller { return access.Caller{Identity: access.Identity{Name: name}} }
+	root := access.Caller{Identity: access.Identity{Name: "root", Grants: access.All()}}
+	opens := func(key string, who access.Caller) bool {
+		p, _ := s.enter(key, who)
+		return p != nil
 	}
-	if s.enter("one more") != nil {
-		t.Error("too many parts")
+	parts := 0
+	for opens(fmt.Sprint(parts), viewer("a")) {
+		parts++
 	}
-	for range streamsMax - partsMax {
-		if s.enter("0") == nil {
-			t.Fatal("too few streams")
-		}
+	if parts < partsMax/3 || parts > partsMax/2 || s.room.Used() != int64(parts) {
+		t.Errorf("%d parts of one viewer, %d streams", parts, s.room.Used())
 	}
-	if s.enter("0") != nil {
-		t.Error("too many streams")
+	if !opens("b", viewer("b")) || !opens("root", root) {
+		t.Error("others get none")
 	}
-	s.leave("1")
-	if s.enter("another") == nil || s.parts["1"] != nil || s.parts["0"].viewers != streamsMax-partsMax+1 {
-		t.Errorf("%d parts after one left", len(s.parts))
+	streams := 0
+	for opens("0", viewer("c")) {
+		streams++
+	}
+	if streams < streamsMax/3 || streams > streamsMax/2 {
+		t.Errorf("%d streams of one viewer", streams)
+	}
+	p, leave := s.enter("d", viewer("d"))
+	if p == nil {
+		t.Fatal("another viewer gets none")
+	}
+	used := s.partsRoom.Used()
+	if leave(); s.parts["d"] != nil || s.partsRoom.Used() != used-1 || len(s.parts) != int(used)-1 {
+		t.Errorf("%d parts of %d after one left", len(s.parts), used)
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/overview"
+	"github.com/kinesin-io/kinesin/internal/room"
 )
 
 // Bounds of streams, by which open pages learn what changes.
@@ -27,9 +29,11 @@ const (
 type streams struct {
 	done chan struct{} // closed with the server
 
+	room      *room.Room // streams that are open
+	partsRoom *room.Room // parts, of who opened the first stream of each
+
 	mu     sync.Mutex
 	closed bool
-	open   int
 	parts  map[string]*part
 }
 
@@ -38,6 +42,7 @@ type part struct {
 	overview.Shared[*rendering]
 
 	viewers int // guarded by streams.mu
+	leave   func()
 }
 
 // rendering is a part as it was at one time.
@@ -46,32 +51,47 @@ type rendering struct {
 	event  []byte
 }
 
-func newStreams() *streams { return &streams{done: make(chan struct{}), parts: map[string]*part{}} }
+func newStreams() *streams {
+	const keptPart = 10 // of each, for admins
+	return &streams{
+		done: make(chan struct{}), parts: map[string]*part{},
+		room: room.New("pages", streamsMax, streamsMax/keptPart), partsRoom: room.New("page_parts", partsMax, partsMax/keptPart),
+	}
+}
 
-// enter counts a stream; nil: there are too many.
-func (s *streams) enter(key string) *part {
+// enter counts a stream of a viewer, until leave is called; nil: he has as many as he may have, or there are
+// too many.
+func (s *streams) enter(key string, viewer access.Caller) (p *part, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.parts[key]
-	switch {
-	case s.closed || s.open >= streamsMax || p == nil && len(s.parts) >= partsMax:
-		return nil
-	case p == nil:
-		p = &part{}
+	urgent := viewer.Grants.AllowAll(access.Admin)
+	stay := s.room.Enter(viewer.Name, urgent)
+	if s.closed || !stay.Take(1) {
+		return nil, nil
+	}
+	if p = s.parts[key]; p == nil {
+		leavePart, ok := s.partsRoom.Take(viewer.Name, 1, urgent)
+		if !ok {
+			stay.Leave()
+			return nil, nil
+		}
+		p = &part{leave: leavePart}
 		s.parts[key] = p
 	}
-	s.open++
 	p.viewers++
-	return p
+	return p, func() {
+		stay.Leave()
+		s.leave(key)
+	}
 }
 
 func (s *streams) leave(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open--
 	if p := s.parts[key]; p.viewers > 1 {
 		p.viewers--
 	} else {
+		p.leave()
 		delete(s.parts, key)
 	}
 }

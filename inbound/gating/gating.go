@@ -19,6 +19,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/gates"
 	"github.com/kinesin-io/kinesin/internal/refusal"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
@@ -63,10 +64,20 @@ type Config struct {
 }
 
 // Service serves gates. It is safe for concurrent use.
-type Service struct{ Config }
+type Service struct {
+	Config
+
+	room *room.Room // gates that have not ended
+}
 
 // New returns a Service.
-func New(c Config) *Service { return &Service{c} }
+func New(c Config) *Service {
+	const keptPart = 10 // of the gates, for admins
+	return &Service{c, room.New("gates", gates.ActiveMax, gates.ActiveMax/keptPart)}
+}
+
+// Room returns what those share who set gates.
+func (s *Service) Room() *room.Room { return s.room }
 
 // SetGate sets a gate, or counts what it would hold.
 func (s *Service) SetGate(ctx context.Context, r *kinesinv1.SetGateRequest) (_ *kinesinv1.SetGateResponse, err error) {
@@ -136,10 +147,21 @@ func (s *Service) newGate(ctx context.Context, r *kinesinv1.SetGateRequest) (*ga
 
 // add stores a new gate, and returns it with all that have not ended.
 func (s *Service) add(ctx context.Context, g *gates.Gate) (added *gates.Gate, active []*gates.Gate, err error) {
-	added, active, err = gates.Add(ctx, s.Store, g, func(known *gates.Gate) bool { return g.Request != "" && known.Request == g.Request })
+	own := int64(0)
+	admits := func(active []*gates.Gate) bool {
+		own = 0
+		for _, known := range active {
+			if known.Owner == g.Owner {
+				own++
+			}
+		}
+		return s.room.Admits(g.Owner, int64(len(active)), own, access.From(ctx).Grants.AllowAll(access.Admin))
+	}
+	added, active, err = gates.Add(ctx, s.Store, g, func(known *gates.Gate) bool { return g.Request != "" && known.Request == g.Request }, admits)
 	switch {
 	case errors.Is(err, gates.ErrFull):
-		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "there are %d gates, and there may be no more: resume one (kinesin gate resume)", gates.ActiveMax)
+		return nil, nil, api.Errorf(kinesinv1.Reason_REASON_FULL,
+			"there may be %d gates, of one identity as many as are left for others, and %s has %d: resume one (kinesin gate resume)", gates.ActiveMax, g.Owner, own)
 	case errors.Is(err, gates.ErrBusy):
 		return nil, nil, errBusy
 	case err != nil:

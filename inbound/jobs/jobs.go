@@ -19,6 +19,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/crons"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -119,7 +120,8 @@ type Config struct {
 type Service struct {
 	Config
 
-	process string // name of this process in leases
+	room    *room.Room // jobs that have not ended
+	process string     // name of this process in leases
 	wake    chan struct{}
 
 	mu      sync.Mutex
@@ -129,11 +131,16 @@ type Service struct {
 
 // New returns a Service.
 func New(c Config) *Service {
+	const keptPart = 10 // of the jobs, for admins and for jobs that cancel
 	return &Service{
+		room:   room.New("jobs", ActiveMax, ActiveMax/keptPart),
 		Config: c, process: fmt.Sprintf("%016x", c.Clock.Uint64()), wake: make(chan struct{}, 1), running: map[string]chan struct{}{},
 		naps: map[<-chan struct{}]task.Instant{},
 	}
 }
+
+// Room returns what those share who make jobs.
+func (s *Service) Room() *room.Room { return s.room }
 
 // look makes the runner look for jobs at once.
 func (s *Service) look() {

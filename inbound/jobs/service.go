@@ -44,8 +44,16 @@ func (s *Service) begin(ctx context.Context, j *job) (*kinesinv1.CreateJobRespon
 	if err != nil {
 		return nil, refusal.Wire(err)
 	}
-	if len(active) >= ActiveMax {
-		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL, "%d jobs have not ended, and there may be %d: stop one (kinesin job stop), or wait", len(active), ActiveMax)
+	own := int64(0)
+	for i := range active {
+		if known, err := decode(active[i]); err == nil && known.Identity == j.Identity {
+			own++
+		}
+	}
+	if !s.room.Admits(j.Identity, int64(len(active)), own, j.Action == "cancel" || j.may.AllowAll(access.Admin)) {
+		return nil, api.Errorf(kinesinv1.Reason_REASON_FULL,
+			"%d jobs have not ended, %d of them of %s, and there may be %d, of one identity as many as are left for others: stop one (kinesin job stop), or wait",
+			len(active), own, j.Identity, ActiveMax)
 	}
 	if s.Traced != nil {
 		j.Traceparent = s.Traced(ctx)

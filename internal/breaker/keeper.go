@@ -226,7 +226,7 @@ func (k *Keeper) keep(ctx context.Context, l *task.Lambda) error {
 func (k *Keeper) open(ctx context.Context, g *gates.Gate) error {
 	added, _, err := gates.Add(ctx, k.Store, g, func(known *gates.Gate) bool {
 		return known.Ref == g.Ref && known.Breaker != nil && known.InForce(g.Created)
-	})
+	}, func(active []*gates.Gate) bool { return len(active) < gates.ActiveMax })
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,30 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
+// Owner is who creates a lambda. An urgent one has no share: it may have whatever is left.
+type Owner struct {
+	Name   string
+	Urgent bool
+}
+
+// CheckShare refuses, with ErrFull, a new lambda of an owner that has as many as are left for others.
+func (c *Catalog) CheckShare(by Owner) error {
+	if c.Room == nil {
+		return nil
+	}
+	known, own := c.known.Load(), int64(0)
+	for _, e := range known.sorted {
+		if e.Owner == by.Name {
+			own++
+		}
+	}
+	if !c.Room.Admits(by.Name, int64(len(known.sorted)), own, by.Urgent) {
+		return fmt.Errorf("%w: there may be %d (serve --lambdas-max), of one identity as many as are left for others, and %s has created %d; delete one that is not needed",
+			ErrFull, c.Room.Most(), by.Name, own)
+	}
+	return nil
+}
+
 // CheckBounds refuses, with task.ErrInvalid, a lambda that would bring the installation above a bound, or
 // further above it: a new one, or one with more shards than it has. Unset fields have their defaults.
 func (c *Catalog) CheckBounds(want task.Lambda) error {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/internal/clock"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -49,6 +50,8 @@ var (
 	ErrUnknown = errors.New("unknown lambda")
 	// ErrExists refuses creating a lambda that exists with other settings.
 	ErrExists = errors.New("lambda exists with other settings")
+	// ErrFull refuses creating a lambda when its owner has as many as one may have.
+	ErrFull = errors.New("too many lambdas")
 	// ErrDeleting refuses creating a lambda whose deletion has begun.
 	ErrDeleting = errors.New("lambda is being deleted")
 	// ErrChanged says that others kept changing the lambda at the same time.
@@ -70,8 +73,10 @@ type Catalog struct {
 	// ShardsDefault is how many shards a new lambda has if its creator does not say; 0: task.ShardsDefault.
 	// It is set before any call.
 	ShardsDefault uint16
-	// Bounds are set before any call too.
+	// Bounds are set before any call too, and Room, in which each Owner has a share of Bounds.Lambdas; nil:
+	// nobody has one.
 	Bounds Bounds
+	Room   *room.Room
 
 	rows  store.ControlRows
 	clock clock.Clock

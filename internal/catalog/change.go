@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,10 +25,15 @@ const (
 // Create creates a lambda. Creating the same again is fine and reports existed; with other settings it is
 // ErrExists. Unset fields get their defaults.
 func (c *Catalog) Create(ctx context.Context, want task.Lambda) (entry *Entry, existed bool, err error) {
-	return c.create(ctx, want, "")
+	return c.create(ctx, want, "", Owner{Urgent: true})
 }
 
-func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string) (entry *Entry, existed bool, err error) {
+// CreateFor is Create for an owner, who has a share of all lambdas.
+func (c *Catalog) CreateFor(ctx context.Context, want task.Lambda, by Owner) (entry *Entry, existed bool, err error) {
+	return c.create(ctx, want, "", by)
+}
+
+func (c *Catalog) create(ctx context.Context, want task.Lambda, registration string, by Owner) (entry *Entry, existed bool, err error) {
 	done, err := c.inTurn(ctx)
 	if err != nil {
 		return nil, false, err
@@ -44,11 +50,11 @@ func (c *Catalog) create(ctx context.Context, want task.Lambda, registration str
 		if entry := c.known.Load().byName[want.Name]; entry != nil {
 			return entry, true, sameSettings(entry.Lambda, want)
 		}
-		if err := c.CheckBounds(want); err != nil {
+		if err := cmp.Or(c.CheckBounds(want), c.CheckShare(by)); err != nil {
 			return nil, false, err
 		}
 		want.Ref, want.Created = c.freeRef(), c.clock.Now()
-		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Registration: registration})
+		entry, err = c.put(ctx, &Entry{Lambda: want, Version: 1, Owner: by.Name, Registration: registration})
 		if !errors.Is(err, store.ErrConflict) {
 			return entry, false, err
 		}

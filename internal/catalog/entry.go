@@ -13,6 +13,7 @@ const Kind = "lambda"
 type Entry struct {
 	task.Lambda
 	Version uint64
+	Owner   string // the identity that created it; empty: it is not known
 	// Registration is the sum of the Registration that the settings were last taken from; empty when there
 	// never was one.
 	Registration string

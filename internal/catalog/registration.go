@@ -229,7 +229,7 @@ func (r *Registration) shardsFit(have *Entry) bool {
 // deletion that has begun is cancelled: its Remove fails with ErrChanged. A lambda that cannot become so
 // stays as it is (ErrFixed).
 func (c *Catalog) Register(ctx context.Context, r Registration) (entry *Entry, created bool, err error) {
-	entry, existed, err := c.create(ctx, r.Lambda, r.Sum)
+	entry, existed, err := c.create(ctx, r.Lambda, r.Sum, Owner{Urgent: true})
 	switch {
 	case err == nil && !existed:
 		return entry, true, nil

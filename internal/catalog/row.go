@@ -35,6 +35,7 @@ type record struct {
 	RetryShare   float64       `json:"retry_share,omitempty"`
 	Breaker      *breaker      `json:"breaker,omitempty"`
 	Created      task.Instant  `json:"created_us"`
+	Owner        string        `json:"owner,omitempty"`
 	Deleting     bool          `json:"deleting,omitempty"`
 
 	ShardHistory []shardCount `json:"shard_history,omitempty"` // of a lambda whose shards have grown
@@ -85,7 +86,7 @@ func encode(e *Entry) (store.Control, error) {
 		KeyRetention: e.KeyRetention, PoisonBound: e.PoisonBound, StartWithin: e.StartWithin, Weights: e.PriorityWeights,
 		KeysAtOnce: e.LimitKeyConcurrency, KeyRate: e.LimitKeyRate, KeyLimitsSet: e.LimitKeySet,
 		RetryShare: e.RetryShare, Breaker: breakerRow(e.Breaker),
-		Created: e.Created, Deleting: e.Deleting, Registration: e.Registration, Made: e.Made, Crons: e.Crons, DroppingAt: droppingAt, Marked: e.Marked,
+		Created: e.Created, Owner: e.Owner, Deleting: e.Deleting, Registration: e.Registration, Made: e.Made, Crons: e.Crons, DroppingAt: droppingAt, Marked: e.Marked,
 		ShardHistory: convert(e.ShardHistory, func(s task.ShardCount) shardCount { return shardCount(s) }),
 	})
 	if err == nil && e.row != nil {
@@ -139,7 +140,7 @@ func decode(row store.Control) (*Entry, error) {
 		ShardHistory: convert(r.ShardHistory, func(s shardCount) task.ShardCount { return task.ShardCount(s) }),
 	}
 	return &Entry{
-		Lambda: l, Version: row.Version, Registration: r.Registration, Made: r.Made, Crons: r.Crons,
+		Lambda: l, Version: row.Version, Owner: r.Owner, Registration: r.Registration, Made: r.Made, Crons: r.Crons,
 		Dropping: r.Deleting && r.DroppingAt == row.Version, Marked: r.Marked, row: row.Value,
 	}, l.Validate()
 }

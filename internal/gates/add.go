@@ -15,7 +15,7 @@ const addTriesMax = 16
 
 // Sentinels of Add.
 var (
-	// ErrFull says that there are ActiveMax gates.
+	// ErrFull says that there may be no more gates.
 	ErrFull = errors.New("too many gates")
 	// ErrBusy says that others kept adding gates.
 	ErrBusy = errors.New("the gates kept changing")
@@ -24,8 +24,8 @@ var (
 // Add stores a new gate under the next number, and returns all that had not ended. Of calls at the same time
 // one gets the number, and the others look again. So of two that want the same gate the second one always
 // finds what the first has stored: if instead returns a known gate, also one that has ended, that is returned
-// and nothing is stored.
-func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool) (added *Gate, active []*Gate, err error) {
+// and nothing is stored. admits reports whether there may be one more.
+func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool, admits func(active []*Gate) bool) (added *Gate, active []*Gate, err error) {
 	for range addTriesMax {
 		current, last, err := read(ctx, s, Kind)
 		if err != nil {
@@ -41,7 +41,7 @@ func Add(ctx context.Context, s Store, g *Gate, instead func(known *Gate) bool) 
 		if known := slices.IndexFunc(ended, instead); known >= 0 {
 			return ended[known], current, nil
 		}
-		if len(current) >= ActiveMax {
+		if !admits(current) {
 			return nil, nil, ErrFull
 		}
 		g.ID, g.Version = strconv.Itoa(max(last, lastEnded)+1), 0

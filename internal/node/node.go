@@ -29,6 +29,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/keyring"
 	"github.com/kinesin-io/kinesin/internal/logging"
 	"github.com/kinesin-io/kinesin/internal/objective"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/partition"
 	"github.com/kinesin-io/kinesin/queue"
 	"github.com/kinesin-io/kinesin/scheduler"
@@ -74,6 +75,11 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	}
 	n.catalog = catalog.New(n.store, c.Clock, c.Log)
 	n.catalog.ShardsDefault, n.catalog.Bounds = c.ShardsDefault, c.Bounds
+	if most := int64(c.Bounds.Lambdas); most > 0 {
+		const keptPart = 10 // for admins
+		n.catalog.Room = room.New("lambdas", most, most/keptPart)
+		n.metrics.WatchRooms(c.Log, n.catalog.Room)
+	}
 	n.metrics.existing = func(ref uint32) bool { return n.catalog.ByRef(ref) != nil }
 	n.objectives = objective.New(n.store, c.Clock, c.Log, n.metrics.existing)
 	n.deaths.source = n
@@ -106,6 +112,10 @@ func New(ctx context.Context, c Config) (*Node, error) {
 	n.compose(c.withSteps())
 	n.grower = n.newGrower(&c)
 	n.registerCollectors()
+	n.metrics.WatchRooms(c.Log, n.sessions.Room())
+	if n.inbound != nil {
+		n.metrics.WatchRooms(c.Log, append(n.inbound.Rooms(), n.jobs.Room(), n.gating.Room())...)
+	}
 	return n, nil
 }
 

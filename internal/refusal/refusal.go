@@ -20,6 +20,7 @@ var refusals = []struct {
 }{
 	{catalog.ErrUnknown, kinesinv1.Reason_REASON_UNKNOWN_LAMBDA, ""},
 	{catalog.ErrExists, kinesinv1.Reason_REASON_EXISTS, ""},
+	{catalog.ErrFull, kinesinv1.Reason_REASON_FULL, ""},
 	{catalog.ErrDeleting, kinesinv1.Reason_REASON_IN_USE, ""},
 	{catalog.ErrChanged, kinesinv1.Reason_REASON_UNAVAILABLE, ""},
 	{store.ErrTooLarge, kinesinv1.Reason_REASON_TOO_LARGE, ""},

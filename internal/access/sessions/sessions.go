@@ -7,6 +7,7 @@ package sessions
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,9 +15,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/policy"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/internal/mirror"
+	"github.com/kinesin-io/kinesin/internal/room"
 	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
@@ -96,12 +99,13 @@ type Registry struct {
 	clock  clock.Clock
 	log    *slog.Logger
 	known  *mirror.OnDemand[ended]
+	room   *room.Room // rows of sessions that were signed out of
 }
 
 // ended are the sessions that were signed out of.
 type ended struct {
-	ids   map[string]struct{} // as rows name them
-	stale []store.Control     // rows of sessions that would be over
+	ids   map[string]string // whose they are, by the names of their rows
+	stale []store.Control   // rows of sessions that would be over
 }
 
 func (e *ended) has(s *Session) bool {
@@ -111,10 +115,14 @@ func (e *ended) has(s *Session) bool {
 
 // NewRegistry returns a registry over the rows of a store.
 func NewRegistry(rows Rows, sealer Sealer, c clock.Clock, log *slog.Logger) *Registry {
-	r := &Registry{rows: rows, sealer: sealer, clock: c, log: log}
+	const keptPart = 10 // of the rows, for admins
+	r := &Registry{rows: rows, sealer: sealer, clock: c, log: log, room: room.New("ended_sessions", EndedMax, EndedMax/keptPart)}
 	r.known = mirror.NewOnDemand(mirror.Config[ended]{Kind: Kind, Rows: rows, Clock: c, Log: log, Build: r.endedOf})
 	return r
 }
+
+// Room returns what those share who sign out.
+func (r *Registry) Room() *room.Room { return r.room }
 
 // Begin returns the text of a new session, under an id that nobody has seen.
 func (r *Registry) Begin(p Proof) (string, error) {
@@ -200,7 +208,18 @@ func (s *Session) name() string { return base64.RawURLEncoding.EncodeToString(s.
 
 // record is the stored form of a session that was signed out of.
 type record struct {
-	Until int64 `json:"until_us"`
+	Until int64  `json:"until_us"`
+	Of    string `json:"of,omitempty"` // as Session.of
+}
+
+// of names who a session is of, by what he showed.
+func (s *Session) of() string {
+	hash := sha256.New()
+	hash.Write(s.Token)
+	if s.OIDC != nil {
+		hash.Write([]byte(s.OIDC.Issuer + "\n" + s.OIDC.Subject))
+	}
+	return base64.RawURLEncoding.EncodeToString(hash.Sum(nil)[:12])
 }
 
 // End ends the session of a text on all servers: on this one at once, on the others when they read the rows
@@ -210,10 +229,16 @@ func (r *Registry) End(ctx context.Context, text string) error {
 	if s == nil {
 		return nil
 	}
-	var count int
+	var count, own int64
 	var stale []store.Control
+	of := s.of()
 	err := r.known.Look(ctx, refreshEvery, func(known *ended) {
-		count, stale, known.stale = len(known.ids), known.stale, nil
+		count, stale, known.stale = int64(len(known.ids)), known.stale, nil
+		for _, whose := range known.ids {
+			if whose == of {
+				own++
+			}
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("end a session: %w", err)
@@ -221,14 +246,14 @@ func (r *Registry) End(ctx context.Context, text string) error {
 	for i := range stale[:min(len(stale), sweptMax)] {
 		_ = r.rows.DeleteControl(ctx, stale[i]) // the next sign-out tries again
 	}
-	if count >= EndedMax {
+	if !r.room.Admits("session "+of, count, own, access.From(ctx).Grants.AllowAll(access.Admin)) {
 		return ErrFull
 	}
 	until := s.until()
 	if s.Refresh != "" {
 		until = s.Began.Add(Life) // a copy of its cookie may have a newer token
 	}
-	value, err := json.Marshal(record{int64(until)})
+	value, err := json.Marshal(record{int64(until), of})
 	if err != nil {
 		return err
 	}
@@ -239,7 +264,7 @@ func (r *Registry) End(ctx context.Context, text string) error {
 	if err != nil && !errors.Is(err, store.ErrConflict) { // a conflict: it was ended twice
 		return fmt.Errorf("end a session: %w", err)
 	}
-	r.known.UpdateCopy(func(known *ended) { known.ids[s.name()] = struct{}{} })
+	r.known.UpdateCopy(func(known *ended) { known.ids[s.name()] = of })
 	return nil
 }
 
@@ -256,7 +281,7 @@ func (r *Registry) readBack(ctx context.Context, s *Session, unknown error) erro
 }
 
 func (r *Registry) endedOf(ctx context.Context, rows []store.Control) ended {
-	all, now := ended{ids: make(map[string]struct{}, len(rows))}, r.clock.Now()
+	all, now := ended{ids: make(map[string]string, len(rows))}, r.clock.Now()
 	for i := range rows {
 		var rec record
 		if err := json.Unmarshal(rows[i].Value, &rec); err != nil {
@@ -265,7 +290,7 @@ func (r *Registry) endedOf(ctx context.Context, rows []store.Control) ended {
 			all.stale = append(all.stale, rows[i])
 			continue
 		}
-		all.ids[rows[i].Name] = struct{}{}
+		all.ids[rows[i].Name] = rec.Of
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/catalog"
 	"github.com/kinesin-io/kinesin/internal/refusal"
 	"github.com/kinesin-io/kinesin/task"
@@ -31,12 +32,14 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 	want.KeyRetention, want.StartWithin, want.RetryShare = max(want.KeyRetention, 0), max(want.StartWithin, 0), max(want.RetryShare, 0)
 	want.LimitKeyConcurrency, want.LimitKeyRate = max(want.LimitKeyConcurrency, 0), max(want.LimitKeyRate, 0)
 	want = svc.Catalog.WithDefaults(want)
+	c := access.From(ctx)
+	by := catalog.Owner{Name: c.Name, Urgent: c.Grants.AllowAll(access.Admin)}
 	if have, err := svc.Catalog.Lambda(want.Name); err != nil || mayProvision(have, want) {
-		if err := svc.provision(ctx, want); err != nil {
+		if err := svc.provision(ctx, want, by, err != nil); err != nil {
 			return nil, err
 		}
 	}
-	entry, existed, err := svc.Catalog.Create(ctx, want)
+	entry, existed, err := svc.Catalog.CreateFor(ctx, want, by)
 	if err == nil && !existed {
 		err = svc.checkQueueNames(ctx, entry)
 	}
@@ -51,12 +54,17 @@ func (svc *Service) CreateLambda(ctx context.Context, request *kinesinv1.CreateL
 }
 
 // provision creates the queues of a lambda that is to be created.
-func (svc *Service) provision(ctx context.Context, l task.Lambda) error {
+func (svc *Service) provision(ctx context.Context, l task.Lambda, by catalog.Owner, isNew bool) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
 	if err := svc.Catalog.CheckBounds(l); err != nil {
 		return err
+	}
+	if isNew {
+		if err := svc.Catalog.CheckShare(by); err != nil {
+			return err
+		}
 	}
 	if err := svc.Queue.CheckLambda(l); err != nil {
 		return err
