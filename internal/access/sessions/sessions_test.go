@@ -225,6 +225,9 @@ func TestEndedSessionsAreBounded(t *testing.T) {
 	if ofA < EndedMax/3 || ofA > EndedMax/2 {
 		t.Errorf("%d of one token", ofA)
 	}
+	if err := f.server().End(t.Context(), begin(t, r, byToken("a"))); !errors.Is(err, ErrFull) {
+		t.Error("one more of it, by a server that reads the rows:", err)
+	}
 	if err := f.server().End(t.Context(), begin(t, r, byToken("b"))); err != nil {
 		t.Error("of another one, by a server that reads the rows:", err)
 	}
