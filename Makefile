@@ -102,7 +102,7 @@ test: ## the tests that a change must pass, about eight minutes; `make ci` runs 
 	@echo 'make test: compiles everything first (minutes where nothing is cached), then runs the packages, then real processes.'
 	@go list -test -export $$($(UNIT)) $(E2E) $(FAULTS) >/dev/null # tests with deadlines fail beside minutes of compiling
 	@echo 'make test: runs the packages, those that wait longest first.'
-	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -p 3 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT))
+	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -vet=off -p 3 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT)) # make lint vets
 	@echo 'make test: runs real processes, which are stopped, killed and cut off.'
 	$(MAKE) -j 2 test/e2e test/faults LONG=
 
