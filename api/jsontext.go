@@ -80,11 +80,11 @@ func notText(data []byte, at int, what string) error {
 		top := len(open) - 1
 		isName := top >= 0 && !open[top].isList && !open[top].named
 		if d.InputOffset() > int64(at) {
-			if where := pathOf(open); isName {
-				return fmt.Errorf("a name in %s: %s; %s", where, what, want)
-			} else {
-				return fmt.Errorf("%s: %s; %s", where, what, want)
+			where := pathOf(open)
+			if isName {
+				where = "a name in " + where
 			}
+			return fmt.Errorf("%s: %s; %s", where, what, want)
 		}
 		switch token {
 		case json.Delim('{'), json.Delim('['):
@@ -95,7 +95,7 @@ func notText(data []byte, at int, what string) error {
 			top--
 		default:
 			if isName {
-				open[top].name, open[top].named = token.(string), true
+				open[top].name, open[top].named = fmt.Sprint(token), true
 				continue
 			}
 		}

@@ -85,10 +85,13 @@ func TestWaitsOfOneCallerLeaveRoom(t *testing.T) {
 	t.Parallel()
 	w, ids := newWaits(), make([]task.ID, IDsMax)
 	tenant := func(name string) access.Caller { return access.Caller{Identity: access.Identity{Name: name}} }
-	for w.enter(tenant("a"), callFor(ids[0])) == nil {
+	fill := func(c access.Caller, ids ...task.ID) {
+		for err := error(nil); err == nil; {
+			err = w.enter(c, callFor(ids...))
+		}
 	}
-	for w.enter(tenant("b"), callFor(ids...)) == nil {
-	}
+	fill(tenant("a"), ids[0])
+	fill(tenant("b"), ids...)
 	if calls, waited := w.room.Used(), w.idsRoom.Used(); calls > waitCallsMax/2 || waited < waitIDsMax/3 || waited > waitIDsMax/2 {
 		t.Errorf("%d calls for %d tasks", calls, waited)
 	}

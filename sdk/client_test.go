@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-
 	"google.golang.org/protobuf/proto"
 
 	"github.com/kinesin-io/kinesin/api"

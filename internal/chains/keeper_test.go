@@ -67,7 +67,7 @@ func (f *faulty) Apply(ctx context.Context, ops []store.Op) ([]error, error) {
 			continue
 		}
 		if one.Kind == store.PutWakeup && one.Task.PayloadStoredApart() {
-			if _, err := f.Driver.Payload(ctx, one.Task.PayloadID()); err != nil {
+			if _, err := f.Payload(ctx, one.Task.PayloadID()); err != nil {
 				f.early++
 			}
 		}

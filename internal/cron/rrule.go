@@ -24,9 +24,7 @@ const (
 	cycles = 19 * 400
 )
 
-var (
-	dtstartForm = regexp.MustCompile(`^(?i:DTSTART)(?:;(?i:TZID)=([^:;]+))?:(\d{8}[Tt]\d{6})([Zz]?)$`)
-)
+var dtstartForm = regexp.MustCompile(`^(?i:DTSTART)(?:;(?i:TZID)=([^:;]+))?:(\d{8}[Tt]\d{6})([Zz]?)$`)
 
 // rulePart is how the value of a part of a rule is written (RFC 5545, 3.3.10). Lists have commas.
 type rulePart struct {

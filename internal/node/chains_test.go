@@ -335,35 +335,43 @@ func TestWhatFollowedBeforeARedrive(t *testing.T) {
 	}{
 		"else": {
 			mail("fail").Else(later("undo")), "live: fatal_failure else(scheduled) else(scheduled) else(scheduled)", 2,
-			sdk.ChainChange{Left: 3}, "live: fatal_failure else(scheduled) else(scheduled) else(scheduled)",
+			sdk.ChainChange{Left: 3},
+			"live: fatal_failure else(scheduled) else(scheduled) else(scheduled)",
 		},
 		"then": {
 			mail("a").Then(later("b")), "live: success then(scheduled) then(scheduled) then(scheduled)", 2,
-			sdk.ChainChange{Changed: 3}, "ended: success then(cancelled) then(cancelled) then(cancelled)",
+			sdk.ChainChange{Changed: 3},
+			"ended: success then(cancelled) then(cancelled) then(cancelled)",
 		},
 		"finally": {
 			mail("a").Finally(later("b")), "live: success finally(scheduled) finally(scheduled) finally(scheduled)", 2,
-			sdk.ChainChange{Left: 3}, "live: success finally(scheduled) finally(scheduled) finally(scheduled)",
+			sdk.ChainChange{Left: 3},
+			"live: success finally(scheduled) finally(scheduled) finally(scheduled)",
 		},
 		"added": {
 			mail("adds").Then(later("b")), "live: success" + strings.Repeat(" then(scheduled)", 6), 4,
-			sdk.ChainChange{Changed: 6}, "ended: success" + strings.Repeat(" then(cancelled)", 6),
+			sdk.ChainChange{Changed: 6},
+			"ended: success" + strings.Repeat(" then(cancelled)", 6),
 		},
 		"added to nothing": {
 			mail("adds"), "live: success" + strings.Repeat(" then(scheduled)", 3), 2,
-			sdk.ChainChange{Changed: 3}, "ended: success" + strings.Repeat(" then(cancelled)", 3),
+			sdk.ChainChange{Changed: 3},
+			"ended: success" + strings.Repeat(" then(cancelled)", 3),
 		},
 		"with a key": {
 			mail("a").Then(keyed("b", "k").After(3 * time.Hour)), "live: success then(held) then(scheduled)", 1,
-			sdk.ChainChange{Changed: 1}, "ended: success then(held) then(cancelled)",
+			sdk.ChainChange{Changed: 1},
+			"ended: success then(held) then(cancelled)",
 		},
 		"further down": {
 			mail("a").Then(mail("b").Then(later("c"))), "live: success" + strings.Repeat(" then(success then(scheduled))", 3), 4,
-			sdk.ChainChange{Changed: 3}, "ended: success" + strings.Repeat(" then(success then(cancelled))", 3),
+			sdk.ChainChange{Changed: 3},
+			"ended: success" + strings.Repeat(" then(success then(cancelled))", 3),
 		},
 		"both ways": {
 			mail("sleep").Then(later("b")).Else(later("undo")), "live: success then(scheduled) else(skipped) then(scheduled) then(scheduled)", 2,
-			sdk.ChainChange{Changed: 3}, "ended: success then(cancelled) else(skipped) then(cancelled) then(cancelled)",
+			sdk.ChainChange{Changed: 3},
+			"ended: success then(cancelled) else(skipped) then(cancelled) then(cancelled)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,6 +91,7 @@ func (h *held) setFails(fails bool) {
 
 // A gate holds tasks for as long as it likes, and time goes on.
 func TestGates(t *testing.T) {
+	t.Parallel()
 	t.Run("pause", func(t *testing.T) {
 		h := newHeld(t, 0)
 		g, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "x", Reason: "r"})
@@ -171,6 +172,7 @@ func TestGates(t *testing.T) {
 
 // Tasks wait for their quota, and start at its rate.
 func TestQuotas(t *testing.T) {
+	t.Parallel()
 	t.Run("rate", func(t *testing.T) {
 		h := newHeld(t, 0)
 		_, err := h.Client().SetQuota(h.Context(), sdk.Quota{Lambda: "x", Rate: 1})
@@ -210,6 +212,7 @@ func TestQuotas(t *testing.T) {
 
 // Tasks of one limit key wait for each other.
 func TestLimitsByKey(t *testing.T) {
+	t.Parallel()
 	t.Run("at once", func(t *testing.T) {
 		h := newHeld(t, 10*time.Minute, sdk.LambdaInfo{LimitKeyConcurrency: 1})
 		h.schedule(3, time.Minute, "acme")
@@ -235,6 +238,7 @@ func (h *held) cron(c sdk.Cron) {
 
 // What becomes of an occurrence while an earlier one runs, which takes three and a half minutes.
 func TestOverlaps(t *testing.T) {
+	t.Parallel()
 	for overlap, want := range map[string]string{
 		"skip":    "1m0s 5m0s 9m0s 13m0s",
 		"queue":   "1m0s 4m30s 8m0s 11m30s 15m0s",
@@ -261,6 +265,7 @@ func TestOverlaps(t *testing.T) {
 }
 
 func TestCatchUpAfterAPause(t *testing.T) {
+	t.Parallel()
 	for catchUp, want := range map[string]int{"none": 0, "last": 1, "all": 10} {
 		t.Run(catchUp, func(t *testing.T) {
 			h := newHeld(t, 0)
@@ -294,6 +299,7 @@ func TestACronCreatedAgain(t *testing.T) {
 
 // Retries wait for their budget, and a breaker holds everything until a probe succeeds.
 func TestBackpressure(t *testing.T) {
+	t.Parallel()
 	t.Run("retry budget", func(t *testing.T) {
 		h := newHeld(t, 0, sdk.LambdaInfo{RetryShare: 0.01, BackoffMin: time.Second, BackoffMax: time.Second, MaxAttempts: 3})
 		h.setFails(true)
@@ -325,6 +331,7 @@ func TestBackpressure(t *testing.T) {
 
 // A job changes a set of tasks, at a pace if there is one.
 func TestJobs(t *testing.T) {
+	t.Parallel()
 	for name, pace := range map[string]int{"at once": 0, "at a pace": 1} {
 		t.Run(name, func(t *testing.T) {
 			h := newHeld(t, 0)

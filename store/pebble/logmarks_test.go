@@ -691,6 +691,7 @@ func (w *ending) untilNewLog(t *testing.T, count, payloadBytes int, change func(
 // the newest log off or flips a bit in it, anywhere. The store is refused, or all that was acknowledged is
 // there. Undamaged it is there as well, also when the power fails.
 func TestDamageToTheNewestLogIsNoticed(t *testing.T) {
+	t.Parallel()
 	for what, end := range endings {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -726,12 +727,13 @@ func TestDamageToTheNewestLogIsNoticed(t *testing.T) {
 // damagePlaces are offsets in a log: all of its first and last bytes, and some between.
 func damagePlaces(bytes int) (places []int) {
 	const edge, between = 16, 24
-	step := 1
-	for at := 0; at < bytes; at += step {
+	for at := 0; at < bytes; {
 		places = append(places, at)
-		if step = 1; at >= edge && at < bytes-edge {
+		step := 1
+		if at >= edge && at < bytes-edge {
 			step = min(1+bytes/between, bytes-edge-at)
 		}
+		at += step
 	}
 	return places
 }

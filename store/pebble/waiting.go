@@ -62,10 +62,10 @@ func (d *Driver) watchDisk(ctx context.Context) {
 		switch lasts := d.waiting.lasts(); {
 		case lasts > waitingLong && since.IsZero():
 			since = time.Now().Add(-lasts)
-			d.cfg.Logger.Error("the disk does not complete writes: nothing can be acknowledged", slog.String("dir", d.dir),
+			d.cfg.Logger.ErrorContext(ctx, "the disk does not complete writes: nothing can be acknowledged", slog.String("dir", d.dir),
 				slog.Time("since", since), slog.String("hint", "a full queue, a failed device or a lost network disk; the store goes on when the writes complete"))
 		case lasts <= waitingLong && !since.IsZero():
-			d.cfg.Logger.Info("the disk completes writes again", slog.String("dir", d.dir), slog.Duration("after", time.Since(since)))
+			d.cfg.Logger.InfoContext(ctx, "the disk completes writes again", slog.String("dir", d.dir), slog.Duration("after", time.Since(since)))
 			since = time.Time{}
 		}
 	}

@@ -232,7 +232,10 @@ func testWakeKeysAreWhole(_ *testing.T, f *fixture) {
 		f.Errorf("by the whole key: %v, %v", ids(rows), err)
 	}
 	for _, lacking := range []store.WakeKey{
-		{}, {Wake: whole.Wake, ID: whole.ID}, {Partition: whole.Partition, ID: whole.ID}, {Partition: whole.Partition, Wake: whole.Wake},
+		{},
+		{Wake: whole.Wake, ID: whole.ID},
+		{Partition: whole.Partition, ID: whole.ID},
+		{Partition: whole.Partition, Wake: whole.Wake},
 		{Partition: task.Partition{Priority: partA.Priority}, Wake: whole.Wake, ID: whole.ID},
 	} {
 		for _, keys := range [][]store.WakeKey{{lacking}, {whole, lacking}} {
