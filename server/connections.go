@@ -133,13 +133,14 @@ func (c *connections) stranger(from netip.Prefix) bool {
 	} else if c.strangers.Len() >= c.strangersMax {
 		oldest, _ = c.strangers.Front().Value.(*connection)
 	}
+	hadTime := !ofAddress || time.Since(oldest.since) >= strangerMin
 	c.mu.Unlock()
 	if oldest == nil {
 		return true
 	}
 	c.log.WarnContext(context.Background(), "too many connections without a call that shows whose it is; one is closed",
 		slog.String("address", oldest.from.String()), slog.Int("of_one_address_max", c.strangersPerAddress), slog.Int("max", c.strangersMax))
-	if ofAddress && time.Since(oldest.since) < strangerMin {
+	if !hadTime {
 		return false
 	}
 	_ = oldest.Close() // an error does not matter: the descriptor is free
