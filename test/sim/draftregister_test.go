@@ -43,8 +43,8 @@ func draftStarts(at time.Duration, attempt uint32, payload string, life uint64) 
 	return did(at, draftOp{kind: kindStart, attempt: attempt, payload: payload, life: life})
 }
 
-func draftResult(attempt uint32, outcome string) porcupine.Operation {
-	return undecided(3*second, draftOp{kind: kindResult, attempt: attempt, outcome: outcome})
+func draftResult(outcome string) porcupine.Operation {
+	return undecided(3*second, draftOp{kind: kindResult, attempt: 1, outcome: outcome})
 }
 
 func draftShows(at time.Duration, life uint64, s snapshot) porcupine.Operation {
@@ -73,7 +73,7 @@ func TestDraftRegisterAccepts(t *testing.T) {
 			drafted(second, "old", 0), undecided(2*second, draftOp{kind: kindUpdate, payload: "new", unknown: true}), draftStarts(3*second, 1, "new", 0),
 		},
 		"a redriven task": {
-			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(1, checker.Fatal),
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.Fatal),
 			draftShows(4*second, firstLife, fatal), redriven, draftStarts(11*second, 2, "old", firstLife),
 		},
 		"a key that is used again": {
@@ -94,7 +94,7 @@ func TestDraftRegisterAccepts(t *testing.T) {
 			draftStarts(9*second, 1, "new", firstLife),
 		},
 		"a replacement of a task that has succeeded": {
-			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(1, checker.OK), replacing,
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.OK), replacing,
 			draftStarts(9*second, 2, "new", secondLife),
 		},
 		"an expiry": {
@@ -118,11 +118,11 @@ func TestDraftRegisterRefuses(t *testing.T) {
 		"a start of what has ended":       {drafted(second, "old", firstLife), cancelled, draftStarts(3*second, 1, "old", firstLife)},
 		"a redrive of what has not ended": {drafted(second, "old", firstLife), redriven, draftStarts(11*second, 1, "old", firstLife)},
 		"a redriven task whose failure of before counts": {
-			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(1, checker.Fatal), redriven,
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.Fatal), redriven,
 			draftShows(12*second, firstLife, snapshot{state: task.RetriableFailure, attempt: 1, failures: 1}),
 		},
 		"a redriven task that is never there again": {
-			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(1, checker.Fatal),
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.Fatal),
 			redriven, draftShows(12*second, firstLife, fatal),
 		},
 		"two tasks with one key": {drafted(second, "old", firstLife), drafted(2*second, "new", secondLife)},
@@ -142,10 +142,10 @@ func TestDraftRegisterRefuses(t *testing.T) {
 			drafted(second, "old", firstLife), cancelled, did(3*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReject, payload: "new", refused: conflict}),
 		},
 		"another task with the key of one that has succeeded": {
-			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(1, checker.OK), drafted(4*second, "new", secondLife),
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.OK), drafted(4*second, "new", secondLife),
 		},
 		"a replacement that a task which has succeeded refuses": {
-			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(1, checker.OK),
+			drafted(second, "old", firstLife), draftStarts(2*second, 1, "old", firstLife), draftResult(checker.OK),
 			draftShows(4*second, firstLife, snapshot{state: task.Success, attempt: 1, winner: 1}),
 			did(8*second, draftOp{kind: kindDraft, keyed: true, onConflict: sdk.ConflictReplace, payload: "new", refused: conflict}),
 		},
