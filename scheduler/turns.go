@@ -6,10 +6,10 @@ import (
 	"github.com/kinesin-io/kinesin/task"
 )
 
-// turns is what the loops of a lambda tell each other so that of what is due at one instant higher priorities
-// start first. Each partition has a loop, and which of them comes first to a worker that waits is chance: so a
-// task that a higher priority is not through with yet goes to its queue, which knows the order. It is safe
-// for concurrent use.
+// turns has when the first task of each partition of a lambda is due that its loop has not dispatched, so that
+// of tasks due at one instant those of higher priorities start first. Each partition has a loop, and which loop
+// comes first to a waiting worker is chance. A task that one of a higher priority precedes therefore goes to its
+// queue, which hands out higher priorities first. It is safe for concurrent use.
 type turns struct {
 	mu   sync.Mutex
 	next map[task.Partition]task.Instant // the due time of the first task that is not dispatched

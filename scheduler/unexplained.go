@@ -19,8 +19,8 @@ const (
 	// unexplainedAfter is how late a task is, at least, that counts as unexplained, and for how long the first
 	// one was seen to be.
 	unexplainedAfter = 30 * time.Second
-	// lookEvery is how often a page is looked at, lookAgain the same while there is such a task on it, and
-	// lookRowsMax how many rows it has.
+	// lookEvery is how often a loop looks at a page, lookAgain how often while such a task is on the page, and
+	// lookRowsMax how many rows a page has.
 	lookEvery   = time.Minute
 	lookAgain   = 10 * time.Second
 	lookRowsMax = 128
@@ -56,20 +56,19 @@ func (l *loop) lookForUnexplained(ctx context.Context, now task.Instant) error {
 		return err
 	}
 	count := int64(len(found))
-	if count > 0 {
-		u.next = now.Add(lookAgain)
-	}
-	switch {
-	case count == 0:
+	if count == 0 {
 		u.first, u.after, u.seen = rowKey{}, rowKey{}, len(page) == limit
 		if u.seen {
 			u.after = keyOf(&page[limit-1])
 		}
-	case found[0] != u.first:
-		u.first, u.since = found[0], now
-		count = min(count, l.stats.unexplained.Load())
-	case now.Sub(u.since) < unexplainedAfter:
-		count = min(count, l.stats.unexplained.Load())
+	} else {
+		u.next = now.Add(lookAgain)
+		if found[0] != u.first {
+			u.first, u.since = found[0], now
+		}
+		if now.Sub(u.since) < unexplainedAfter {
+			count = min(count, l.stats.unexplained.Load())
+		}
 	}
 	if l.stats.unexplained.Swap(count) == 0 && count > 0 {
 		l.Log.ErrorContext(ctx, "due tasks do not start, and nothing holds them", slog.String("partition", l.partition.String()), slog.Int64("tasks", count))

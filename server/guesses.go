@@ -11,7 +11,7 @@ import (
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
-// Bounds of refusals of tokens, which slow down whoever guesses one.
+// Bounds of refusals of tokens. A refusal that waits slows down whoever guesses tokens.
 const (
 	guessesAtOnce        = 20 // of one address are answered at once, after a pause
 	guessEvery           = 100 * time.Millisecond
