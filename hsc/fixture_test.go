@@ -38,6 +38,7 @@ type fixture struct {
 	store   *faultyStore
 	queue   *queue.Queue
 	catalog *catalog.Catalog
+	leases  *faultyLeases
 	book    *lease.Book
 	svc     *Service
 	window  atomic.Int64 // time.Duration, how far ahead the scheduler of this process fires from memory
@@ -60,6 +61,24 @@ type putBack struct {
 	hasRow bool
 }
 
+// faultyLeases are the rows of leases: somebody else changes them right before a write, or no write succeeds.
+type faultyLeases struct {
+	lease.Rows
+
+	before atomic.Pointer[func()] // called once, before the next write
+	away   atomic.Bool
+}
+
+func (r *faultyLeases) PutControl(ctx context.Context, c store.Control) error {
+	if before := r.before.Swap(nil); before != nil {
+		(*before)()
+	}
+	if r.away.Load() {
+		return store.ErrUnknown
+	}
+	return r.Rows.PutControl(ctx, c)
+}
+
 func newFixture(tb testing.TB, hooks bool) *fixture {
 	tb.Helper()
 	return newFixtureBy(tb, hooks, clock.Real()) // virtual inside a synctest bubble
@@ -72,8 +91,9 @@ func newFixtureBy(tb testing.TB, hooks bool, c clock.Clock) *fixture {
 	f := &fixture{
 		TB: tb, ctx: tb.Context(), clock: c, store: &faultyStore{Store: rows},
 		queue: queue.New(queuemem.New(c, queuemem.Config{DepthMax: 2_000_000})), catalog: catalog.New(rows, c, log),
-		book: lease.NewBook(rows, c), refused: map[string]int{}, failed: map[string]int{},
+		leases: &faultyLeases{Rows: rows}, refused: map[string]int{}, failed: map[string]int{},
 	}
+	f.book = lease.NewBook(f.leases, c)
 	f.fires(16 * time.Second)
 	f.svc = New(Config{
 		Store: f.store, Queue: f.queue, Catalog: f.catalog, Leases: f.book,

@@ -1,15 +1,12 @@
 package hsc
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
-	"github.com/kinesin-io/kinesin/internal/lease"
-	"github.com/kinesin-io/kinesin/store"
 	"github.com/kinesin-io/kinesin/task"
 )
 
@@ -153,12 +150,12 @@ func TestALateHeartbeatOfADeadProcess(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
 		_ = w.close()
-		rival := &rivalRows{Rows: f.store, beat: func() { f.heartbeat(w.id, held(tasks[0])) }}
-		f.svc.Leases = rivalBook(rival, f)
+		beat := func() { f.heartbeat(w.id, held(tasks[0])) }
+		f.leases.before.Store(&beat)
 		p.ended.Store(true)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if rival.beat != nil {
+		if f.leases.before.Load() != nil {
 			t.Fatal("nobody ended the lease")
 		}
 		f.wantState(id(tasks[0]), task.Enqueued)
@@ -170,9 +167,7 @@ func TestADeathWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(f *fixture) {
 		p, w, tasks := f.beside(1)
 		_ = w.close()
-		rival := &rivalRows{Rows: f.store}
-		rival.away.Store(true)
-		f.svc.Leases = rivalBook(rival, f)
+		f.leases.away.Store(true)
 		p.ended.Store(true)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -196,24 +191,3 @@ func TestAServerThatStopsWatchesNobody(t *testing.T) {
 		}
 	})
 }
-
-// rivalRows are lease rows: somebody else changes them right before each write, or no write succeeds.
-type rivalRows struct {
-	lease.Rows
-
-	beat func()
-	away atomic.Bool
-}
-
-func (r *rivalRows) PutControl(ctx context.Context, c store.Control) error {
-	if beat := r.beat; beat != nil {
-		r.beat = nil
-		beat()
-	}
-	if r.away.Load() {
-		return store.ErrUnknown
-	}
-	return r.Rows.PutControl(ctx, c)
-}
-
-func rivalBook(r *rivalRows, f *fixture) *lease.Book { return lease.NewBook(r, f.clock) }

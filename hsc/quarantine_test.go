@@ -193,17 +193,15 @@ func TestAQuarantineEnds(t *testing.T) {
 // While the id cannot be taken off the lease nothing begins beside the task.
 func TestAQuarantineThatCannotEndGoesOn(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		rival := &rivalRows{Rows: f.store}
-		f.svc.Leases = rivalBook(rival, f)
 		f.enqueue(f.task("mail", suspect(1)))
 		w := f.work(slots(4, "mail"))
 		w.wantClaimed(1)
 		f.enqueueMany("mail", 1)
 		f.keeps(task.QuarantineMin-time.Second, w.id)
-		rival.away.Store(true)
+		f.leases.away.Store(true)
 		time.Sleep(3 * time.Second)
 		w.wantClaimed(1)
-		rival.away.Store(false)
+		f.leases.away.Store(false)
 		time.Sleep(2 * quarantineLookEvery)
 		w.wantClaimed(2)
 		f.mu.Lock()

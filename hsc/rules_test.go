@@ -1,10 +1,8 @@
 package hsc
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -139,32 +137,16 @@ func TestAMessageIsJudgedByTheRowAsItIsNow(t *testing.T) {
 	})
 }
 
-// deafRows refuses writes of leases on demand.
-type deafRows struct {
-	*store.Store
-
-	deaf atomic.Bool
-}
-
-func (r *deafRows) PutControl(ctx context.Context, c store.Control) error {
-	if r.deaf.Load() {
-		return store.ErrUnknown
-	}
-	return r.Store.PutControl(ctx, c)
-}
-
 func TestABlamedTaskIsClaimedOnlyOnceTheLeaseNamesIt(t *testing.T) {
 	bubble(t, func(f *fixture) {
-		rows := &deafRows{Store: f.store.Store}
-		f.svc.Leases = lease.NewBook(rows, f.clock)
 		w := f.work(slots(2, "mail"))
-		rows.deaf.Store(true)
+		f.leases.away.Store(true)
 		blamed := f.task("mail", suspect(1))
 		f.enqueue(blamed)
 		time.Sleep(time.Second)
 		w.wantClaimed(0)
 		f.wantState(blamed.ID, task.Enqueued)
-		rows.deaf.Store(false)
+		f.leases.away.Store(false)
 		time.Sleep(time.Second)
 		w.wantClaimed(1)
 	})
