@@ -41,3 +41,22 @@ func TestALowerPriorityIsNotHandedOutFirst(t *testing.T) {
 		}
 	})
 }
+
+// A task of a higher priority does not wait for its turn, though a lower one that is due before has not gone.
+func TestAHigherPriorityDoesNotWaitForALower(t *testing.T) {
+	inWorld(t, depth, func(w *world) {
+		lower, higher := w.waiting(low, 2*time.Second), w.waiting(high, 2500*time.Millisecond)
+		w.sent.refuse = func(t *task.Task) error {
+			if t.ID == lower.ID && w.clock.Now() < higher.Due.Add(time.Second) {
+				return store.ErrUnreachable
+			}
+			return nil
+		}
+		w.start()
+		w.advance(10 * time.Second)
+		fired := w.sent.fired()
+		if len(fired) != 2 || fired[0].id != higher.ID || fired[0].inTurn {
+			t.Errorf("dispatched %+v, want the higher priority first, and not in turn", fired)
+		}
+	})
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/sdk/sdktest"
+	"github.com/kinesin-io/kinesin/sdk/slo"
 )
 
 // held is a Kinesin that holds tasks back, and a worker that notes when they start, since the beginning.
@@ -348,4 +349,30 @@ func TestJobs(t *testing.T) {
 			h.want("")
 		})
 	}
+}
+
+// Tasks that start late, and those that a gate holds for longer than the objective allows, use up its budget.
+func TestObjectives(t *testing.T) {
+	h := newHeld(t, 0)
+	_, err := h.Client().SetObjective(h.Context(), slo.Objective{Lambda: "x", Within: 5 * time.Second, Percent: 50})
+	h.must(err)
+	want := func(started, good, waiting int64) {
+		t.Helper()
+		h.Advance(2 * time.Minute) // a server stores and reads counts each minute
+		all, err := h.Client().Objectives(h.Context(), "x")
+		h.must(err)
+		if len(all) != 1 || all[0].Started != started || all[0].Good != good || all[0].Waiting != waiting {
+			t.Errorf("%+v\nwant %d started, %d of them in time, %d waiting", all, started, good, waiting)
+		}
+	}
+	h.Advance(2 * time.Minute) // the objective is known
+	h.schedule(6, time.Minute, "")
+	want(6, 6, 0)
+	g, err := h.Client().SetGate(h.Context(), sdk.Gate{Action: "pause", Lambda: "x", Reason: "r"})
+	h.must(err)
+	h.schedule(4, time.Second, "")
+	want(10, 6, 4)
+	_, err = h.Client().ResumeGate(h.Context(), g.ID, 0)
+	h.must(err)
+	want(10, 6, 0)
 }

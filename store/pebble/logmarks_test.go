@@ -303,6 +303,40 @@ func TestMarksFollow(t *testing.T) {
 	}
 }
 
+// A store that starts again does not write the marks over those of before: a crash meanwhile would leave older ones.
+func TestAStartKeepsTheMarksOfBefore(t *testing.T) {
+	files := vfs.NewCrashableMem()
+	var mu sync.Mutex
+	var slots []int64 // where marks were written, in order
+	noting := func(files vfs.FS) vfs.FS {
+		return errorfs.Wrap(files, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWriteAt && strings.HasSuffix(op.Path, "/acknowledged") {
+				mu.Lock()
+				defer mu.Unlock()
+				slots = append(slots, op.Offset)
+			}
+			return nil
+		}))
+	}
+	d := openOn(t, noting(files), pebble.Config{})
+	applyOK(t, d, store.FirstWithRow(markTask(0)))
+	pebble.Mark(d)
+	mu.Lock()
+	newest := slots[len(slots)-1]
+	slots = nil
+	mu.Unlock()
+	survivor := files.CrashClone(vfs.CrashCloneCfg{})
+	again := openOn(t, noting(survivor), pebble.Config{})
+	mu.Lock()
+	if len(slots) == 0 || slots[0] == newest {
+		t.Errorf("the newest marks were at %d, and those of the next start are at %v", newest, slots)
+	}
+	mu.Unlock()
+	if err := errors.Join(again.Close(), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestCrashAtEveryFileOperation crashes before each file operation of a store that is created, writes to
 // several logs and starts again. After every crash all acknowledged writes are there, and no start is
 // refused.
