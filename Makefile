@@ -45,8 +45,8 @@ UNIT = go list ./... | grep -vE '/(test/(chart|crash|faults|awsfaults|e2e|kube|t
 QUICK_LINK := -ldflags=-w
 # The garbage collector runs a quarter as often, unless memory gets scarce: that saves a sixth of the CPU of some packages.
 QUICK_GC := GOGC=400 GOMEMLIMIT=1GiB
-# These mostly wait, for minutes: they begin first, so that at the end nothing waits for them alone.
-WAITING := ./test/cost $(BACKLOG) ./test/aws
+# These take longest: they begin first, so that at the end nothing waits for them alone. The first of them mostly wait.
+FIRST := ./test/cost $(BACKLOG) ./test/protocol ./internal/node ./test/aws
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
 RACE := ./task/... ./internal/access/... ./internal/audit/... ./internal/guard/... ./internal/keyring/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
@@ -101,8 +101,8 @@ install: ## install kinesin to where go install puts programs
 test: ## the tests that a change must pass, about ten minutes; `make ci` runs all
 	@echo 'make test: compiles everything first (minutes where nothing is cached), then runs the packages, then real processes.'
 	@go list -test -export $$($(UNIT)) $(E2E) $(FAULTS) >/dev/null # tests with deadlines fail beside minutes of compiling
-	@echo 'make test: runs the packages, those that wait longest first.'
-	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -vet=off -p 3 $(QUICK_LINK) -shuffle=on $(WAITING) $$($(UNIT)) # make lint vets
+	@echo 'make test: runs the packages, those that take longest first.'
+	$(QUICK_GC) $(WITH_AWS_LOCAL) go test -vet=off -p 3 $(QUICK_LINK) -shuffle=on $(FIRST) $$($(UNIT)) # make lint vets
 	@echo 'make test: runs real processes, which are stopped, killed and cut off.'
 	$(MAKE) -j 2 test/e2e test/faults LONG=
 
