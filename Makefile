@@ -185,8 +185,8 @@ test/openapi: ## the plain HTTP API against its OpenAPI document: schemathesis w
 	KINESIN_LONG=$(LONG) go test -count=1 -timeout 30m $(if $(LONG),-v) $(OPENAPI)
 
 .PHONY: arch
-arch: ## who may import whom
-	go test -count=1 .
+arch: ## who may import whom, and pages of docs against the code
+	go test -count=1 . ./docs
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME=30s

@@ -183,6 +183,7 @@ var table = []row{
 			"internal/access", "internal/access/policy", "internal/access/sessions", "internal/access/signin", "internal/access/tokens", "internal/audit", "internal/logging", "internal/otlp", "web",
 		}, tools),
 	},
+	{name: "docs", stdOnly: true},
 	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
 	{
 		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/slo", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),

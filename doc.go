@@ -45,6 +45,7 @@
 //	cmd/kinesin         the one binary
 //	deploy              the Helm chart, whose image the Dockerfile makes
 //	terraform           modules for an installation and for a lambda on AWS
+//	docs                the documentation, and tests that compare it with the code
 //
 // Only sdk, sdk/sdktest, sdk/sqsinbound and the wire contract in api are meant for other modules; the other
 // packages may change in any release.

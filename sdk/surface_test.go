@@ -1,22 +1,25 @@
-package kinesin
+package sdk_test
 
 import (
 	"go/ast"
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 )
 
+const module = "github.com/kinesin-io/kinesin"
+
 // TestSDKShowsNoInternalType reads the declarations that users of the SDK see. A type of an internal package,
 // or of the generated messages, is none that they could name.
 func TestSDKShowsNoInternalType(t *testing.T) {
-	for _, dir := range []string{"sdk", "sdk/slo", "sdk/sdktest", "sdk/sqsinbound"} {
+	for _, dir := range []string{".", "slo", "sdktest", "sqsinbound"} {
 		for _, hidden := range hiddenTypes(t, dir) {
-			t.Errorf("%s shows %s", dir, hidden)
+			t.Errorf("the package in %s shows %s", dir, hidden)
 		}
 	}
 }
@@ -26,7 +29,7 @@ func TestSDKShowsNoInternalType(t *testing.T) {
 func hiddenTypes(t *testing.T, dir string) []string {
 	t.Helper()
 	set, files, hidden := parsed(t, dir)
-	p, err := doc.NewFromFiles(set, files, module+"/"+dir)
+	p, err := doc.NewFromFiles(set, files, path.Join(module, "sdk", dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +64,11 @@ func parsed(t *testing.T, dir string) (set *token.FileSet, files []*ast.File, hi
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range paths {
-		if strings.HasSuffix(path, "_test.go") {
+	for _, name := range paths {
+		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(set, path, nil, parser.ParseComments)
+		f, err := parser.ParseFile(set, name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
 		}

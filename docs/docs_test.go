@@ -1,4 +1,4 @@
-package kinesin
+package docs
 
 import (
 	"go/ast"
@@ -34,7 +34,7 @@ func TestEveryNameIsDocumented(t *testing.T) {
 // TestEverySeriesIsOnItsPage checks docs/metrics.md against the names in the code, as the test in server does
 // against the series of a process.
 func TestEverySeriesIsOnItsPage(t *testing.T) {
-	page, err := os.ReadFile("docs/metrics.md")
+	page, err := os.ReadFile("metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,12 +48,12 @@ func TestEverySeriesIsOnItsPage(t *testing.T) {
 // documentedCode returns the code spans and code blocks of the documentation.
 func documentedCode(t *testing.T) string {
 	t.Helper()
-	pages, err := filepath.Glob("docs/*.md")
+	pages, err := filepath.Glob("*.md")
 	if err != nil || len(pages) < 10 {
 		t.Fatalf("%d pages found: %v", len(pages), err)
 	}
 	var code []string
-	for _, page := range append(pages, "README.md") {
+	for _, page := range append(pages, "../README.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -101,10 +101,10 @@ func optionNames(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// eachFile parses the Go files below a folder that are no tests.
+// eachFile parses the Go files below a folder of the repository that are no tests.
 func eachFile(t *testing.T, dir string, visit func(file *ast.File)) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join("..", dir), func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
