@@ -1,117 +1,185 @@
 package mutants
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/build"
+	"go/parser"
+	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// hunk is one place that a diff changes: its old lines, context included, and its new ones.
-type hunk struct {
-	path      string
-	line      int // where it was, from 0: a hint
+// change replaces lines of a declaration.
+type change struct {
+	in        string // the declaration, such as claim, Service.claim or leaseMax
 	old, anew []string
 }
 
-var errDiff = errors.New("not a unified diff as `git diff` makes it")
-
-// hunks reads the diff of a mutant. It takes line numbers as hints, and ignores counts.
-func (m *Mutant) hunks() ([]hunk, error) {
-	var all []hunk
-	path := ""
-	for line := range strings.Lines(string(m.diff)) {
-		last := len(all) - 1
-		switch text := line[1:]; {
-		case strings.HasPrefix(line, "--- a/"):
-		case strings.HasPrefix(line, "+++ b/"):
-			path = strings.TrimSpace(strings.TrimPrefix(line, "+++ b/"))
-		case strings.HasPrefix(line, "@@ -"):
-			h := hunk{path: path}
-			if n, err := fmt.Sscanf(line, "@@ -%d", &h.line); n != 1 || err != nil || path == "" {
-				return nil, fmt.Errorf("%w: %q", errDiff, line)
-			}
-			h.line--
-			all = append(all, h)
-		case last < 0:
-			return nil, fmt.Errorf("%w: %q before the first place", errDiff, line)
-		case line[0] == ' ':
-			all[last].old, all[last].anew = append(all[last].old, text), append(all[last].anew, text)
-		case line[0] == '-':
-			all[last].old = append(all[last].old, text)
-		case line[0] == '+':
-			all[last].anew = append(all[last].anew, text)
-		case line == "\n": // an empty line of context whose space an editor took away
-			all[last].old, all[last].anew = append(all[last].old, line), append(all[last].anew, line)
-		default:
-			return nil, fmt.Errorf("%w: %q", errDiff, line)
-		}
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("%w: it changes nothing", errDiff)
-	}
-	return all, nil
+// declaration is where a file declares something.
+type declaration struct {
+	file     string // below the root
+	from, to int    // its lines, from 0
 }
 
-// in changes the lines of a file at the place nearest to the hunk's line number that has the old lines.
-func (h *hunk) in(lines []string) ([]string, error) {
-	best := -1
-	for at := range len(lines) - len(h.old) + 1 {
-		if slices.Equal(lines[at:at+len(h.old)], h.old) && (best < 0 || distance(at, h.line) < distance(best, h.line)) {
-			best = at
-		}
-	}
-	if best < 0 || len(h.old) == 0 {
-		return nil, fmt.Errorf("%s has no such lines any more:\n%s", h.path, strings.Join(h.old, ""))
-	}
-	return slices.Concat(lines[:best], h.anew, lines[best+len(h.old):]), nil
+// edit is what becomes of the lines of a file.
+type edit struct {
+	declaration
+	with []string
 }
-
-func distance(a, b int) int { return max(a-b, b-a) }
 
 // Apply returns the changed files of a mutant, by their paths below root.
 func (m *Mutant) Apply(root string) (changed map[string]string, err error) {
-	return m.apply(func(path string) (string, error) {
-		text, err := os.ReadFile(filepath.Join(root, path))
-		return string(text), err
-	})
+	var edits []edit
+	files := map[string][]string{}
+	for i := range m.changes {
+		e, err := m.changes[i].edit(root, m.Package, files)
+		if err != nil {
+			return nil, fmt.Errorf("%s does not apply: %w", m.Name, err)
+		}
+		edits = append(edits, e)
+	}
+	// From the last line to the first, so that no edit moves the lines of another.
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(b.from, a.from) })
+	changed = map[string]string{}
+	for _, e := range edits {
+		files[e.file] = slices.Concat(files[e.file][:e.from], e.with, files[e.file][e.to:])
+		changed[e.file] = strings.Join(files[e.file], "\n")
+	}
+	return changed, nil
 }
 
-// Check returns an error if the patch does not apply below root, or a package that it tests is not there.
+// Check returns an error if the mutant does not apply below root, if what it makes of a file is no Go, or if a
+// package that it tests is not there.
 func (m *Mutant) Check(root string) error {
 	for _, folder := range m.Test.Packages {
 		if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 	}
-	_, err := m.Apply(root)
+	changed, err := m.Apply(root)
+	for file, text := range changed {
+		if _, bad := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution); bad != nil {
+			err = errors.Join(err, fmt.Errorf("%s: what it makes does not parse: %w", m.Name, bad))
+		}
+	}
 	return err
 }
 
-func (m *Mutant) apply(read func(path string) (string, error)) (changed map[string]string, err error) {
-	hunks, err := m.hunks()
+// edit finds the one place of a change in the package. It puts the lines of the files that it reads into files.
+func (c *change) edit(root, pkg string, files map[string][]string) (edit, error) {
+	places, err := declarations(root, pkg, c.in, files)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.Name, err)
+		return edit{}, err
 	}
-	changed = map[string]string{}
-	for i := range hunks {
-		h := &hunks[i]
-		text, is := changed[h.path]
-		if !is {
-			if text, err = read(h.path); err != nil {
-				return nil, fmt.Errorf("%s does not apply: %w", m.Name, err)
+	var found []edit
+	for _, d := range places {
+		lines := files[d.file]
+		for at := d.from; at+len(c.old) <= d.to; at++ {
+			if indent, is := c.matches(lines[at : at+len(c.old)]); is {
+				found = append(found, edit{declaration{d.file, at, at + len(c.old)}, indented(indent, c.anew)})
 			}
 		}
-		lines, err := h.in(slices.Collect(strings.Lines(text)))
-		if err != nil {
-			return nil, fmt.Errorf("%s does not apply: %w", m.Name, err)
-		}
-		changed[h.path] = strings.Join(lines, "")
 	}
-	return changed, nil
+	switch {
+	case len(places) == 0:
+		return edit{}, fmt.Errorf("%s declares no %s", pkg, c.in)
+	case len(found) == 0:
+		return edit{}, fmt.Errorf("%s of %s has no such lines any more:\n%s", c.in, pkg, strings.Join(c.old, "\n"))
+	case len(found) > 1:
+		return edit{}, fmt.Errorf("%s of %s has these lines %d times, so the change needs a line beside them:\n%s", c.in, pkg, len(found), strings.Join(c.old, "\n"))
+	}
+	return found[0], nil
+}
+
+// matches reports whether lines are the old ones of the change, all of them as much deeper by tabs.
+func (c *change) matches(lines []string) (indent string, is bool) {
+	indent = strings.Repeat("\t", max(0, depth(lines[0])-depth(c.old[0])))
+	return indent, slices.Equal(indented(indent, c.old), lines)
+}
+
+func depth(line string) int { return len(line) - len(strings.TrimLeft(line, "\t")) }
+
+func indented(indent string, lines []string) []string {
+	deeper := slices.Clone(lines)
+	for i, line := range deeper {
+		if line != "" {
+			deeper[i] = indent + line
+		}
+	}
+	return deeper
+}
+
+// declarations finds what a package declares by a name in the files that are built here. Files of other systems
+// may declare it as well.
+func declarations(root, pkg, name string, files map[string][]string) ([]declaration, error) {
+	paths, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+	if err != nil {
+		return nil, err
+	}
+	var found []declaration
+	for _, p := range paths {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return nil, err
+		}
+		built, err := build.Default.MatchFile(filepath.Split(p))
+		if err != nil {
+			return nil, err
+		}
+		if !built || strings.HasSuffix(p, "_test.go") || !strings.Contains(string(text), name[strings.LastIndex(name, ".")+1:]) {
+			continue
+		}
+		set := token.NewFileSet()
+		parsed, err := parser.ParseFile(set, p, text, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		file := path.Join(pkg, filepath.Base(p))
+		for _, decl := range parsed.Decls {
+			if slices.Contains(names(decl), name) {
+				files[file] = strings.Split(string(text), "\n")
+				found = append(found, declaration{file, set.Position(decl.Pos()).Line - 1, set.Position(decl.End()).Line})
+			}
+		}
+	}
+	return found, nil
+}
+
+// names returns what a declaration declares; a method as T.M, whether its receiver is a pointer or not.
+func names(decl ast.Decl) (all []string) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			return []string{d.Name.Name}
+		}
+		of := ""
+		ast.Inspect(d.Recv.List[0].Type, func(n ast.Node) bool {
+			if id, is := n.(*ast.Ident); is && of == "" {
+				of = id.Name
+			}
+			return of == ""
+		})
+		return []string{of + "." + d.Name.Name}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				all = append(all, s.Name.Name)
+			case *ast.ValueSpec:
+				for _, id := range s.Names {
+					all = append(all, id.Name)
+				}
+			}
+		}
+	}
+	return all
 }
 
 // writeOverlay puts the changed files into dir, and returns the path of the overlay file by which the go

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -22,17 +23,17 @@ func load(t *testing.T) []Mutant {
 	return all
 }
 
-// TestEveryPatchApplies notices code that moved on under a patch: then the patch is made anew, or goes with
-// what it broke.
-func TestEveryPatchApplies(t *testing.T) {
+// TestEveryMutantApplies notices code that was rewritten under a mutant: then the mutant is made anew, or goes
+// with what it broke.
+func TestEveryMutantApplies(t *testing.T) {
 	for _, m := range load(t) {
-		if _, err := m.Apply(root); err != nil {
+		if err := m.Check(root); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// TestEveryTestIsThere finds a patch whose test was renamed before hundreds of others have run.
+// TestEveryTestIsThere finds a mutant whose test was renamed before hundreds of others have run.
 func TestEveryTestIsThere(t *testing.T) {
 	names := regexp.MustCompile(`(Test|Fuzz|Example)\w+`)
 	for _, m := range load(t) {
@@ -71,90 +72,93 @@ func TestTheCanariesAreThere(t *testing.T) {
 	}
 }
 
-// TestTheMutantsAreSpread checks that no class of bugs and no package with durable rules is left out.
-func TestTheMutantsAreSpread(t *testing.T) {
-	all := load(t)
-	classes, packages := map[string]int{}, map[string]int{}
-	for i := range all {
-		classes[all[i].Class]++
-		hunks, err := all[i].hunks()
-		if err != nil {
-			t.Error(err)
-		}
-		for _, h := range hunks {
-			packages[filepath.Dir(h.path)]++
-		}
-	}
-	for _, class := range Classes {
-		if classes[class] < 5 {
-			t.Errorf("%d mutants of class %q", classes[class], class)
-		}
-	}
-	for _, dir := range []string{
-		"task", "store", "store/pebble", "store/dynamo", "queue", "queue/mem", "queue/sqs", "inbound", "scheduler", "dispatcher", "hsc", "internal/lease",
-		"internal/controller", "partition", "partition/fleet", "internal/catalog", "internal/node",
-	} {
-		if packages[dir] == 0 {
-			t.Errorf("no mutant breaks %s", dir)
-		}
-	}
-	if len(all) < 150 {
-		t.Errorf("%d mutants, want 150 at least", len(all))
-	}
-}
-
-const patch = `Breaks: a sum is off by one
+const mutant = `Mutant: one
+Breaks: a sum is off by one
 Class: time off
 Test: -run ^TestAdd$ .
-
---- a/add.go
-+++ b/add.go
-@@ -1,3 +1,3 @@
- package add
- 
--func Add(a, b int) int { return a + b }
-+func Add(a, b int) int { return %s }
+In: Add
+-return a + b
++return %s
 `
 
-func TestHeaders(t *testing.T) {
-	good := fmt.Sprintf(patch, "a")
-	if m, err := parse("one", []byte(good)); err != nil || m.Test.String() != "go test -run '^TestAdd$' ." || m.Class != "time off" {
-		t.Errorf("%+v, %v", m, err)
+func one(t *testing.T, pkg, text string) *Mutant {
+	t.Helper()
+	all, err := parse(pkg, text)
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d mutants, %v", len(all), err)
+	}
+	return &all[0]
+}
+
+func TestParse(t *testing.T) {
+	good := fmt.Sprintf(mutant, "a")
+	two := good + "\n" + strings.Replace(good, "one", "two", 1)
+	if all, err := parse("store", two); err != nil || len(all) != 2 || all[1].Name != "two" || all[0].Test.String() != "go test -run '^TestAdd$' ." || all[0].Class != "time off" {
+		t.Errorf("%+v, %v", all, err)
 	}
 	for want, text := range map[string]string{
-		"no diff":            "Breaks: x\nClass: time off\nTest: -run X .\n",
-		"no Breaks":          strings.Replace(good, "Breaks: a sum is off by one\n", "", 1),
-		"want one":           strings.Replace(good, "time off", "bad luck", 1),
-		"no Test":            strings.Replace(good, "Test: -run ^TestAdd$ .\n", "", 1),
-		"no -run":            strings.Replace(good, "-run ^TestAdd$ ", "", 1),
-		"want Breaks, Class": strings.Replace(good, "Class", "Klass", 1),
-		"are known":          strings.Replace(good, "-run", "-fun", 1),
+		"before the first": "Breaks: x\n" + good,
+		"before In":        strings.Replace(good, "In: Add\n", "", 1),
+		"no In":            strings.Split(good, "In:")[0],
+		"no line":          strings.Replace(good, "-return a + b\n", "", 1),
+		"changes nothing":  fmt.Sprintf(mutant, "a + b"),
+		"no Breaks":        strings.Replace(good, "Breaks: a sum is off by one\n", "", 1),
+		"want one":         strings.Replace(good, "time off", "bad luck", 1),
+		"no Test":          strings.Replace(good, "Test: -run ^TestAdd$ .\n", "", 1),
+		"no -run":          strings.Replace(good, "-run ^TestAdd$ ", "", 1),
+		"3: \"Klass":       strings.Replace(good, "Class", "Klass", 1),
+		"are known":        strings.Replace(good, "-run", "-fun", 1),
 	} {
-		if _, err := parse("one", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parse("store", text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want %q", err, want)
 		}
 	}
 }
 
-// TestApply moves code under a patch: it goes where its lines are now, and nowhere when they changed.
+// TestApply moves code under a mutant, which goes where its lines are now, and nowhere when they changed.
 func TestApply(t *testing.T) {
-	dir := t.TempDir()
-	m, err := parse("one", []byte("Breaks: x\nClass: time off\nTest: -run X .\n\n--- a/f.go\n+++ b/f.go\n@@ -4,3 +4,3 @@\n a\n-b\n+c\n d\n@@ -9 +9 @@\n-e\n+f\n"))
-	if err != nil {
-		t.Fatal(err)
+	m := one(t, "p", "Mutant: one\nBreaks: x\nClass: time off\nTest: -run X .\nIn: T.M\n a()\n-if b() {\n-\tc()\n-}\n+c()\nIn: limit\n-limit = 5\n+limit = 6\n\n")
+	const before, after = "\ta()\n\tif b() {\n\t\tc()\n\t}\n\td()\n", "\ta()\n\tc()\n\td()\n"
+	m1 := func(body string) string { return "func (t *T[K]) M() {\n" + body + "}\n" }
+	deeper := func(body string) string {
+		return "\tif x {\n\t" + strings.ReplaceAll(strings.TrimSuffix(body, "\n"), "\n", "\n\t") + "\n\t}\n"
 	}
-	for text, want := range map[string]string{
-		"a\nb\nd\ne\n":                     "a\nc\nd\nf\n",
-		"x\nx\nx\nx\nx\nx\na\nb\nd\n\ne\n": "x\nx\nx\nx\nx\nx\na\nc\nd\n\nf\n",
-		"a\nb\nd\n1\n2\na\nb\nd\ne\n":      "a\nb\nd\n1\n2\na\nc\nd\nf\n", // nearest to line 4
-		"a\nb\ne\n":                        "",
-		"a\nb\nd\n":                        "",
+	five, six := "const (\n\tother = 4\n\tlimit = 5\n)\n", "const (\n\tother = 4\n\tlimit = 6\n)\n"
+	for name, c := range map[string]struct{ text, want, err string }{
+		"as it was":        {m1(before) + five, m1(after) + six, ""},
+		"moved":            {five + "func other() {\n" + before + "}\n" + m1("\tx()\n"+before), six + "func other() {\n" + before + "}\n" + m1("\tx()\n"+after), ""},
+		"indented":         {m1(deeper(before)) + five, m1(deeper(after)) + six, ""},
+		"twice":            {m1(before+deeper(before)) + five, "", "2 times"},
+		"rewritten":        {m1("\ta()\n\tc()\n") + five, "", "no such lines"},
+		"of another type":  {strings.Replace(m1(before), "*T", "*U", 1) + five, "", "declares no T.M"},
+		"of other systems": {"//go:build !" + runtime.GOOS + "\n\npackage p\n" + m1(before) + five, "", "declares no T.M"},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "f.go"), []byte(text), 0o600); err != nil {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "p"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := m.Apply(dir); changed["f.go"] != want || (err == nil) != (want != "") {
-			t.Errorf("%q became %q, %v; want %q", text, changed["f.go"], err, want)
+		head := "package p\n\n"
+		if strings.HasPrefix(c.text, "//") {
+			head = ""
+		}
+		if err := os.WriteFile(filepath.Join(dir, "p", "f.go"), []byte(head+c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		changed, err := m.Apply(dir)
+		if c.err == "" && (err != nil || changed["p/f.go"] != head+c.want) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
+			t.Errorf("%s: %q, %v; want %q %s", name, changed["p/f.go"], err, c.want, c.err)
+		}
+	}
+}
+
+func TestWhatDoesNotParseIsNoMutant(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "add.go"), []byte("package add\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for with, want := range map[string]bool{"a": true, "a +": false} {
+		if err := one(t, ".", fmt.Sprintf(mutant, with)).Check(dir); (err == nil) != want {
+			t.Errorf("return %s: %v", with, err)
 		}
 	}
 }
@@ -168,7 +172,7 @@ func TestStatusOfAMutant(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": "module add\n\ngo 1.26\n",
-		"add.go": "package add\n\nfunc Add(a, b int) int { return a + b }\n",
+		"add.go": "package add\n\nfunc Add(a, b int) int {\n\treturn a + b\n}\n",
 		"add_test.go": "package add\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(2, 2) != 4 {\n\t\tt.Error(\"wrong\")\n\t}\n}\n\n" +
 			"func TestFails(t *testing.T) { t.Error(\"always\") }\n",
 	} {
@@ -184,21 +188,15 @@ func TestStatusOfAMutant(t *testing.T) {
 		"a + b + 1": {Caught, 0}, "a * b": {Survived, 0}, "a +": {Broken, 0},
 		"func() int { for { } }()": {Broken, 0}, "func() int { for b >= 0 { }; return 0 }()": {Caught, time.Second},
 	} {
-		m, err := parse("one", []byte(fmt.Sprintf(patch, instead)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := one(t, ".", fmt.Sprintf(mutant, instead))
 		m.Hangs = c.hangs
-		if got := r.Run(t.Context(), &m); got.Status != c.want {
+		if got := r.Run(t.Context(), m); got.Status != c.want {
 			t.Errorf("return %s: %+v, want %d", instead, got, c.want)
 		}
 	}
-	moved, err := parse("one", []byte(strings.ReplaceAll(fmt.Sprintf(patch, "a"), "package add", "package plus")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := r.Run(t.Context(), &moved); got.Status != Broken || !strings.Contains(got.Why.Error(), "does not apply") {
-		t.Errorf("a patch whose context is gone: %+v", got)
+	gone := one(t, ".", strings.Replace(fmt.Sprintf(mutant, "a"), "In: Add", "In: Sub", 1))
+	if got := r.Run(t.Context(), gone); got.Status != Broken || !strings.Contains(got.Why.Error(), "does not apply") {
+		t.Errorf("a mutant whose declaration is gone: %+v", got)
 	}
 	here := []string{"."}
 	if errs := r.Baseline(t.Context(), []Test{{Packages: here, Run: "^TestAdd$"}}); errs != nil {

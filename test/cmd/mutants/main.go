@@ -1,5 +1,5 @@
 // Command mutants breaks the code in each of the ways that test/mutants lists and checks that the tests which
-// the patch names fail. It exits with 1 when one survives, no longer applies or does not compile.
+// the mutant names fail. It exits with 1 when one survives, no longer applies or does not compile.
 package main
 
 import (
@@ -25,8 +25,8 @@ import (
 
 const usage = `usage: mutants [flags]
 
-Runs in the root of the repository. Breaks the code by one patch of test/mutants at a time, in an overlay, and runs
-the tests that the patch names: they have to fail.
+Runs in the root of the repository. Breaks the code by one mutant of test/mutants at a time, in an overlay, and runs
+the tests that the mutant names: they have to fail.
 
 `
 
@@ -39,7 +39,6 @@ type options struct {
 	shard    int
 	shards   int
 	check    bool
-	follow   string
 	parallel int
 	timeout  time.Duration
 }
@@ -78,9 +77,6 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.follow != "" {
-		return follow(ctx, root, o.dir, o.follow, chosen, stdout)
-	}
 	s := &summary{out: stdout}
 	if o.check {
 		checkAll(root, chosen, s)
@@ -95,11 +91,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { _, _ = fmt.Fprint(stderr, usage); flags.PrintDefaults() }
-	flags.StringVar(&o.dir, "dir", filepath.Join("test", "mutants"), "`folder` of the patches")
+	flags.StringVar(&o.dir, "dir", filepath.Join("test", "mutants"), "`folder` of the mutants")
 	only := flags.String("only", "", "only mutants whose names match `regexp`")
 	shard := flags.String("shard", "1/1", "only every n-th mutant, such as `1/4`, 2/4, 3/4 and 4/4")
-	flags.BoolVar(&o.check, "check", false, "only check that every patch applies")
-	flags.StringVar(&o.follow, "follow", "", "rewrite the patches that applied to `commit` and no longer do, so that they do")
+	flags.BoolVar(&o.check, "check", false, "only check that every mutant applies and parses")
 	flags.IntVar(&o.parallel, "parallel", runtime.GOMAXPROCS(0), "how many run at once")
 	flags.DurationVar(&o.timeout, "timeout", time.Minute, "how long the tests of one package may take with a mutant")
 	if err := flags.Parse(args); err != nil {
@@ -139,35 +134,6 @@ func checkAll(root string, chosen []mutants.Mutant, s *summary) {
 	for i := range chosen {
 		s.checked(&chosen[i], chosen[i].Check(root))
 	}
-}
-
-// follow rewrites the patches that no longer apply, and fails when one cannot be carried over.
-func follow(ctx context.Context, root, dir, rev string, chosen []mutants.Mutant, stdout io.Writer) error {
-	follower, err := mutants.NewFollower(ctx, root, rev)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for i := range chosen {
-		m := &chosen[i]
-		if m.Check(root) == nil {
-			continue
-		}
-		path := filepath.Join(dir, m.Name+".patch")
-		text, err := os.ReadFile(path)
-		if err == nil {
-			text, err = follower.Follow(ctx, m, text)
-		}
-		if err == nil {
-			err = os.WriteFile(path, text, 0o600)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		_, _ = fmt.Fprintln(stdout, "rewritten:", m.Name)
-	}
-	return errors.Join(errs...)
 }
 
 // runAll runs the tests of the mutants without them, once each, and then with them.
