@@ -286,6 +286,10 @@ test/rules: ## alerts, their runbooks and dashboards; with promtool, of Debian's
 docs/metrics: ## the table of series in docs/metrics.md
 	go test ./server -run TestMetricsPage -update
 
+.PHONY: docs/cli
+docs/cli: ## docs/cli.md, from the help of the commands
+	go test ./cmd/kinesin/cli -run TestCommandsPage -update
+
 .PHONY: web/vendor
 web/vendor: ## the scripts of others that the console embeds, and axe-core for its test, from npm
 	tools/web/vendor

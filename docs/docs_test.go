@@ -16,7 +16,7 @@ import (
 )
 
 // TestEveryNameIsDocumented checks that the README or a page of docs has every metric and every option of the
-// SDK, as code. The test of that name in cmd/kinesin/cli checks commands and flags.
+// SDK, as code. Commands and flags are on docs/cli.md, which TestCommandsPage compares.
 func TestEveryNameIsDocumented(t *testing.T) {
 	code := documentedCode(t)
 	for kind, names := range map[string][]string{"metric": metricNames(t), "option of the SDK": optionNames(t)} {

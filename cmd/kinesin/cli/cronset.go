@@ -49,7 +49,7 @@ func addCronFlags(f *pflag.FlagSet, c *sdk.Cron) {
 	f.StringVar(&c.Zone, "zone", "UTC", "IANA `ZONE` whose clock it follows")
 	f.Var(boundValue{instantValue{&c.Start}}, "start", "nothing fires before this `TIME`, from which @every and an RRULE count, or none")
 	f.Var(boundValue{instantValue{&c.End}}, "end", "nothing fires at this `TIME` or later, or none")
-	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", "have each occurrence be due later by less than `D`, always by the same")
+	f.Var(durationValue{d: &c.Jitter, max: cron.JitterMax}, "jitter", "have each occurrence be due later by less than `D`, always by the same; at most 24h")
 	f.Var(choiceValue{&c.Gap, []string{string(cron.GapShift), string(cron.GapSkip)}}, "gap", "a time of day that a clock change leaves out: shift (default) or skip it")
 	f.Var(choiceValue{&c.Fold, []string{string(cron.FoldFirst), string(cron.FoldBoth)}}, "fold", "a time of day that a clock change makes happen twice: first (default) or both")
 	f.Var(choiceValue{&c.Overlap, []string{"allow", "skip", "queue", "cancel", "replace"}}, "overlap",

@@ -137,7 +137,7 @@ forgotten, because its task ended longer ago than the lambda keeps ended tasks.`
 	})
 }
 
-// cronObject is a cron in JSON. docs/cli.md documents the fields; unset ones are omitted.
+// cronObject is a cron in JSON. docs/cli-guide.md documents the fields; unset ones are omitted.
 type cronObject struct {
 	Name          string            `json:"name"`
 	Lambda        string            `json:"lambda"`

@@ -222,7 +222,7 @@ func (a *app) gateShowCommand() *cobra.Command {
 	})
 }
 
-// gateObject is a gate in JSON. docs/cli.md documents the fields; unset ones are omitted.
+// gateObject is a gate in JSON. docs/cli-guide.md documents the fields; unset ones are omitted.
 type gateObject struct {
 	ID         string `json:"id,omitempty"` // not of a dry run
 	Action     string `json:"action"`

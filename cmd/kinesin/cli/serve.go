@@ -92,7 +92,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.Var(whole(&s.PayloadBytesMax, 0), "payload-max", "largest payload in `BYTES`; 262144 when not set")
 	f.StringVar(&s.Blobs, "blobs", "", "directory or s3://BUCKET/PREFIX, `PLACE` of larger payloads, which this server deletes there when no task needs them")
 	f.Var(durationValue{d: &s.Horizon, min: time.Second}, "horizon", "how far ahead a task may be due; 10 years when not set")
-	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "look-ahead: how far before they are due tasks are read; 10s when not set, 16s with DynamoDB")
+	f.Var(durationValue{d: &s.Window, min: time.Millisecond}, "window", "look-ahead: how far before they are due tasks are read; 10s when not set, 16s with DynamoDB, there at most 18s")
 	f.Var(durationValue{d: &s.DrainMax, min: time.Millisecond}, "drain", "how long a drain may take; "+formatDuration(server.DrainMaxDefault)+" when not set")
 	f.BoolVar(&s.match, "match", true, "direct hand-off: give a due task to a waiting worker of this server, if no other task waits longer; false: always use the queue")
 	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or missing: go back to the state before the loss, and log what is lost")
@@ -116,7 +116,7 @@ func (s *serveFlags) addConsole(f *pflag.FlagSet) {
 	f.StringVar(&s.TraceURL, "trace-url", "", "`URL` to which the console links for the trace of a task, such as https://traces.example/trace/{trace_id}")
 	f.StringVar(&s.ConsoleOIDC.Issuer, "console-oidc-issuer", "", "`URL` of an OpenID Connect issuer of the policy, at whose page browsers sign in to the console")
 	f.StringVar(&s.ConsoleOIDC.ClientID, "console-oidc-client-id", "", "`ID` of the client of the console that is registered there")
-	f.StringVar(&s.ConsoleOIDC.ClientSecretFile, "console-oidc-client-secret-file", "", "`FILE` with the secret of that client; without one PKCE alone tells it from others")
+	f.StringVar(&s.ConsoleOIDC.ClientSecretFile, "console-oidc-client-secret-file", "", "`FILE` with the secret of that client, read again when it changes; without one PKCE alone tells it from others")
 	f.StringSliceVar(&s.ConsoleOIDC.Scopes, "console-oidc-scopes", nil, "`SCOPES` that are asked for besides openid; email when not set")
 	f.StringVar(&s.ConsoleOIDC.RedirectURL, "console-oidc-redirect-url", "", "`URL` to which the provider leads back, as it is registered there, https://HOST/ui/signin/callback; when not set, by the name that the browser uses")
 	settings(f, "console", "console-read-only", "console-forecast-rows", "console-oidc-issuer", "console-oidc-client-id", "console-oidc-client-secret-file",
@@ -194,7 +194,7 @@ func profiled(path string, act func() error) error {
 // addMembership adds the flags for the servers that share a store.
 func (s *serveFlags) addMembership(f *pflag.FlagSet) {
 	f.Var(choiceValue{&s.Membership, server.Memberships()}, "membership",
-		"how servers that share a DynamoDB store find each other: store (rows in the store), kubernetes (also the pods of the Deployment) or static (--members)")
+		"how servers that share a DynamoDB store find each other: store (rows in the store; when not set), kubernetes (also the pods of the Deployment) or static (--members)")
 	f.StringSliceVar(&s.Members, "members", nil, "`NAMES` of all members with static membership, the same list on each")
 	f.StringVar(&s.MemberName, "member-name", "", "the name of this process in --members")
 	settings(f, "membership", "members", "member-name")
@@ -209,7 +209,7 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	queuePoliciesFlag(f, &s.policies)
 	f.Var(durationValue{d: &s.DeliverDirect}, "deliver-direct",
 		"how long before its due time a task of a deliver lambda may go straight to its queue; 0s to 15m, 15m when not set")
-	f.Var(whole(&s.MessageBytesMax, 0), "message-max", "largest SQS message in `BYTES`; 262144 when not set, up to 1048576 if the queues allow it")
+	f.Var(whole(&s.MessageBytesMax, 0), "message-max", "largest SQS message in `BYTES`; 4096 to 1048576, if the queues allow it; 262144 when not set")
 	f.BoolVar(&s.Inbound, "inbound-queue", false, "buffer accepted tasks in the SQS queue PREFIX-inbound, and consume it; true with dynamodb and sqs when not set")
 	f.Var(number(&s.InboundRate, 0), "inbound-rate", "how many `TASKS` a second go from the inbound queue to the store; negative: no limit")
 	f.Var(whole(&s.InboundConcurrency, 0), "inbound-concurrency", "how many `RECEIVES` of the inbound queue run at a time")

@@ -16,7 +16,7 @@ import (
 // jsonTime prints microseconds in UTC.
 const jsonTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// taskObject is a task in JSON. docs/cli.md documents the fields; unset ones are omitted.
+// taskObject is a task in JSON. docs/cli-guide.md documents the fields; unset ones are omitted.
 type taskObject struct {
 	ID              string            `json:"id"`
 	Lambda          string            `json:"lambda"`
