@@ -46,7 +46,7 @@ QUICK_LINK := -ldflags=-w
 # The garbage collector runs a quarter as often, unless memory gets scarce: that saves a sixth of the CPU of some packages.
 QUICK_GC := GOGC=400 GOMEMLIMIT=1GiB
 # These take longest: they begin first, so that at the end nothing waits for them alone. The first of them mostly wait.
-FIRST := ./test/cost $(BACKLOG) ./test/protocol ./internal/node ./test/aws
+FIRST := ./test/cost $(BACKLOG) ./internal/node ./test/aws
 # What a data race would cost most. Packages that use testing/synctest run on one CPU: on two, timers of one bubble share a context of the
 # race detector, which then corrupts memory (golang/go#78156, in Go 1.26). It finds races by order, not by chance meetings, so one CPU will do.
 RACE := ./task/... ./internal/access/... ./internal/audit/... ./internal/guard/... ./internal/keyring/... ./internal/catalog/... ./internal/lease/... ./partition/... ./store/... ./queue/... ./inbound/... ./scheduler/... \
@@ -146,6 +146,10 @@ test/aws/faults: ## the same on DynamoDB Local and ElasticMQ, which are stopped,
 .PHONY: test/sim
 test/sim: ## SEEDS=2000 seeds of a whole fleet in one process, from SEED=1; ONLY_FAULTS=0,3 and ONLY_ORDERS= take parts of a plan
 	@go run ./test/cmd/sim -seeds $(SEEDS) -seed $(SEED) -faults '$(ONLY_FAULTS)' -orders '$(ONLY_ORDERS)'
+
+.PHONY: test/protocol
+test/protocol: ## the model of the row protocol: every state of every scenario (two minutes)
+	KINESIN_LONG=1 go test -count=1 -timeout 30m -v ./test/protocol
 
 .PHONY: test/backlog
 test/backlog: ## a million tasks that wait, 50,000 that run and a million leftover rows in the embedded store: the long form
@@ -313,6 +317,7 @@ ci: ## exactly what CI runs, in the same order
 	$(MAKE) test/openapi LONG=
 	$(MAKE) test/cron LONG=
 	@if command -v "$$(go env CC)" >/dev/null; then $(MAKE) test/race; else echo 'test/race left out: it needs a C compiler, and there is none' >&2; fi
+	$(MAKE) test/protocol
 	$(MAKE) test/sim SEEDS=2000
 	$(MAKE) test/crash KILLS=5
 	$(MAKE) test/web

@@ -15,11 +15,11 @@ func scenarios() []protocol.Scenario {
 	return protocol.Scenarios(os.Getenv("KINESIN_MODEL_LONG") != "")
 }
 
-// TestProtocol searches every scenario with all rules on, under -short its first states.
+// TestProtocol searches every scenario with all rules on: its first states, or all of them with KINESIN_LONG.
 func TestProtocol(t *testing.T) {
-	states, enough := 0, 0
-	if testing.Short() {
-		enough = 20_000
+	states, enough := 0, 20_000
+	if os.Getenv("KINESIN_LONG") != "" {
+		enough = 0
 	}
 	for _, s := range scenarios() {
 		r := protocol.SearchFirst(s, protocol.Protocol, enough)
