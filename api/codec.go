@@ -17,7 +17,9 @@ type vtMessage interface {
 
 // protoCodec is the binary protobuf codec of connect, by generated code where
 // the message has it. It is safe for concurrent use.
-type protoCodec struct{}
+type protoCodec struct {
+	requests bool // what it decodes is checked first: others send it
+}
 
 // Name returns the name of the codec that it replaces.
 func (protoCodec) Name() string { return "proto" }
@@ -54,9 +56,10 @@ func (c protoCodec) MarshalStable(message any) ([]byte, error) {
 // IsBinary tells connect that the encoding is not text.
 func (protoCodec) IsBinary() bool { return true }
 
-// Unmarshal decodes into an empty protobuf message. It refuses a list that is too long before it decodes it.
-func (protoCodec) Unmarshal(data []byte, message any) error {
-	if m, isProto := message.(proto.Message); isProto {
+// Unmarshal decodes into an empty protobuf message. It refuses a request with a list that is too long, or with a
+// text that is no UTF-8, before it decodes it.
+func (c protoCodec) Unmarshal(data []byte, message any) error {
+	if m, isProto := message.(proto.Message); isProto && c.requests {
 		if err := listsOf(m.ProtoReflect().Descriptor()).checkProto(data); err != nil {
 			return err
 		}

@@ -81,16 +81,18 @@ var listMax = map[protoreflect.FullName]int{ //nolint:gochecknoglobals // a tabl
 	"kinesin.v1.AddSenderRequest.lambdas":     task.SenderLambdasMax,
 }
 
-// lists are the lists in a message and in the messages inside it.
+// lists are the lists and the texts in a message and in the messages inside it.
 type lists struct {
-	fields []listField // by field number, up to the last field that has lists
-	most   int         // elements that the longest of them may have
+	fields []listField // by field number, up to the last field that is checked
+	most   int         // elements that the longest list may have
 }
 
 type listField struct {
-	name   string
-	max    int    // 0: it is no list
-	inside *lists // nil: its elements have no lists
+	name     string
+	repeated bool
+	max      int    // 0: it is no list
+	text     bool   // its elements are texts
+	inside   *lists // nil: nothing in its elements is checked
 }
 
 // knownLists has the *lists of each type of message that was decoded.
@@ -103,7 +105,10 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 	l := &lists{}
 	for i := range d.Fields().Len() {
 		field := d.Fields().Get(i)
-		f := listField{name: string(field.Name()), max: listMax[field.FullName()]}
+		f := listField{
+			name: string(field.Name()), repeated: field.IsList(), max: listMax[field.FullName()],
+			text: field.Kind() == protoreflect.StringKind,
+		}
 		switch {
 		case field.Message() == nil:
 		case field.Message() == d: // what follows a task is of the same kind
@@ -115,7 +120,7 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 				f.inside = nil
 			}
 		}
-		if f.max > 0 || f.inside != nil {
+		if f.max > 0 || f.text || f.inside != nil {
 			for len(l.fields) <= int(field.Number()) {
 				l.fields = append(l.fields, listField{})
 			}
@@ -127,14 +132,15 @@ func listsOf(d protoreflect.MessageDescriptor) *lists {
 	return l
 }
 
-// checkProto refuses an encoded message with a list that is too long. It reads only the tags of what has
-// lists. It leaves malformed input to the decoder.
+// checkProto refuses an encoded message with a list that is too long, or with a text that is no UTF-8, which
+// generated code would take and package proto would refuse to encode again, in an answer. It leaves malformed
+// input to the decoder.
 func (l *lists) checkProto(data []byte) error {
 	if len(l.fields) == 0 {
 		return nil
 	}
 	var counts []int // by field number
-	for len(data) > 0 {
+	for whole := data; len(data) > 0; {
 		number, kind, n := protowire.ConsumeTag(data)
 		if n < 0 {
 			return nil
@@ -155,15 +161,58 @@ func (l *lists) checkProto(data []byte) error {
 		if value < 0 {
 			return nil
 		}
-		if f.inside != nil && kind == protowire.BytesType {
+		if (f.text || f.inside != nil) && kind == protowire.BytesType {
 			inside, _ := protowire.ConsumeBytes(data[n:])
-			if err := f.inside.checkProto(inside); err != nil {
+			var err error
+			if f.inside != nil {
+				err = f.inside.checkProto(inside)
+			} else if at := invalidByte(inside); at >= 0 {
+				err = &notUTF8{char: inside[at]}
+			}
+			if text, is := err.(*notUTF8); is { //nolint:errorlint // it is never wrapped
+				text.isIn(&f, int(number), whole[:len(whole)-len(data)])
+			}
+			if err != nil {
 				return err
 			}
 		}
 		data = data[n+value:]
 	}
 	return nil
+}
+
+// notUTF8 refuses a text.
+type notUTF8 struct {
+	path string // of the text in the message
+	char byte
+}
+
+// Error names the text, and says what is wrong with it.
+func (e *notUTF8) Error() string {
+	return fmt.Sprintf(`%s: byte \x%02x is no UTF-8; %s`, e.path, e.char, wantText)
+}
+
+// isIn puts a field before the path, and of a list the index of the element that comes behind so much of the
+// message.
+func (e *notUTF8) isIn(f *listField, number int, before []byte) {
+	name := f.name
+	if f.repeated {
+		index := 0
+		for len(before) > 0 {
+			n, _, length := protowire.ConsumeField(before)
+			if before = before[length:]; int(n) == number {
+				index++
+			}
+		}
+		name = fmt.Sprintf("%s[%d]", name, index)
+	}
+	const pathBytesMax = 200
+	switch {
+	case e.path == "":
+		e.path = name
+	case len(e.path) < pathBytesMax:
+		e.path = name + "." + e.path
+	}
 }
 
 func tooMany(field string, most int) error {

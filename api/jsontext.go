@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 )
 
+const wantText = "want text in UTF-8"
+
 // CheckJSONText refuses JSON with what is no text: half of a surrogate pair, such as \ud800, or bytes that are
 // no UTF-8. Decoders put U+FFFD in their place, so that different keys would become one. The error names the
 // field. Malformed JSON is left to the decoder.
@@ -70,7 +72,6 @@ func unicodeEscape(text []byte) (unit rune, is bool) {
 // notText says what is wrong with the text at an index of a JSON value, and where that is; nil: the value is
 // malformed before it.
 func notText(data []byte, at int, what string) error {
-	const want = "want text in UTF-8, or with \\u escapes of whole characters"
 	var open []jsonPlace // the objects and lists around
 	for d := json.NewDecoder(bytes.NewReader(data)); ; {
 		token, err := d.Token()
@@ -84,7 +85,7 @@ func notText(data []byte, at int, what string) error {
 			if isName {
 				where = "a name in " + where
 			}
-			return fmt.Errorf("%s: %s; %s", where, what, want)
+			return fmt.Errorf("%s: %s; %s", where, what, wantText+", or with \\u escapes of whole characters")
 		}
 		switch token {
 		case json.Delim('{'), json.Delim('['):

@@ -2,7 +2,9 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/klauspost/compress/gzip" // as fast as this test needs: the standard one takes two thirds of its time
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -29,21 +32,25 @@ import (
 // path leads from a message to a list or map in it, or in a message inside.
 type path []protoreflect.FieldDescriptor
 
-// pathsOf returns the path of each list and map.
-func pathsOf(m protoreflect.MessageDescriptor) (paths []path) {
+// pathsOf returns the path of each field that is wanted.
+func pathsOf(m protoreflect.MessageDescriptor, wanted func(protoreflect.FieldDescriptor) bool) (paths []path) {
 	for i := range m.Fields().Len() {
 		field := m.Fields().Get(i)
-		if field.IsList() || field.IsMap() {
+		if wanted(field) {
 			paths = append(paths, path{field})
 		}
 		if field.Message() != nil && field.Message() != m { // what follows a task is of the same kind
-			for _, inside := range pathsOf(field.Message()) {
+			for _, inside := range pathsOf(field.Message(), wanted) {
 				paths = append(paths, append(path{field}, inside...))
 			}
 		}
 	}
 	return paths
 }
+
+func isListOrMap(f protoreflect.FieldDescriptor) bool { return f.IsList() || f.IsMap() }
+
+func isText(f protoreflect.FieldDescriptor) bool { return f.Kind() == protoreflect.StringKind }
 
 // eachMethod calls f with each method of the contract.
 func eachMethod(f func(procedure string, m protoreflect.MethodDescriptor)) {
@@ -63,11 +70,33 @@ func (p path) inProto(n int) []byte {
 	if last.Kind() == protoreflect.Int64Kind {
 		kind = protowire.VarintType
 	}
-	body := bytes.Repeat(append(protowire.AppendTag(nil, last.Number(), kind), 0), n)
+	return p.around(bytes.Repeat(append(protowire.AppendTag(nil, last.Number(), kind), 0), n))
+}
+
+// around returns a message with the message that has the last field of the path.
+func (p path) around(body []byte) []byte {
 	for i := len(p) - 2; i >= 0; i-- {
 		body = protowire.AppendBytes(protowire.AppendTag(nil, p[i].Number(), protowire.BytesType), body)
 	}
 	return body
+}
+
+// inText returns a message in which the last field is a text, and the first element if it is a list.
+func (p path) inText(text string) []byte {
+	return p.around(protowire.AppendString(protowire.AppendTag(nil, p[len(p)-1].Number(), protowire.BytesType), text))
+}
+
+// String names the last field as errors do.
+func (p path) String() string {
+	var names []string
+	for _, f := range p {
+		name := string(f.Name())
+		if f.IsList() {
+			name += "[0]"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, ".")
 }
 
 func (p path) inJSON(n int) []byte {
@@ -209,7 +238,7 @@ func TestSmallRequestsTakeLittle(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // the bodies are large, and made only for this
 	tried := 0
 	eachMethod(func(procedure string, m protoreflect.MethodDescriptor) {
-		paths := pathsOf(m.Input())
+		paths := pathsOf(m.Input(), isListOrMap)
 		if testing.Short() {
 			paths = paths[:min(1, len(paths))]
 		}
@@ -258,7 +287,7 @@ func TestListsOfRequestsAreBounded(t *testing.T) {
 		if m.IsStreamingClient() || m.IsStreamingServer() {
 			return
 		}
-		for _, p := range pathsOf(m.Input()) {
+		for _, p := range pathsOf(m.Input(), isListOrMap) {
 			last := p[len(p)-1]
 			most := api.ListMax(last.FullName())
 			if most == 0 {
@@ -279,6 +308,70 @@ func TestListsOfRequestsAreBounded(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTextsOfRequestsAreUTF8 sends bytes that are no text in each string of each request. Generated code would
+// take them, and package proto refuse to encode an answer that has them.
+func TestTextsOfRequestsAreUTF8(t *testing.T) {
+	server := unimplemented(t)
+	header := map[string]string{"Content-Type": "application/proto"}
+	eachMethod(func(procedure string, m protoreflect.MethodDescriptor) {
+		if m.IsStreamingClient() || m.IsStreamingServer() {
+			return
+		}
+		for _, p := range pathsOf(m.Input(), isText) {
+			for text, want := range map[string]string{"a\xffb": p.String() + `: byte \\xff is no UTF-8; want text in UTF-8`, "täxt": "501 "} {
+				if answer, _ := post(t, server.URL+procedure, header, p.inText(text)); !strings.Contains(answer, want) {
+					t.Errorf("%s with %q in %s: %.200s, want %s", procedure, text, p, answer, want)
+				}
+			}
+		}
+	})
+	items := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil), 2)
+	bad := slices.Concat(items, protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), []byte{10, 1, 0xff}), items)
+	if answer, _ := post(t, server.URL+kinesinv1connect.TaskServiceScheduleProcedure, header, bad); !strings.HasPrefix(answer, "400 ") || !strings.Contains(answer, "items[2].lambda: ") {
+		t.Errorf("the third of five items: %s", answer)
+	}
+}
+
+// receiver receives a message of a stream.
+type receiver struct {
+	kinesinv1connect.UnimplementedWorkerServiceHandler
+}
+
+func (receiver) Work(_ context.Context, stream *connect.BidiStream[kinesinv1.WorkRequest, kinesinv1.WorkResponse]) error {
+	_, err := stream.Receive()
+	return err
+}
+
+// TestTextsOfStreamsAreUTF8 is the same for the messages that a worker sends.
+func TestTextsOfStreamsAreUTF8(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.Handle(kinesinv1connect.NewWorkerServiceHandler(receiver{}, api.HandlerOptions(api.Hooks{})...))
+	server := httptest.NewUnstartedServer(mux)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	client := kinesinv1connect.NewWorkerServiceClient(server.Client(), server.URL, api.ClientOptions()...)
+	for _, p := range pathsOf((&kinesinv1.WorkRequest{}).ProtoReflect().Descriptor(), isText) {
+		request := &kinesinv1.WorkRequest{}
+		if err := request.UnmarshalVT(p.inText("a\xffb")); err != nil {
+			t.Fatal(err)
+		}
+		stream, err := client.Work(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Send(request); err != nil {
+			t.Fatal(err)
+		}
+		_, err = stream.Receive()
+		if err = api.FromWire(err); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), p.String()+": ") {
+			t.Errorf("%s: %v", p, err)
+		}
+		_ = stream.CloseRequest()
+	}
 }
 
 func TestJSONThatIsTooDeepOrTooLong(t *testing.T) {

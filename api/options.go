@@ -32,7 +32,7 @@ type Hooks struct {
 // by ToWire. A panic in a handler becomes an internal error.
 func HandlerOptions(hooks Hooks) []connect.HandlerOption {
 	return []connect.HandlerOption{
-		connect.WithCodec(protoCodec{}),
+		connect.WithCodec(protoCodec{requests: true}),
 		jsonCodecs(),
 		boundedGzip(),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {

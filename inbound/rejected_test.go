@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/store"
@@ -86,6 +88,10 @@ func TestBadMessagesAreSetAsideAtOnceAndOthersPass(t *testing.T) {
 			}
 			if b.troubles != 0 || b.accepted2() != 1 || len(b.refused) != 0 || len(b.internal) != 0 {
 				t.Errorf("%s: %d pauses, %d accepted, %v, %v", name, b.troubles, b.accepted2(), b.refused, b.internal)
+			}
+			kept, err := b.GetRejected(b.ctx, &kinesinv1.GetRejectedRequest{Name: all[0].Name})
+			if _, encodes := proto.Marshal(kept); err != nil || encodes != nil {
+				t.Errorf("%s: %v, %v", name, err, encodes)
 			}
 			r := b.retry(all[0].Name)[0] // in vain
 			wantRefusal(t, name, r.Problem, isInvalid, c.reason)

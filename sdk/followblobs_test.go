@@ -29,6 +29,8 @@ func followers(t *testing.T, opts ...sdktest.Option) (k *sdktest.Kinesin, got *[
 			return sdk.Fatal(errors.New("no"))
 		case 'm':
 			t.Then(step("n", 200_000), step("o", 200_000))
+		case 'u':
+			t.Then(keyedStep("n", 1, "\xff"))
 		}
 		return nil
 	})
@@ -85,6 +87,20 @@ func TestPayloadsOfFollowUpsMayBeBlobs(t *testing.T) {
 	large := c.Root.Followups[0]
 	if info, err := k.Client().Get(t.Context(), large.ID, sdk.WithPayload()); err != nil || len(info.Payload) != 300_000 {
 		t.Errorf("read: payload of %d bytes, %v", len(info.Payload), err)
+	}
+}
+
+// A follow-up with a text that is no UTF-8 fails its attempt. On the wire it would take the results of others along.
+func TestFollowUpsAreText(t *testing.T) {
+	t.Parallel()
+	k, got := followers(t)
+	id, err := k.Client().Schedule(t.Context(), sdk.Item{Lambda: "step", Payload: []byte("u"), MaxAttempts: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Advance(time.Minute)
+	if info := k.Task(id.ID); info.State != sdk.StateDead || !strings.Contains(info.Attempts[0].Error, "what follows the task: ") || len(*got) != 1 {
+		t.Errorf("%+v, %q", info, *got)
 	}
 }
 

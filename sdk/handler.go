@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
@@ -194,7 +196,11 @@ func (w *Worker) followUps(ctx context.Context, steps []Step) (*kinesinv1.Follow
 	if err != nil {
 		return nil, err
 	}
-	return &kinesinv1.Followups{Then: wireItems(items)}, nil
+	add := &kinesinv1.Followups{Then: wireItems(items)}
+	if _, err := proto.Marshal(add); err != nil { // the server would refuse all that is sent with it
+		return nil, fmt.Errorf("what follows the task: %w", err)
+	}
+	return add, nil
 }
 
 func taskOf(w *controller.Work) *Task[[]byte] {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/envelope"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -59,7 +61,7 @@ func (in *Ingest) GetRejected(ctx context.Context, request *kinesinv1.GetRejecte
 	}
 	v := row.view()
 	var t kinesinv1.BufferedTask
-	if !row.Whole && t.UnmarshalVT(row.body) == nil {
+	if !row.Whole && proto.Unmarshal(row.body, &t) == nil { // which refuses texts that are no UTF-8, and could not be sent
 		v.Item = t.Item
 	} else {
 		v.Body = row.body

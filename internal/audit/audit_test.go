@@ -79,11 +79,11 @@ func TestRecordsAreListedInOrderOverDays(t *testing.T) {
 		f := newFixture(t)
 		l := f.open(chained)
 		for i := range 8 {
-			l.Note(t.Context(), Record{Identity: "ops", From: "::1", Action: "lambda.update", Target: fmt.Sprint(i), Outcome: OK, Before: `{"a":"<1>"}`})
+			l.Note(t.Context(), Record{Identity: "ops", From: "::1\xff", Action: "lambda.update", Target: fmt.Sprint(i), Outcome: OK, Before: `{"a":"<1>"}`})
 			f.clock.Advance(5 * time.Second) // over midnight
 		}
 		for i, r := range f.all(f.open(chained)) {
-			if r.Target != fmt.Sprint(i) || r.Before != `{"a":"\u003c1\u003e"}` || r.Count != 1 || (r.Seq != 0) != chained {
+			if r.Target != fmt.Sprint(i) || r.From != "::1\uFFFD" || r.Before != `{"a":"\u003c1\u003e"}` || r.Count != 1 || (r.Seq != 0) != chained {
 				t.Errorf("record %d is %+v", i, r)
 			}
 		}

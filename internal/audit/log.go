@@ -167,6 +167,7 @@ func (l *Log) complete(r *Record) {
 		if len(*text) > textBytesMax {
 			*text = strings.ToValidUTF8((*text)[:textBytesMax], "") + "…"
 		}
+		*text = strings.ToValidUTF8(*text, "\uFFFD") // a target may come from a path
 	}
 	for _, change := range []*string{&r.Before, &r.After} {
 		if len(*change) > changeBytesMax || *change != "" && !json.Valid([]byte(*change)) {
