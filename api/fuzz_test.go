@@ -12,16 +12,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/alloctest"
 )
 
 // requests returns the requests of all methods, in the order of the contract.
 func requests() (all []protoreflect.MessageType) {
-	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
-	for i := range services.Len() {
-		for k := range services.Get(i).Methods().Len() {
-			m, err := protoregistry.GlobalTypes.FindMessageByName(services.Get(i).Methods().Get(k).Input().FullName())
+	for _, service := range Services() {
+		for k := range service.Methods().Len() {
+			m, err := protoregistry.GlobalTypes.FindMessageByName(service.Methods().Get(k).Input().FullName())
 			if err != nil {
 				panic(err)
 			}

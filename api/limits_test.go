@@ -54,11 +54,10 @@ func isText(f protoreflect.FieldDescriptor) bool { return f.Kind() == protorefle
 
 // eachMethod calls f with each method of the contract.
 func eachMethod(f func(procedure string, m protoreflect.MethodDescriptor)) {
-	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
-	for i := range services.Len() {
-		for k := range services.Get(i).Methods().Len() {
-			m := services.Get(i).Methods().Get(k)
-			f(fmt.Sprintf("/%s/%s", services.Get(i).FullName(), m.Name()), m)
+	for _, service := range api.Services() {
+		for k := range service.Methods().Len() {
+			m := service.Methods().Get(k)
+			f(fmt.Sprintf("/%s/%s", service.FullName(), m.Name()), m)
 		}
 	}
 }

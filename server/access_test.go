@@ -249,12 +249,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 		}
 		r.later("root", lambda, "") // so that neither can be deleted
 	}
-	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
 	calls := 0
-	for i := range services.Len() {
-		for m := range services.Get(i).Methods().Len() {
-			method := services.Get(i).Methods().Get(m)
-			short := string(services.Get(i).Name()) + "/" + string(method.Name())
+	for _, service := range api.Services() {
+		for m := range service.Methods().Len() {
+			method := service.Methods().Get(m)
+			short := string(service.Name()) + "/" + string(method.Name())
 			n, known := needs[short]
 			if method.IsStreamingServer() || method.IsStreamingClient() {
 				n, known = streams[short]

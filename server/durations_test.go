@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api"
 )
 
 // eachTime calls f with each message in m, made where there is none, and each field of it that is a time or a
@@ -46,11 +46,10 @@ func TestTimesOfAnySize(t *testing.T) {
 	r.create("mail")
 	r.http.Timeout = time.Second // some calls wait for as long as they are told to
 	id, calls := r.later("", "mail", ""), 0
-	services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
-	for i := range services.Len() {
-		for k := range services.Get(i).Methods().Len() {
-			method := services.Get(i).Methods().Get(k)
-			short := string(services.Get(i).Name()) + "/" + string(method.Name())
+	for _, service := range api.Services() {
+		for k := range service.Methods().Len() {
+			method := service.Methods().Get(k)
+			short := string(service.Name()) + "/" + string(method.Name())
 			if method.IsStreamingServer() {
 				continue
 			}
@@ -68,7 +67,7 @@ func TestTimesOfAnySize(t *testing.T) {
 						t.Fatal(err)
 					}
 					calls++
-					if answer := r.failsOf("/"+string(services.Get(i).FullName())+"/"+string(method.Name()), string(text)); answer != "" {
+					if answer := r.failsOf("/"+string(service.FullName())+"/"+string(method.Name()), string(text)); answer != "" {
 						t.Errorf("%s with %s of %d: %s", short, field.Name(), value, answer)
 					}
 				}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
+	"github.com/kinesin-io/kinesin/api"
 	buffermem "github.com/kinesin-io/kinesin/inbound/buffer/mem"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -162,10 +162,9 @@ func TestCallsAtOnce(t *testing.T) {
 	inRig(t, d, 1, withBuffer, func(r *rig) {
 		r.lambda(sdk.LambdaInfo{Name: "mail", Priorities: []string{"high", "low"}})
 		known, round := races(), 0
-		services := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
-		for i := range services.Len() {
-			for m := range services.Get(i).Methods().Len() {
-				method := services.Get(i).Methods().Get(m)
+		for _, service := range api.Services() {
+			for m := range service.Methods().Len() {
+				method := service.Methods().Get(m)
 				if !changes(method) {
 					continue
 				}

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kinesin-io/kinesin/api"
-	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/api/kinesinv1/kinesinv1connect"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/rest"
@@ -64,9 +63,8 @@ func (n *Node) Handler() http.Handler {
 
 // services returns the names of all services of the contract.
 func services() (names []string) {
-	all := kinesinv1.File_kinesin_v1_kinesin_proto.Services()
-	for i := range all.Len() {
-		names = append(names, string(all.Get(i).FullName()))
+	for _, service := range api.Services() {
+		names = append(names, string(service.FullName()))
 	}
 	return names
 }
