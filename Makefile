@@ -259,7 +259,7 @@ $(KINESIN_TOOLS_DIR)/govulncheck@%/govulncheck:
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## all lint rules of .golangci.yml, formatting included; the client commands compile for Windows
 	$(GOLANGCI_LINT) run ./...
-	for dir in $(MODULES) $(SUPPLY); do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
+	for dir in $(MODULES) $(SUPPLY) tools/gen; do (cd $$dir && $(GOLANGCI_LINT) run ./...); done
 	GOOS=windows go vet ./cmd/... ./sdk/...
 
 .PHONY: lint/fix
@@ -272,7 +272,7 @@ fmt: $(GOLANGCI_LINT) ## format the code
 
 .PHONY: generate
 generate: ## generate code
-	tools/gen/generate.sh
+	cd tools/gen && GOWORK=off go run .
 	go generate ./...
 
 .PHONY: dashboards

@@ -610,6 +610,7 @@ func (UnimplementedTaskServiceHandler) Stats(context.Context, *kinesinv1.StatsRe
 type JobServiceClient interface {
 	// CreateJob starts a job, or, with dry_run, returns what it would do.
 	CreateJob(context.Context, *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error)
+	// GetJob returns a job by its id.
 	GetJob(context.Context, *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error)
 	// ListJobs returns all jobs that are kept, newest first.
 	ListJobs(context.Context, *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error)
@@ -705,6 +706,7 @@ func (c *jobServiceClient) ControlJob(ctx context.Context, req *kinesinv1.Contro
 type JobServiceHandler interface {
 	// CreateJob starts a job, or, with dry_run, returns what it would do.
 	CreateJob(context.Context, *kinesinv1.CreateJobRequest) (*kinesinv1.CreateJobResponse, error)
+	// GetJob returns a job by its id.
 	GetJob(context.Context, *kinesinv1.GetJobRequest) (*kinesinv1.GetJobResponse, error)
 	// ListJobs returns all jobs that are kept, newest first.
 	ListJobs(context.Context, *kinesinv1.ListJobsRequest) (*kinesinv1.ListJobsResponse, error)
@@ -786,7 +788,9 @@ type GateServiceClient interface {
 	SetGate(context.Context, *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error)
 	// ResumeGate ends a gate, at once or at a pace.
 	ResumeGate(context.Context, *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error)
+	// GetGate returns a gate by its id, with what it holds.
 	GetGate(context.Context, *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error)
+	// ListGates returns the gates of a lambda, or all, newest first.
 	ListGates(context.Context, *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error)
 }
 
@@ -880,7 +884,9 @@ type GateServiceHandler interface {
 	SetGate(context.Context, *kinesinv1.SetGateRequest) (*kinesinv1.SetGateResponse, error)
 	// ResumeGate ends a gate, at once or at a pace.
 	ResumeGate(context.Context, *kinesinv1.ResumeGateRequest) (*kinesinv1.ResumeGateResponse, error)
+	// GetGate returns a gate by its id, with what it holds.
 	GetGate(context.Context, *kinesinv1.GetGateRequest) (*kinesinv1.GetGateResponse, error)
+	// ListGates returns the gates of a lambda, or all, newest first.
 	ListGates(context.Context, *kinesinv1.ListGatesRequest) (*kinesinv1.ListGatesResponse, error)
 }
 
@@ -957,7 +963,9 @@ type CronServiceClient interface {
 	// SetCron creates a cron, or, with a version, changes one. A change is in charge of the nominal times from five
 	// seconds later on.
 	SetCron(context.Context, *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error)
+	// GetCron returns a cron by its name.
 	GetCron(context.Context, *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error)
+	// ListCrons returns the crons of a lambda, or all, without their payloads.
 	ListCrons(context.Context, *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error)
 	// PauseCron has a cron fire no more, until it is resumed or for a while.
 	PauseCron(context.Context, *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error)
@@ -1143,7 +1151,9 @@ type CronServiceHandler interface {
 	// SetCron creates a cron, or, with a version, changes one. A change is in charge of the nominal times from five
 	// seconds later on.
 	SetCron(context.Context, *kinesinv1.SetCronRequest) (*kinesinv1.SetCronResponse, error)
+	// GetCron returns a cron by its name.
 	GetCron(context.Context, *kinesinv1.GetCronRequest) (*kinesinv1.GetCronResponse, error)
+	// ListCrons returns the crons of a lambda, or all, without their payloads.
 	ListCrons(context.Context, *kinesinv1.ListCronsRequest) (*kinesinv1.ListCronsResponse, error)
 	// PauseCron has a cron fire no more, until it is resumed or for a while.
 	PauseCron(context.Context, *kinesinv1.PauseCronRequest) (*kinesinv1.PauseCronResponse, error)
@@ -1400,7 +1410,9 @@ func (UnimplementedChainServiceHandler) ControlChain(context.Context, *kinesinv1
 
 // QuotaServiceClient is a client for the kinesin.v1.QuotaService service.
 type QuotaServiceClient interface {
+	// SetQuota sets the limits that it names, and leaves others as they are.
 	SetQuota(context.Context, *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error)
+	// GetQuotas returns the quotas of a lambda, or all.
 	GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error)
 }
 
@@ -1457,7 +1469,9 @@ func (c *quotaServiceClient) GetQuotas(ctx context.Context, req *kinesinv1.GetQu
 
 // QuotaServiceHandler is an implementation of the kinesin.v1.QuotaService service.
 type QuotaServiceHandler interface {
+	// SetQuota sets the limits that it names, and leaves others as they are.
 	SetQuota(context.Context, *kinesinv1.SetQuotaRequest) (*kinesinv1.SetQuotaResponse, error)
+	// GetQuotas returns the quotas of a lambda, or all.
 	GetQuotas(context.Context, *kinesinv1.GetQuotasRequest) (*kinesinv1.GetQuotasResponse, error)
 }
 
@@ -1506,8 +1520,11 @@ func (UnimplementedQuotaServiceHandler) GetQuotas(context.Context, *kinesinv1.Ge
 
 // ObjectiveServiceClient is a client for the kinesin.v1.ObjectiveService service.
 type ObjectiveServiceClient interface {
+	// SetObjective sets the objective of a lambda.
 	SetObjective(context.Context, *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error)
+	// DeleteObjective deletes the objective of a lambda.
 	DeleteObjective(context.Context, *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error)
+	// GetObjectives returns the objective of a lambda, or all, and how they are met.
 	GetObjectives(context.Context, *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error)
 }
 
@@ -1580,8 +1597,11 @@ func (c *objectiveServiceClient) GetObjectives(ctx context.Context, req *kinesin
 
 // ObjectiveServiceHandler is an implementation of the kinesin.v1.ObjectiveService service.
 type ObjectiveServiceHandler interface {
+	// SetObjective sets the objective of a lambda.
 	SetObjective(context.Context, *kinesinv1.SetObjectiveRequest) (*kinesinv1.SetObjectiveResponse, error)
+	// DeleteObjective deletes the objective of a lambda.
 	DeleteObjective(context.Context, *kinesinv1.DeleteObjectiveRequest) (*kinesinv1.DeleteObjectiveResponse, error)
+	// GetObjectives returns the objective of a lambda, or all, and how they are met.
 	GetObjectives(context.Context, *kinesinv1.GetObjectivesRequest) (*kinesinv1.GetObjectivesResponse, error)
 }
 
@@ -1788,10 +1808,15 @@ func (UnimplementedDeadLetterServiceHandler) ChangeDeadLetters(context.Context, 
 
 // LambdaServiceClient is a client for the kinesin.v1.LambdaService service.
 type LambdaServiceClient interface {
+	// CreateLambda creates a lambda, or finds the one with that name and those settings.
 	CreateLambda(context.Context, *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error)
+	// GetLambda returns a lambda by its name, with live figures if they are asked for.
 	GetLambda(context.Context, *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error)
+	// ListLambdas returns the lambdas that the caller may see.
 	ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error)
+	// UpdateLambda changes the settings of a lambda that are not zero.
 	UpdateLambda(context.Context, *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error)
+	// DeleteLambda deletes a lambda that has no live tasks, or drops those first.
 	DeleteLambda(context.Context, *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
 }
 
@@ -1897,10 +1922,15 @@ func (c *lambdaServiceClient) DeleteLambda(ctx context.Context, req *kinesinv1.D
 
 // LambdaServiceHandler is an implementation of the kinesin.v1.LambdaService service.
 type LambdaServiceHandler interface {
+	// CreateLambda creates a lambda, or finds the one with that name and those settings.
 	CreateLambda(context.Context, *kinesinv1.CreateLambdaRequest) (*kinesinv1.CreateLambdaResponse, error)
+	// GetLambda returns a lambda by its name, with live figures if they are asked for.
 	GetLambda(context.Context, *kinesinv1.GetLambdaRequest) (*kinesinv1.GetLambdaResponse, error)
+	// ListLambdas returns the lambdas that the caller may see.
 	ListLambdas(context.Context, *kinesinv1.ListLambdasRequest) (*kinesinv1.ListLambdasResponse, error)
+	// UpdateLambda changes the settings of a lambda that are not zero.
 	UpdateLambda(context.Context, *kinesinv1.UpdateLambdaRequest) (*kinesinv1.UpdateLambdaResponse, error)
+	// DeleteLambda deletes a lambda that has no live tasks, or drops those first.
 	DeleteLambda(context.Context, *kinesinv1.DeleteLambdaRequest) (*kinesinv1.DeleteLambdaResponse, error)
 }
 
@@ -2929,6 +2959,7 @@ type GroupServiceClient interface {
 	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
 	// CancelGroup seals a group and makes a job that cancels its members. The follow-ups of the group follow its end.
 	CancelGroup(context.Context, *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error)
+	// GetGroup returns a group by its id.
 	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
 	// ListMembers returns members in the order in which they were added, with their results.
 	ListMembers(context.Context, *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error)
@@ -3061,6 +3092,7 @@ type GroupServiceHandler interface {
 	SealGroup(context.Context, *kinesinv1.SealGroupRequest) (*kinesinv1.SealGroupResponse, error)
 	// CancelGroup seals a group and makes a job that cancels its members. The follow-ups of the group follow its end.
 	CancelGroup(context.Context, *kinesinv1.CancelGroupRequest) (*kinesinv1.CancelGroupResponse, error)
+	// GetGroup returns a group by its id.
 	GetGroup(context.Context, *kinesinv1.GetGroupRequest) (*kinesinv1.GetGroupResponse, error)
 	// ListMembers returns members in the order in which they were added, with their results.
 	ListMembers(context.Context, *kinesinv1.ListMembersRequest) (*kinesinv1.ListMembersResponse, error)
