@@ -215,6 +215,19 @@ func TestCodecWritesProtobuf(t *testing.T) {
 	}
 }
 
+// A text that is no UTF-8 cannot be sent, or is refused by the server. Either way a client does not try again.
+func TestATextThatIsNoUTF8(t *testing.T) {
+	t.Parallel()
+	client := serve(t, taskService{}, api.Hooks{})
+	_, cold := client.List(t.Context(), &kinesinv1.ListRequest{Lambda: "a\xffb"})
+	_, hot := client.Schedule(t.Context(), &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{{Lambda: "a\xffb"}}})
+	for _, err := range []error{cold, hot} {
+		if err = api.FromWire(err); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func TestAMessageAboveTheLimitIsTooLarge(t *testing.T) {
 	t.Parallel()
 	client := serve(t, taskService{schedule: func(*kinesinv1.ScheduleRequest) (*kinesinv1.ScheduleResponse, error) {

@@ -5,10 +5,12 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
 
-// vtMessage is a message with generated code of its own for the wire format;
-// all messages of kinesinv1 have it, and it needs no reflection.
+// vtMessage is a message with generated code of its own for the wire format, which needs no reflection: one of
+// a call that comes for each task.
 type vtMessage interface {
 	SizeVT() int
 	MarshalToSizedBufferVT(data []byte) (int, error)
@@ -36,17 +38,17 @@ func (protoCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 		_, err := m.MarshalToSizedBufferVT(dst[used:])
 		return dst, err
 	case proto.Message:
-		return proto.MarshalOptions{}.MarshalAppend(dst, m)
+		dst, err := proto.MarshalOptions{}.MarshalAppend(dst, m)
+		if err != nil { // a text that is no UTF-8: a client must not try again
+			return nil, Errorf(kinesinv1.Reason_REASON_INVALID, "%v", err)
+		}
+		return dst, nil
 	}
 	return nil, notProto(message)
 }
 
-// MarshalStable encodes a protobuf message the same way each time. Generated code does that, because the
-// messages of kinesinv1 have no maps.
-func (c protoCodec) MarshalStable(message any) ([]byte, error) {
-	if _, generated := message.(vtMessage); generated {
-		return c.Marshal(message)
-	}
+// MarshalStable encodes a protobuf message the same way each time, in which generated code does not write maps.
+func (protoCodec) MarshalStable(message any) ([]byte, error) {
 	if m, isProto := message.(proto.Message); isProto {
 		return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 	"github.com/kinesin-io/kinesin/internal/access"
@@ -188,7 +190,7 @@ func (s *Service) ListCrons(ctx context.Context, r *kinesinv1.ListCronsRequest) 
 		}
 		v := s.view(c, listedNextMax)
 		v.Payload = nil
-		if size += v.SizeVT(); size > listBytesMax {
+		if size += proto.Size(v); size > listBytesMax {
 			return nil, api.Errorf(kinesinv1.Reason_REASON_TOO_LARGE, "the first %d crons fill an answer, which has %d bytes at most: want those of one lambda, or one cron", len(response.Crons), listBytesMax)
 		}
 		response.Crons = append(response.Crons, v)

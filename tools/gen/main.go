@@ -37,7 +37,10 @@ var plugins = []struct {
 }{
 	{name: "protoc-gen-go", options: module},
 	{name: "protoc-gen-connect-go", options: module + ",simple"},
-	{name: "protoc-gen-go-vtproto", options: module + ",features=marshal+unmarshal+size"},
+	{
+		name: "protoc-gen-go-vtproto", options: module + ",features=marshal+unmarshal+size",
+		files: []string{"kinesin/v1/task.proto", "kinesin/v1/worker.proto"},
+	},
 }
 
 func main() {
