@@ -167,9 +167,9 @@ func (l *lists) checkProto(data []byte) error {
 			if f.inside != nil {
 				err = f.inside.checkProto(inside)
 			} else if at := invalidByte(inside); at >= 0 {
-				err = &notUTF8{char: inside[at]}
+				err = &textError{char: inside[at]}
 			}
-			if text, is := err.(*notUTF8); is { //nolint:errorlint // it is never wrapped
+			if text, is := err.(*textError); is { //nolint:errorlint // it is never wrapped
 				text.isIn(&f, int(number), whole[:len(whole)-len(data)])
 			}
 			if err != nil {
@@ -181,20 +181,20 @@ func (l *lists) checkProto(data []byte) error {
 	return nil
 }
 
-// notUTF8 refuses a text.
-type notUTF8 struct {
+// textError refuses a text that is no UTF-8.
+type textError struct {
 	path string // of the text in the message
 	char byte
 }
 
 // Error names the text, and says what is wrong with it.
-func (e *notUTF8) Error() string {
+func (e *textError) Error() string {
 	return fmt.Sprintf(`%s: byte \x%02x is no UTF-8; %s`, e.path, e.char, wantText)
 }
 
 // isIn puts a field before the path, and of a list the index of the element that comes behind so much of the
 // message.
-func (e *notUTF8) isIn(f *listField, number int, before []byte) {
+func (e *textError) isIn(f *listField, number int, before []byte) {
 	name := f.name
 	if f.repeated {
 		index := 0
