@@ -219,10 +219,11 @@ func TestCodecWritesProtobuf(t *testing.T) {
 func TestATextThatIsNoUTF8(t *testing.T) {
 	t.Parallel()
 	client := serve(t, taskService{}, api.Hooks{})
-	_, cold := client.List(t.Context(), &kinesinv1.ListRequest{Lambda: "a\xffb"})
-	_, hot := client.Schedule(t.Context(), &kinesinv1.ScheduleRequest{Items: []*kinesinv1.ScheduleItem{{Lambda: "a\xffb"}}})
+	key := []*kinesinv1.TaskKey{{Lambda: "mail"}, {Lambda: "mail", Key: "a\xffb"}}
+	_, cold := client.Cancel(t.Context(), &kinesinv1.CancelRequest{Keys: key})
+	_, hot := client.Get(t.Context(), &kinesinv1.GetRequest{Keys: key})
 	for _, err := range []error{cold, hot} {
-		if err = api.FromWire(err); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), "UTF-8") {
+		if err = api.FromWire(err); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), "keys[1].key: ") || !strings.Contains(err.Error(), "UTF-8") {
 			t.Errorf("%v", err)
 		}
 	}

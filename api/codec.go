@@ -3,8 +3,12 @@ package api
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
@@ -39,8 +43,8 @@ func (protoCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 		return dst, err
 	case proto.Message:
 		dst, err := proto.MarshalOptions{}.MarshalAppend(dst, m)
-		if err != nil { // a text that is no UTF-8: a client must not try again
-			return nil, Errorf(kinesinv1.Reason_REASON_INVALID, "%v", err)
+		if err != nil { // a client must not try again
+			return nil, Errorf(kinesinv1.Reason_REASON_INVALID, "%s: %v", badText(m), err)
 		}
 		return dst, nil
 	}
@@ -73,6 +77,23 @@ func (c protoCodec) Unmarshal(data []byte, message any) error {
 		return proto.Unmarshal(data, m)
 	}
 	return notProto(message)
+}
+
+// badText returns the path of the first text in a message that is no UTF-8.
+func badText(m proto.Message) (path string) {
+	_ = protorange.Range(m.ProtoReflect(), func(at protopath.Values) error {
+		last := at.Index(-1)
+		text, _ := last.Value.Interface().(string)
+		if last.Step.Kind() == protopath.MapIndexStep {
+			text += last.Step.MapIndex().String()
+		}
+		if utf8.ValidString(text) {
+			return nil
+		}
+		path = strings.TrimPrefix(at.Path[1:].String(), ".")
+		return protorange.Terminate
+	})
+	return path
 }
 
 func notProto(message any) error {
