@@ -186,7 +186,7 @@ func TestABatchThatIsRefused(t *testing.T) {
 // route. A request takes a small multiple of its size in memory.
 func TestSmallRequestsTakeLittleMemory(t *testing.T) {
 	const bodyBytesMax, allocatedMax = 1 << 20, 48 << 20
-	server := httptest.NewServer(api.BoundBodies(New((&fake{}).services(), api.Hooks{})))
+	server := httptest.NewServer(api.BoundBodies(New(Services{}, api.Hooks{})))
 	t.Cleanup(server.Close)
 	tried := 0
 	for _, r := range routes() {
