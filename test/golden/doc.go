@@ -4,5 +4,6 @@
 // these anew. A commit that changes such a line says why.
 //
 // Behind the surfaces is a fake server that answers each procedure with all fields set, unless the file names
-// another answer, so that no field, in whatever form, is left out unseen.
+// another answer, so that no field, in whatever form, is left out unseen. The file served runs over a server whose
+// time stands still.
 package golden

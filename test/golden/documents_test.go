@@ -7,9 +7,11 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,14 +19,40 @@ import (
 	"github.com/kinesin-io/kinesin/store"
 )
 
-// TestDocument keeps the OpenAPI document as it is served, indented.
+// TestDocument keeps the OpenAPI document, with what fits into a line in a line.
 func TestDocument(t *testing.T) {
 	_, text := readDocument(t)
-	var indented bytes.Buffer
-	if err := json.Indent(&indented, []byte(text), "", " "); err != nil {
+	var document any
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "openapi.json", indented.String())
+	golden(t, "openapi.json", inLines(t, document, "")+"\n")
+}
+
+func inLines(t *testing.T, value any, indent string) string {
+	t.Helper()
+	const longest = 140
+	line, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deeper, open, end := indent+" ", "[", "]"
+	var parts []string
+	switch value := value.(type) {
+	case map[string]any:
+		open, end = "{", "}"
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			parts = append(parts, deeper+strconv.Quote(name)+": "+inLines(t, value[name], deeper))
+		}
+	case []any:
+		for _, element := range value {
+			parts = append(parts, deeper+inLines(t, element, deeper))
+		}
+	}
+	if len(line) <= longest || len(parts) == 0 {
+		return string(line)
+	}
+	return open + "\n" + strings.Join(parts, ",\n") + "\n" + indent + end
 }
 
 // TestUnknownNames keeps what every operation says of a field or a parameter that it does not know: the names of those

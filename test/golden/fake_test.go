@@ -50,10 +50,8 @@ func (f *fake) begin(answers []answer, paged bool) {
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	service, method, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service + "." + method))
-	rpc, is := d.(protoreflect.MethodDescriptor)
-	if err != nil || !is || rpc.IsStreamingClient() || rpc.IsStreamingServer() {
+	rpc := methodOf(r.URL.Path)
+	if rpc == nil || rpc.IsStreamingClient() || rpc.IsStreamingServer() {
 		f.calls = append(f.calls, r.Method+" "+r.URL.Path)
 		f.fail(w, r, connect.NewError(connect.CodeUnimplemented, errors.New("not a unary procedure")))
 		return
@@ -66,7 +64,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		f.t.Errorf("%s: %v", r.URL.Path, err)
 	}
-	f.calls = append(f.calls, method+" "+jsonOf(f.t, request))
+	f.calls = append(f.calls, string(rpc.Name())+" "+jsonOf(f.t, request))
 	if f.refusal != nil {
 		f.fail(w, r, api.ErrorOf(f.refusal))
 		return
@@ -121,6 +119,14 @@ type recorder struct {
 func (w *recorder) Header() http.Header                { return w.header }
 func (w *recorder) WriteHeader(status int)             { w.status = status }
 func (w *recorder) Write(data []byte) (n int, _ error) { return w.body.Write(data) }
+
+// methodOf returns the procedure that a path names; nil if it names none.
+func methodOf(path string) protoreflect.MethodDescriptor {
+	name := strings.ReplaceAll(strings.TrimPrefix(path, "/"), "/", ".")
+	d, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
+	rpc, _ := d.(protoreflect.MethodDescriptor)
+	return rpc
+}
 
 func messageOf(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
 	t.Helper()

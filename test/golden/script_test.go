@@ -56,20 +56,26 @@ const (
 // script is a file of steps.
 type script struct {
 	t     *testing.T
-	fake  *fake
+	fake  *fake // nil: a node serves them
 	http  http.Handler
-	url   string // of the fake behind a socket
+	url   string // of the fake, or the node, behind a socket
+	ids   []string
 	steps []*step
 }
 
 func newScript(t *testing.T) *script {
 	t.Helper()
 	f := &fake{t: t}
+	return &script{t: t, fake: f, http: rest.New(servicesOf(f), api.Hooks{}), url: listen(t, f)}
+}
+
+func listen(t *testing.T, h http.Handler) string {
+	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = api.NewServer(f)
+	server.Config = api.NewServer(h)
 	server.Start()
 	t.Cleanup(server.Close)
-	return &script{t: t, fake: f, http: rest.New(servicesOf(f), api.Hooks{}), url: server.URL}
+	return server.URL
 }
 
 // servicesOf returns services that call a fake: a client has the methods of its service.
@@ -159,14 +165,21 @@ func (s *script) block(lines []string) (out []string) {
 }
 
 func (s *script) do(e *step) (out []string) {
-	args, isCommand := strings.CutPrefix(e.request, commandMark)
-	s.fake.begin(e.answers, !isCommand)
-	var came []string
-	if isCommand {
-		came = s.command(e, args)
-	} else {
-		came = s.call(e)
+	args, isCommand := strings.CutPrefix(s.meant(e.request), commandMark)
+	act := func() []string {
+		if isCommand {
+			return s.command(e, args)
+		}
+		return s.call(e)
 	}
+	if s.fake == nil {
+		for _, line := range act() {
+			out = append(out, s.named(line))
+		}
+		return out
+	}
+	s.fake.begin(e.answers, !isCommand)
+	came := act()
 	e.calls = len(s.fake.calls)
 	for _, call := range s.fake.calls {
 		out = append(out, "=> "+call)
@@ -210,7 +223,7 @@ func words(line string) (all []string) {
 }
 
 func (s *script) call(e *step) (out []string) {
-	parts := strings.SplitN(e.request, " ", 3)
+	parts := strings.SplitN(s.meant(e.request), " ", 3)
 	var body io.Reader = http.NoBody
 	if len(parts) == 3 {
 		body = strings.NewReader(strings.ReplaceAll(parts[2], lineEnd, "\n"))
