@@ -12,6 +12,7 @@ LDFLAGS := -s -w -buildid= -X main.version=$(VERSION)
 # grpcnotrace leaves out a part of a library that nothing here uses, and that would keep the linker from removing dead
 # code: 60 MB instead of 80.
 BUILD := -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+PROGRAMS := ./cmd/kinesin ./cmd/kinesin-bench
 
 # Tools are built once per version, outside the checkout, for all checkouts.
 KINESIN_TOOLS_DIR ?= $(HOME)/.cache/kinesin/tools
@@ -88,12 +89,12 @@ aws-local: ## DynamoDB Local and ElasticMQ for trying out kinesin on AWS, until 
 	@go run ./test/cmd/awslocal -dynamodb-port $(DYNAMODB_PORT) -sqs-port $(SQS_PORT)
 
 .PHONY: build
-build: ## build bin/kinesin
-	CGO_ENABLED=0 go build $(BUILD) -o bin/kinesin ./cmd/kinesin
+build: ## build bin/kinesin, and bin/kinesin-bench, which measures it
+	CGO_ENABLED=0 go build $(BUILD) -o bin/ $(PROGRAMS)
 
 .PHONY: install
-install: ## install kinesin to where go install puts programs
-	CGO_ENABLED=0 go install $(BUILD) ./cmd/kinesin
+install: ## install both to where go install puts programs
+	CGO_ENABLED=0 go install $(BUILD) $(PROGRAMS)
 
 ##@ Test
 

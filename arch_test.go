@@ -184,14 +184,16 @@ var table = []row{
 		}, tools),
 	},
 	{name: "docs", stdOnly: true},
-	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: testOnly},
+	{name: "cmd/kinesin", may: []string{"cmd/kinesin/cli"}, never: append(slices.Clip(testOnly), "cmd/kinesin-bench/load")},
 	{
-		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/slo", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/bench", "internal/blobplace", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor"}, tools),
+		name: "cmd/kinesin/cli", may: slices.Concat(wire, []string{"task", "server", "sdk", "sdk/slo", "internal/access", "internal/access/policy", "internal/access/tokens", "internal/audit", "internal/cost", "internal/cron", "internal/logging", "internal/where", "internal/zones", "internal/controller", "internal/sdkconfig", "cmd/kinesin/executor", "cmd/settings"}, tools),
 		tests: []string{"inbound/buffer", "inbound/buffer/mem", "internal/node", "test/harness"},
 	},
+	{name: "cmd/settings", may: slices.Concat(wire, []string{"sdk", "internal/blobplace"}, tools), never: noServer},
+	{name: "cmd/kinesin-bench", may: slices.Concat(wire, []string{"sdk", "cmd/kinesin-bench/load", "cmd/kinesin/executor", "cmd/settings"}, tools), never: append(slices.Clip(testOnly), noServer...)},
+	{name: "cmd/kinesin-bench/load", may: slices.Concat(wire, []string{"task", "sdk"}, tools), never: serverSide},
 	{name: "cmd/kinesin/executor", may: []string{"internal/backoff", "internal/clock"}, never: serverSide},
 	{name: "internal/cost"},
-	{name: "internal/bench", may: slices.Concat(wire, []string{"task", "sdk"}, tools), never: serverSide},
 	{name: "examples/*", may: []string{"sdk", "sdk/sdktest", "examples/*"}},
 
 	// Tests over real processes. The checker judges what they saw and knows nothing else.
@@ -208,7 +210,7 @@ var reserved = map[string][]string{
 	"go.opentelemetry.io":             {"internal/otlp", "internal/tracing", "internal/node", "sdk", "sdk/sqsinbound", "server"},
 	"github.com/netresearch/go-cron":  {"internal/cron"},
 	"github.com/teambition/rrule-go":  {"internal/cron"},
-	"github.com/spf13":                {"cmd/kinesin/cli"},
+	"github.com/spf13":                {"cmd/kinesin/cli", "cmd/kinesin-bench", "cmd/settings"},
 	"github.com/google/jsonschema-go": {"internal/rest"},
 	"github.com/chromedp":             {"test/web"},
 	"github.com/aws":                  {"store/dynamo", "queue/sqs", "inbound/buffer/sqsbuffer", "internal/sqsclient", "sdk/blobs/s3blobs", "sdk/sqsinbound", "internal/awsclient", "internal/awserr", "internal/awslocal", "internal/awsfake", "internal/awsfake/fakedynamo", "internal/awsfake/fakesqs", "test/aws", "test/awsfaults", "test/canary", "test/cost", "test/sim", "test/terraform", "test/cmd/benchaws"},

@@ -42,7 +42,7 @@
 //	                    sdk/sqsinbound schedules over SQS alone
 //	web                 the console: pages for operators
 //	server              composes the roles into one process, and chooses the drivers
-//	cmd/kinesin         the one binary
+//	cmd/kinesin         the one binary; cmd/kinesin-bench measures it
 //	deploy              the Helm chart, whose image the Dockerfile makes
 //	terraform           modules for an installation and for a lambda on AWS
 //	docs                the documentation, and tests that compare it with the code

@@ -186,7 +186,7 @@ func TestTimeoutOfACommand(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{
-		"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "bench", "completion", "completion bash",
+		"", "serve", "lambda", "lambda create", "schedule", "get", "list", "cancel", "wait", "worker", "completion", "completion bash",
 		"count", "stats", "redrive", "reschedule", "run-now", "update", "expire", "delete", "job", "job list", "gate", "gate pause", "chain", "chain show", "chain cancel", "group", "group create", "group add", "group seal", "group cancel", "group show", "cron", "cron create", "cron history", "cron backfill", "apply", "quota", "quota set", "quota get", "slo", "slo set", "slo show", "top", "debug", "debug bundle",
 	} {
 		if r := harness.Run(t, append(strings.Fields(command), "--help")...); r.Code != 0 || !strings.Contains(r.Stdout, "Usage") || r.Stderr != "" {
@@ -245,73 +245,6 @@ func TestDemo(t *testing.T) {
 	for _, text := range []string{"success", "fails, and will be tried again", "cancelled"} {
 		if !strings.Contains(r.Must(t)+r.Stderr, text) {
 			t.Errorf("the demo does not show %q:\n%s%s", text, r.Stdout, r.Stderr)
-		}
-	}
-}
-
-// The benchmarks of the binary count what they ran, exactly.
-func TestBench(t *testing.T) {
-	s := start(t)
-	for _, args := range [][]string{{"steady", "--rate", "200", "--duration", "1s"}, {"wall", "--tasks", "500"}, {"immediate", "--tasks", "50"}} {
-		var got struct {
-			Tasks                         int
-			Lost, Duplicate, Early, Extra int
-		}
-		s.Run(append(append([]string{"bench"}, args...), "-o", "json")...).JSON(t, &got)
-		if got.Tasks == 0 || got.Lost+got.Duplicate+got.Early != 0 {
-			t.Errorf("bench %v: %+v", args, got)
-		}
-	}
-}
-
-// A lambda is measured beside a neighbour whose tasks kill their worker, on servers that the benchmark
-// starts.
-func TestBenchIsolation(t *testing.T) {
-	t.Parallel()
-	var rows []struct {
-		Case                   string
-		Tasks                  int
-		Lost, Duplicate, Early int
-		BoundP99               float64 `json:"bound_p99_ms"`
-	}
-	r := harness.Run(t, "bench", "isolation", "--data", t.TempDir(), "--cases", "poison", "-n", "20", "--rate", "50", "--duration", "1s", "-o", "json")
-	r.JSON(t, &rows)
-	if len(rows) != 2 || rows[0].Case != "solo" || rows[1].Case != "poison" {
-		t.Fatalf("rows %+v", rows)
-	}
-	for _, row := range rows {
-		if row.Tasks != 50 || row.Lost+row.Duplicate+row.Early != 0 || row.BoundP99 <= 5 {
-			t.Errorf("row %+v", row)
-		}
-	}
-}
-
-// Brakes are measured on servers that the benchmark starts: shares by weight, a pause and its resume, a drop.
-func TestBenchBrakes(t *testing.T) {
-	t.Parallel()
-	var figures []struct {
-		Case, Figure string
-		Value        float64
-	}
-	r := harness.Run(t, "bench", "brakes", "--data", t.TempDir(), "--cases", "high-behind-low,weights,pause,drop", "-n", "4000", "--pace", "500", "--duration", "6s", "--ahead", "2s", "-o", "json")
-	r.JSON(t, &figures)
-	of := map[string]float64{}
-	for _, f := range figures {
-		of[f.Case+" "+f.Figure] = f.Value
-	}
-	for name, bounds := range map[string][2]float64{ // of a busy machine: the figures say how it really was
-		"high-behind-low low_tasks":         {2000, 2000},
-		"high-behind-low high_late_max_ms":  {0.01, 10_000},
-		"weights low_per_second":            {1, 1000},
-		"pause held_tasks":                  {4000, 4000},
-		"pause cpu_seconds_per_1000_beside": {0, 100},
-		"pause resumed_per_second":          {50, 550},
-		"drop dropped_tasks":                {2000, 2000},
-		"drop dropped_that_started":         {0, 0},
-		"drop others_per_second":            {1, 1_000_000},
-	} {
-		if value, measured := of[name]; !measured || value < bounds[0] || value > bounds[1] {
-			t.Errorf("%s: %v (%v), want %v", name, value, measured, bounds)
 		}
 	}
 }

@@ -47,10 +47,11 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	s := harness.StartServer(t, harness.ServerOptions{
 		Host: "0.0.0.0", Args: []string{"--auth-token-file", newFile(t, "# of workers", tokenB, tokenA)},
 	})
-	for _, c := range [][]string{{"lambda", "list"}, {"schedule", "work"}, {"get", "k1"}, {"list", "--lambda", "work"}, {"inbound", "key"}, {"bench", "immediate", "-n", "1"}} {
+	for _, c := range [][]string{{"lambda", "list"}, {"schedule", "work"}, {"get", "k1"}, {"list", "--lambda", "work"}, {"inbound", "key"}} {
 		s.Run(c...).Refused(t, 1, "this call has no token", "KINESIN_TOKEN_FILE")
 		s.Run(append(c, "--token-file", newFile(t, strings.ToUpper(tokenA)))...).Refused(t, 1, "does not accept the token")
 	}
+	harness.Bench(t, []string{"KINESIN_SERVER=" + s.URL}, "immediate", "-n", "1").Refused(t, 1, "this call has no token", "KINESIN_TOKEN_FILE")
 	for _, lambda := range []string{"work", "more"} {
 		s.Run("lambda", "create", lambda, "--token-file", newFile(t, tokenA)).Must(t)
 	}
@@ -80,7 +81,7 @@ func TestBeyondLoopbackWithTokens(t *testing.T) {
 	if status, body := s.Fetch("/"); status != http.StatusOK || !strings.Contains(body, "<title>Sign in") || strings.Contains(body, "work") {
 		t.Errorf("the console without a token: %d %q", status, body)
 	}
-	if bench := with(t, env, "bench", "immediate", "-n", "10", "-o", "json"); !strings.Contains(bench.Must(t), `"cpu_seconds_per_1000_server"`) {
+	if bench := harness.Bench(t, env, "immediate", "-n", "10", "-o", "json"); !strings.Contains(bench.Must(t), `"cpu_seconds_per_1000_server"`) {
 		t.Errorf("%+v", bench)
 	}
 	if strings.Contains(s.Stdout()+s.Stderr(), tokenA[:16]) {

@@ -44,6 +44,9 @@ func given(name string) bool {
 // build compiles the binaries once per test program, and only when a test wants one.
 var build = sync.OnceValue(func() error { return compile("cmd/kinesin", "test/cmd/faultworker") })
 
+// buildBench compiles the program that measures, which few tests run. kinesin is beside it.
+var buildBench = sync.OnceValue(func() error { return compile("cmd/kinesin-bench") })
+
 // buildShift compiles the program that sets the clocks of others, which is not there for every machine.
 var buildShift = sync.OnceValue(func() error { return compile("test/cmd/clockshift") })
 
@@ -84,6 +87,13 @@ func FaultWorker(tb testing.TB) string { tb.Helper(); return program(tb, "faultw
 
 // Kinesin is the path of the built kinesin.
 func Kinesin(tb testing.TB) string { tb.Helper(); return program(tb, "kinesin", build) }
+
+// Bench runs `kinesin-bench ARGS` to its end.
+func Bench(tb testing.TB, env []string, args ...string) Result {
+	tb.Helper()
+	Kinesin(tb) // which it starts
+	return Command{Path: program(tb, "kinesin-bench", buildBench), Args: args, Env: env}.Run(tb)
+}
 
 // Clockshift is the path of the program that runs others with a wrong clock.
 func Clockshift(tb testing.TB) string { tb.Helper(); return program(tb, "clockshift", buildShift) }

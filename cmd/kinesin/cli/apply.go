@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/sdk"
 )
 
@@ -79,7 +80,7 @@ func (a *app) readDeclarations(file string) (*declarations, error) {
 			err = fmt.Errorf("stdin is longer than %d bytes", applyBytesMax)
 		}
 	default:
-		data, err = readAtMost(file, applyBytesMax)
+		data, err = settings.ReadAtMost(file, applyBytesMax)
 	}
 	if err != nil {
 		return nil, usagef("%v", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/cron"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -88,7 +89,7 @@ func parseDeclarations(data []byte, nameDefault string) (*declarations, error) {
 	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-	if line := aliasIn(&document); line > 0 {
+	if line := settings.AliasIn(&document); line > 0 {
 		return nil, lineError(line, "an alias (*name) is not allowed")
 	}
 	if len(document.Content) == 0 {

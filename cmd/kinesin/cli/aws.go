@@ -10,19 +10,20 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/server"
 )
 
 // awsPrefixFlag adds the flag for the names of tables and queues.
 func awsPrefixFlag(f *pflag.FlagSet, prefix *string) {
 	f.StringVar(prefix, "aws-prefix", "", "`PREFIX` of the names of all tables and queues: 1 to 20 characters of a-z, A-Z, 0-9, - and _")
-	settings(f, "aws-prefix")
+	settings.Mark(f, "aws-prefix")
 }
 
 // queuePoliciesFlag adds the flag for the policies of new queues.
 func queuePoliciesFlag(f *pflag.FlagSet, on *bool) {
 	f.BoolVar(on, "queue-policies", true, "give SQS queues without a policy one that denies requests without TLS and from other accounts")
-	settings(f, "queue-policies")
+	settings.Mark(f, "queue-policies")
 }
 
 func (a *app) awsCommand() *cobra.Command {

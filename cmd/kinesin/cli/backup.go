@@ -63,7 +63,7 @@ func (a *app) backup(ctx context.Context, path string) (err error) {
 	m, err := receiveBackup(ctx, client, w)
 	stop()
 	if err != nil {
-		return fmt.Errorf("backup to %s is not complete and was discarded: %w", path, a.explain(err))
+		return fmt.Errorf("backup to %s is not complete and was discarded: %w", path, a.conn.Explain(err))
 	}
 	o := backupObject{path, timeText(m.Created), len(m.Files), m.Bytes(), w.SentBytes}
 	return a.print(o, "backed up to %s: as of %s; %d files, %d bytes, %d of them sent", o.Path, o.Created, o.Files, o.Bytes, o.SentBytes)

@@ -48,7 +48,7 @@ func (a *app) chainShowCommand() *cobra.Command {
 			return a.printChain(&chain, form)
 		}, sdk.WithTries(triesInteractive))
 	})
-	a.serverFlag(c.Flags())
+	a.conn.AddTo(c.Flags())
 	return c
 }
 

@@ -146,7 +146,6 @@ func TestBadUsage(t *testing.T) {
 		{"slo set --lambda mail --within 5s --objective 100", "below 100"},
 		{"slo set --lambda mail --within 5s --objective NaN", `"NaN" is not a number`},
 		{"slo set --lambda mail --within 5s --objective abc", `"abc" is not a number`},
-		{"bench steady --workers abc", `"abc" is not a whole number`},
 		{"slo set --lambda mail --within 5s --objective 99 --window 90m", "whole hours"},
 		{"slo set --lambda mail --within 5s --objective 99 --window 91d", "--window"},
 		{"slo show extra", "extra"},
@@ -357,14 +356,6 @@ func TestBadUsage(t *testing.T) {
 		{"worker --lambda a --env A=1 -- true", `"A=1" is no name of a variable`},
 		{"worker --lambda a --env A,,B -- true", `"" is no name of a variable`},
 		{"worker --lambda a -- no-such-command-here", "no-such-command-here"},
-		{"bench", "a command is missing"},
-		{"bench wall -n 0", "tasks"},
-		{"bench brakes -n 0", "tasks"},
-		{"bench brakes --cases pause,nap", "--cases nap: want any of high-behind-low, strict"},
-		{"bench brakes --server a,b", "the case no-workers counts the messages of one"},
-		{"bench brakes --pace 0", "want 1 to 1000000"},
-		{"bench brakes extra", "extra"},
-		{"bench wall --payload-bytes 1", "payload bytes"},
 	} {
 		o := run(t.Context(), nil, "", strings.Fields(c.line)...)
 		o.check(t, c.line, 2, c.says)
@@ -376,7 +367,7 @@ func TestBadUsage(t *testing.T) {
 
 func TestHelpGoesToStdout(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"--help", "help", "schedule --help", "lambda create --help", "worker --help", "bench wall --help"} {
+	for _, line := range []string{"--help", "help", "schedule --help", "lambda create --help", "worker --help"} {
 		o := run(t.Context(), nil, "", strings.Fields(line)...)
 		if o.code != 0 || !strings.Contains(o.stdout, "Usage:") || o.stderr != "" {
 			t.Errorf("%s: exit %d, %q, %q", line, o.code, o.stdout, o.stderr)
@@ -1003,38 +994,6 @@ func TestDemo(t *testing.T) {
 	o := run(t.Context(), nil, "", "demo", "--once", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0")
 	if o.code != 0 || strings.Count(o.stdout, "\nsuccess ") != 3 || !strings.Contains(o.stdout, "\ncancelled ") {
 		t.Errorf("%+v", o)
-	}
-}
-
-func TestBench(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("it waits for due times")
-	}
-	s := newSite(t)
-	for _, line := range []string{
-		"bench insert -n 3000 --batch 500",
-		"bench wall -n 500 --workers 10 --ahead 500ms",
-		"bench steady --rate 500 --duration 300ms --ahead 500ms",
-		"bench immediate -n 20 --workers 2",
-		"bench crons -n 50 --workers 10 --ahead 8s",
-	} {
-		t.Run(line, func(t *testing.T) {
-			t.Parallel()
-			s := &site{t, s.url}
-			o := s.object(append(strings.Fields(line), "--server", s.url)...)
-			if o["lost"] != 0. || o["duplicate"] != 0. || o["early"] != 0. || o["rate"] == 0. {
-				t.Errorf("%v", o)
-			}
-			for _, field := range []string{
-				"tasks", "seconds", "rate", "lateness_p50_ms", "lateness_p95_ms", "lateness_p99_ms", "lateness_max_ms",
-				"cpu_seconds_per_1000_server", "cpu_seconds_per_1000_client", "cpu_seconds_per_1000",
-			} {
-				if _, isNumber := o[field].(float64); !isNumber {
-					t.Errorf("%s is %v", field, o[field])
-				}
-			}
-		})
 	}
 }
 

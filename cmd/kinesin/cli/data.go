@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/server"
 )
 
@@ -62,7 +63,7 @@ was lost: check it with 'kinesin data verify', or start a server with it.`,
 
 func dataFlag(f *pflag.FlagSet, dir *string) {
 	f.StringVar(dir, "data", server.DataDirDefault, "`DIR` of the store")
-	settings(f, "data")
+	settings.Mark(f, "data")
 }
 
 // verifiedObject is the result of a check in JSON.

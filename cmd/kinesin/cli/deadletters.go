@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/clock"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -95,7 +96,7 @@ func (d *deadLetterFlags) check(ids, goesWith []string) (err error) {
 		return usagef("--lambda: %v", err)
 	}
 	d.flags.Visit(func(f *pflag.Flag) {
-		if !isSetting(f) && !slices.Contains(slices.Concat(goesWith, []string{"lambda", "dead-letters", "config"}), f.Name) && err == nil {
+		if !settings.Is(f) && !slices.Contains(slices.Concat(goesWith, []string{"lambda", "dead-letters", "config"}), f.Name) && err == nil {
 			err = usagef("--%s does not go with --dead-letters: messages have no filter", f.Name)
 		}
 	})

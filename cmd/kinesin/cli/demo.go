@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -39,7 +40,7 @@ data directory is kept, and the next demo or kinesin serve continues with it.`,
 	f.StringVar(&config.DataDir, "data", server.DataDirDefault, "`DIR` of the store; created if it does not exist")
 	f.StringVar(&config.Listen, "listen", server.ListenDefault, "`HOST:PORT` to listen on, on loopback; port 0 means a free one")
 	f.BoolVar(&once, "once", false, "exit when the tasks have ended")
-	settings(f, "data", "listen")
+	settings.Mark(f, "data", "listen")
 	log.add(f)
 	a.acting(c, func(ctx context.Context, _ []string) error {
 		config.Log, config.Version = log.logger(a.Stderr), a.version()
@@ -60,7 +61,7 @@ func (a *app) demo(ctx context.Context, config server.Config, once bool) error {
 	if err := a.printServer(s); err != nil {
 		return err
 	}
-	a.server = s.URL()
+	a.conn.Server = s.URL()
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
 	g, groupCtx := errgroup.WithContext(serving)
@@ -185,10 +186,10 @@ func (d *demo) sum(results []sdk.GetResult) error {
 		return nil
 	}
 	where := ""
-	if d.server != serverDefault {
-		where = "export KINESIN_SERVER=" + d.server + "\n  "
+	if d.conn.Server != settings.ServerDefault {
+		where = "export KINESIN_SERVER=" + d.conn.Server + "\n  "
 	}
-	console := d.server + "/ui/"
+	console := d.conn.Server + "/ui/"
 	_, err := fmt.Fprint(d.Stdout, strings.NewReplacer("CONSOLE", console, "PROGRAM", programName(), "WHERE", where, "ID", string(results[0].Task.ID)).Replace(demoNext))
 	return err
 }

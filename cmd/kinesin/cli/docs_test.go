@@ -42,7 +42,7 @@ these.
 func TestCommandsPage(t *testing.T) {
 	t.Parallel()
 	root, common := (&app{}).root(), pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&app{}).serverFlag(common)
+	(&app{}).conn.AddTo(common)
 	(&app{}).outputFlag(common)
 	common.AddFlagSet(root.PersistentFlags())
 	p := &page{common: common}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/logging"
 	"github.com/kinesin-io/kinesin/internal/loglimit"
 )
@@ -18,7 +19,7 @@ func (l *logFlags) add(f *pflag.FlagSet) {
 	l.level, l.format = cmp.Or(l.level, "info"), formatText
 	f.Var(choiceValue{&l.level, []string{"debug", "info", "warn", "error"}}, "log-level", "lowest `LEVEL` to log: debug, info, warn or error")
 	f.Var(choiceValue{&l.format, []string{formatText, formatLogfmt, formatJSON}}, "log-format", "`FORMAT` of the log on stderr: text, which is logfmt, or json")
-	settings(f, "log-level", "log-format")
+	settings.Mark(f, "log-level", "log-format")
 }
 
 // logger returns a logger to w, which limits repeated messages.

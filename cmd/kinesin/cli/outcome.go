@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/sdk"
 	"github.com/kinesin-io/kinesin/task"
@@ -77,7 +78,7 @@ func takeOutcome(path string) (*outcomeSaid, error) {
 	case info.Size() > outcomeBytesMax:
 		return nil, fmt.Errorf("outcome file: %d bytes: want %d at most", info.Size(), outcomeBytesMax)
 	}
-	data, err := readAtMost(path, outcomeBytesMax)
+	data, err := settings.ReadAtMost(path, outcomeBytesMax)
 	if err != nil {
 		return nil, fmt.Errorf("outcome file: %w", err)
 	}

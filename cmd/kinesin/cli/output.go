@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/api"
+	"github.com/kinesin-io/kinesin/cmd/settings"
 )
 
 // Formats of results.
@@ -25,7 +26,7 @@ const (
 func (a *app) outputFlag(flags *pflag.FlagSet) {
 	a.output = formatText
 	flags.VarP(choiceValue{&a.output, []string{formatText, formatJSON}}, "output", "o", "`FORMAT` of results: text or json")
-	settings(flags, "output")
+	settings.Mark(flags, "output")
 }
 
 func (a *app) json() bool { return a.output == formatJSON }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/clock"
 )
 
@@ -61,11 +62,7 @@ type app struct {
 	line           *waitLine
 
 	output string
-	server string // base URL
-
-	// Files of the client; empty for none.
-	tokenFile, caFile, certFile, keyFile, payloadKeys string
-	blobs                                             string // place of large payloads; empty: none
+	conn   settings.Connection // of the commands that call a server
 }
 
 func (a *app) root() *cobra.Command {
@@ -82,13 +79,19 @@ func (a *app) root() *cobra.Command {
 		a.scheduleCommand(), a.getCommand(), a.listCommand(), a.cancelCommand(), a.waitCommand(),
 		a.rescheduleCommand(), a.runNowCommand(), a.updateCommand(), a.redriveCommand(), a.expireCommand(), a.deleteCommand(),
 		a.countCommand(), a.statsCommand(), a.jobCommand(), a.gateCommand(), a.quotaCommand(), a.cronCommand(), a.chainCommand(), a.groupCommand(), a.applyCommand(),
-		a.backupCommand(), a.restoreCommand(), a.benchCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
+		a.backupCommand(), a.restoreCommand(), a.costCommand(), a.demoCommand(), a.workerCommand(), a.guardCommand(), a.versionCommand(),
 	)
 	root.PersistentFlags().String("config", "", "YAML `FILE` with settings (KINESIN_CONFIG)")
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return a.applySettings(cmd) }
 	a.completions(root)
 	return root
 }
+
+func (a *app) applySettings(cmd *cobra.Command) error {
+	return settings.Apply(cmd, a.Env, settings.Names(cmd.Root()))
+}
+
+func (a *app) getenv(name string) string { return settings.Getenv(a.Env, name) }
 
 const rootLong = `Kinesin runs your code later: durably, within milliseconds of its due time, never early.
 

@@ -80,7 +80,7 @@ of their own. It prints a result for each line, in order: the id, or "error: lin
 		return a.scheduleOne(ctx, c.Flags(), &s, args)
 	})
 	a.outputFlag(c.Flags())
-	a.serverFlag(c.Flags())
+	a.conn.AddTo(c.Flags())
 	return c
 }
 
@@ -195,7 +195,7 @@ func (a *app) readPayload(path string) ([]byte, error) {
 	}
 	defer r.Close()
 	most := payloadFileBytesMax
-	if a.blobs != "" {
+	if a.conn.Blobs != "" {
 		most = task.BlobBytesMax
 	}
 	payload, err := io.ReadAll(io.LimitReader(r, int64(most)+1))
@@ -203,7 +203,7 @@ func (a *app) readPayload(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the payload: %w", err)
 	}
 	switch {
-	case len(payload) > most && a.blobs == "":
+	case len(payload) > most && a.conn.Blobs == "":
 		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes; with --blobs it may have %d", path, most, task.BlobBytesMax)
 	case len(payload) > most:
 		return nil, fmt.Errorf("payload in %s is too large: more than %d bytes", path, most)

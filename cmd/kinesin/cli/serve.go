@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/audit"
 	"github.com/kinesin-io/kinesin/server"
 )
@@ -97,7 +98,7 @@ func (s *serveFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&s.match, "match", true, "direct hand-off: give a due task to a waiting worker of this server, if no other task waits longer; false: always use the queue")
 	f.BoolVar(&s.AcceptLoss, "accept-loss", false, "start although logs of the store are damaged or missing: go back to the state before the loss, and log what is lost")
 	f.BoolVar(&s.watch, "watch-workers", true, "take back the tasks of a worker process on this machine as soon as it has ended; false: when its lease is over (Linux)")
-	settings(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers")
+	settings.Mark(f, "data", "listen", "roles", "payload-max", "blobs", "horizon", "window", "drain", "match", "watch-workers")
 	f.StringVar(&s.cpuProfile, "cpu-profile", "", "write a CPU profile to this `FILE` until the server stops")
 	s.addConsole(f)
 	s.addBounds(f)
@@ -119,7 +120,7 @@ func (s *serveFlags) addConsole(f *pflag.FlagSet) {
 	f.StringVar(&s.ConsoleOIDC.ClientSecretFile, "console-oidc-client-secret-file", "", "`FILE` with the secret of that client, read again when it changes; without one PKCE alone tells it from others")
 	f.StringSliceVar(&s.ConsoleOIDC.Scopes, "console-oidc-scopes", nil, "`SCOPES` that are asked for besides openid; email when not set")
 	f.StringVar(&s.ConsoleOIDC.RedirectURL, "console-oidc-redirect-url", "", "`URL` to which the provider leads back, as it is registered there, https://HOST/ui/signin/callback; when not set, by the name that the browser uses")
-	settings(f, "console", "console-read-only", "console-forecast-rows", "console-oidc-issuer", "console-oidc-client-id", "console-oidc-client-secret-file",
+	settings.Mark(f, "console", "console-read-only", "console-forecast-rows", "console-oidc-issuer", "console-oidc-client-id", "console-oidc-client-secret-file",
 		"console-oidc-scopes", "console-oidc-redirect-url", "trace-url")
 }
 
@@ -130,7 +131,7 @@ func (s *serveFlags) addBounds(f *pflag.FlagSet) {
 	f.Var(intValue{n: &s.LambdaPartitionsMax, min: 1}, "lambda-partitions-max", "how many `PARTITIONS` a lambda may have: its shards times its priorities")
 	f.Var(intValue{n: &s.PartitionsMax, min: 1}, "partitions-max", "how many `PARTITIONS` all lambdas together may have")
 	f.Var(whole(&s.ConnectionsPerAddress, 0), "connections-per-address", "how many `CONNECTIONS` one address may have; half of all when not set")
-	settings(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
+	settings.Mark(f, "lambdas-max", "lambda-partitions-max", "partitions-max", "connections-per-address")
 }
 
 // tracesByEnv reports whether OpenTelemetry's own environment variables turn on traces.
@@ -157,7 +158,7 @@ func (s *serveFlags) addMetrics(f *pflag.FlagSet) {
 	s.MetricLambdas = server.MetricLambdasDefault
 	f.Var(intValue{n: &s.MetricLambdas, min: 1}, "metric-lambdas", "how many `LAMBDAS` have series of their own: those that are used most; the others share the label other")
 	f.BoolVar(&s.native, "native-histograms", true, "also have native histograms, for a Prometheus that scrapes them; false: classic ones only")
-	settings(f, "metric-lambdas", "native-histograms")
+	settings.Mark(f, "metric-lambdas", "native-histograms")
 }
 
 // addAuth adds the flags for tokens and TLS.
@@ -171,7 +172,7 @@ func (s *serveFlags) addAuth(f *pflag.FlagSet) {
 	f.StringVar(&s.OTLPEndpoint, "otlp-endpoint", "", "base `URL` of an OpenTelemetry collector (OTLP over HTTP) that also gets each audit record, and traces and metrics if they are on; OTEL_EXPORTER_OTLP_ENDPOINT when not set")
 	f.Var(number(&s.TraceSample, 0), "trace-sample", "`SHARE` of calls that begin a trace, 0 to 1, for the collector; OTEL_TRACES_SAMPLER when not set, or else none")
 	f.BoolVar(&s.OTLPMetrics, "otlp-metrics", false, "also send the metrics to the collector, every minute or OTEL_METRIC_EXPORT_INTERVAL")
-	settings(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "otlp-endpoint", "trace-sample", "otlp-metrics", "tls-cert-file", "tls-key-file")
+	settings.Mark(f, "auth-token-file", "policy", "audit-keep", "audit-stdout", "otlp-endpoint", "trace-sample", "otlp-metrics", "tls-cert-file", "tls-key-file")
 }
 
 // profiled runs act with the CPU profiler if there is a path to write to.
@@ -197,7 +198,7 @@ func (s *serveFlags) addMembership(f *pflag.FlagSet) {
 		"how servers that share a DynamoDB store find each other: store (rows in the store; when not set), kubernetes (also the pods of the Deployment) or static (--members)")
 	f.StringSliceVar(&s.Members, "members", nil, "`NAMES` of all members with static membership, the same list on each")
 	f.StringVar(&s.MemberName, "member-name", "", "the name of this process in --members")
-	settings(f, "membership", "members", "member-name")
+	settings.Mark(f, "membership", "members", "member-name")
 }
 
 // addAWS adds the flags for the drivers.
@@ -214,7 +215,7 @@ func (s *serveFlags) addAWS(f *pflag.FlagSet) {
 	f.Var(number(&s.InboundRate, 0), "inbound-rate", "how many `TASKS` a second go from the inbound queue to the store; negative: no limit")
 	f.Var(whole(&s.InboundConcurrency, 0), "inbound-concurrency", "how many `RECEIVES` of the inbound queue run at a time")
 	f.BoolVar(&s.growShards, "grow-shards", true, "give a lambda more shards, up to 64, when one nears the write limit of a DynamoDB key")
-	settings(f, "grow-shards", "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
+	settings.Mark(f, "grow-shards", "store", "queue", "deliver-direct", "message-max", "inbound-queue", "inbound-rate", "inbound-concurrency")
 }
 
 // serve runs a server until a signal or the end of ctx, then drains it.

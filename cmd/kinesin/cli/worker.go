@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/kinesin-io/kinesin/cmd/kinesin/executor"
+	"github.com/kinesin-io/kinesin/cmd/settings"
 	"github.com/kinesin-io/kinesin/internal/controller"
 	"github.com/kinesin-io/kinesin/internal/sdkconfig"
 	"github.com/kinesin-io/kinesin/sdk"
@@ -62,7 +63,7 @@ func (a *app) workerCommand() *cobra.Command {
 		}
 		return a.work(ctx, &w, command)
 	})
-	a.serverFlag(c.Flags())
+	a.conn.AddTo(c.Flags())
 	return c
 }
 
@@ -117,7 +118,7 @@ func (w *workerFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&w.name, "name", "", "name of the worker in attempts; host name and process id when not set")
 	f.StringVar(&w.version, "worker-version", "", "version of the command in attempts, such as 2.4.1; none when not set")
 	f.StringSliceVar(&w.env, "env", nil, "`NAMES` of the variables that the command inherits, besides those of the task; all but KINESIN_… when not set")
-	settings(f, "lambda", "concurrency", "lease", "grace", "name", "worker-version", "env")
+	settings.Mark(f, "lambda", "concurrency", "lease", "grace", "name", "worker-version", "env")
 	w.log.add(f)
 }
 
@@ -175,15 +176,15 @@ func (a *app) work(ctx context.Context, flags *workerFlags, command []string) (e
 		return errors.Join(usagef("%v", err), guard.Close())
 	}
 	err = runCommands(ctx, k, flags, &commands{Executor: e, outcomes: outcomes}, guard)
-	return errors.Join(a.explain(err), guard.Close())
+	return errors.Join(a.conn.Explain(err), guard.Close())
 }
 
 // reachable returns the variables by which a command finds the server. The token is not among them: what a
 // worker may do is more than what a command needs.
 func (a *app) reachable() []string {
-	ours := []string{envName("server") + "=" + a.server}
-	if a.caFile != "" {
-		ours = append(ours, envName("tls-ca-file")+"="+a.caFile)
+	ours := []string{settings.EnvName("server") + "=" + a.conn.Server}
+	if a.conn.CAFile != "" {
+		ours = append(ours, settings.EnvName("tls-ca-file")+"="+a.conn.CAFile)
 	}
 	return ours
 }

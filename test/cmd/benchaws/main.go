@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	var s settings
 	flags := flag.NewFlagSet("benchaws", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&s.kinesin, "kinesin", "bin/kinesin", "the `program` to measure")
+	flags.StringVar(&s.kinesin, "kinesin", "bin/kinesin", "the `program` to measure, with kinesin-bench beside it")
 	flags.IntVar(&s.jobs, "jobs", 2000, "jobs due at one instant")
 	flags.IntVar(&s.rate, "rate", 100, "jobs per second of the steady load")
 	flags.DurationVar(&s.duration, "duration", 20*time.Second, "of the steady load")

@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"time"
 
-	benchmark "github.com/kinesin-io/kinesin/internal/bench"
+	"github.com/kinesin-io/kinesin/cmd/kinesin-bench/load"
 )
 
-// managed runs the shapes of `kinesin bench` against the server, each with its worker in a process of its
+// managed runs the shapes of `kinesin-bench` against the server, each with its worker in a process of its
 // own.
 func (b *bench) managed(ctx context.Context) error {
 	shapes := []struct {
@@ -41,21 +42,21 @@ func (b *bench) managed(ctx context.Context) error {
 	return b.flush()
 }
 
-func (b *bench) kinesinBench(ctx context.Context, args []string) (report benchmark.Report, err error) {
-	args = append(append([]string{"bench"}, args...), "--shards", "1", "--server", b.url, "-o", "json")
-	c := b.command(ctx, args...)
+func (b *bench) kinesinBench(ctx context.Context, args []string) (report load.Report, err error) {
+	args = append(args, "--shards", "1", "--server", b.url, "-o", "json")
+	c := exec.CommandContext(ctx, b.kinesin+"-bench", args...)
 	c.Stderr = b.progress
 	out, err := c.Output()
 	if err != nil {
-		return report, fmt.Errorf("kinesin %v: %w", args, err)
+		return report, fmt.Errorf("kinesin-bench %v: %w", args, err)
 	}
 	if err := json.Unmarshal(out, &report); err != nil {
-		return report, fmt.Errorf("kinesin %v: %w", args, err)
+		return report, fmt.Errorf("kinesin-bench %v: %w", args, err)
 	}
 	return report, nil
 }
 
-func (b *bench) managedLines(name string, r *benchmark.Report, used spent) {
+func (b *bench) managedLines(name string, r *load.Report, used spent) {
 	n := float64(r.Tasks)
 	b.line("%s of %d tasks, tasks/s\t%.0f\t", name, r.Tasks, r.Rate)
 	b.line("  lateness p50, p95, p99, ms\t%.1f, %.1f, %.1f\t", r.LatenessP50, r.LatenessP95, r.LatenessP99)
