@@ -19,7 +19,7 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=unknown
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
-    go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.version=$VERSION" -o /kinesin ./cmd/kinesin
+    go build -tags grpcnotrace -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /kinesin ./cmd/kinesin
 
 FROM scratch
 LABEL org.opencontainers.image.title="kinesin" \
