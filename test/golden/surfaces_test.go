@@ -132,12 +132,10 @@ func statusText(status int) string {
 var withoutGolden = map[string]string{
 	"aws setup": needsStore, "backup": needsStore, "data salvage": needsStore, "data verify": needsStore, "restore": needsStore,
 	"debug bundle": needsServer, "debug log-level": needsServer, "serve": needsServer,
-	"bench brakes": measures, "bench chains": measures, "bench crons": measures, "bench groups": measures, "bench immediate": measures,
-	"bench insert": measures, "bench isolation": measures, "bench sets": measures, "bench steady": measures, "bench wall": measures,
 	"version": "prints what built it",
 }
 
-const needsStore, needsServer, measures = "needs a store", "needs a server of more than procedures", "prints what it measured"
+const needsStore, needsServer = "needs a store", "needs a server of more than procedures"
 
 func checkCommands(t *testing.T, done []*step) {
 	t.Helper()
