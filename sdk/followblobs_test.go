@@ -29,7 +29,7 @@ func followers(t *testing.T, opts ...sdktest.Option) (k *sdktest.Kinesin, got *[
 			return sdk.Fatal(errors.New("no"))
 		case 'm':
 			t.Then(step("n", 200_000), step("o", 200_000))
-		case 'u':
+		case 'z':
 			t.Then(keyedStep("n", 1, "\xff"))
 		}
 		return nil
@@ -94,7 +94,7 @@ func TestPayloadsOfFollowUpsMayBeBlobs(t *testing.T) {
 func TestFollowUpsAreText(t *testing.T) {
 	t.Parallel()
 	k, got := followers(t)
-	id, err := k.Client().Schedule(t.Context(), sdk.Item{Lambda: "step", Payload: []byte("u"), MaxAttempts: 1})
+	id, err := k.Client().Schedule(t.Context(), sdk.Item{Lambda: "step", Payload: []byte("z"), MaxAttempts: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
