@@ -11,7 +11,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # The build ID stays in, of the same bytes too: by it go build sees that a program is up to date.
 LDFLAGS := -s -w -X main.version=$(VERSION)
 # grpcnotrace leaves out a part of a library that nothing here uses, and that would keep the linker from removing dead
-# code: 60 MB instead of 80.
+# code: 52 MB instead of 68.
 BUILD := -tags grpcnotrace -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 PROGRAMS := ./cmd/kinesin ./cmd/kinesin-bench
 

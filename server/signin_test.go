@@ -84,7 +84,7 @@ func TestSignInAtAProvider(t *testing.T) {
 		"nobody":                    {MockUser: mockoidc.MockUser{Subject: "f", Groups: []string{"others"}}, says: "the policy has no identity"},
 	} {
 		b := r.browser()
-		if _, body := r.page(b, "GET", "/ui/signin?next=/ui/jobs", nil); !strings.Contains(body, `href="/ui/signin/provider?next=%2fui%2fjobs"`) {
+		if _, body := r.page(b, "GET", "/ui/signin?next=/ui/jobs", nil); !strings.Contains(body, `href="/ui/signin/provider?next=%2Fui%2Fjobs"`) {
 			t.Error(body)
 		}
 		m.QueueUser(&user.MockUser)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	g "maragu.dev/gomponents"
+
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/internal/access"
 	"github.com/kinesin-io/kinesin/internal/access/sessions"
@@ -63,45 +65,28 @@ func (c *call) recovered() {
 	c.fail(fmt.Errorf("panic: %v\n%s", value, debug.Stack()))
 }
 
-// page is what every page has.
-type page struct {
-	Title     string
-	Nav       string // the path of its section
-	Who       string
-	SignedIn  bool // by a form, and so may sign out
-	SeesFleet bool // the menu offers Workers
-	SeesAudit bool // the menu offers Audit
-	ReadOnly  bool
-	Version   string
-	Done      string // what an action did
-	Body      any
-}
-
 // show answers with a page.
-func (c *call) show(template, title, nav string, body any) error {
-	return c.showStatus(http.StatusOK, template, title, nav, body)
+func (c *call) show(title, nav string, main g.Node) error {
+	return c.showStatus(http.StatusOK, title, nav, main)
 }
 
-func (c *call) showStatus(status int, template, title, nav string, body any) error {
+func (c *call) showStatus(status int, title, nav string, main g.Node) error {
 	p := page{
 		Title: title, Nav: nav, Who: c.caller.Name, SignedIn: c.session != nil, SeesFleet: c.seesFleet(), SeesAudit: c.seesAudit(), ReadOnly: c.ReadOnly, Version: c.Version,
-		Body: body,
 	}
 	if c.r.Method != http.MethodPost { // a form of a page that said so goes to the same URL
 		p.Done = doneTexts[c.r.URL.Query().Get("done")]
 	}
-	return c.render(status, template, "page", p)
+	return c.render(status, fullPage(&p, main))
 }
 
 // part answers with a part of a page, for one that is shown already.
-func (c *call) part(template, name string, data any) error {
-	return c.render(http.StatusOK, template, name, data)
-}
+func (c *call) part(part g.Node) error { return c.render(http.StatusOK, part) }
 
-func (c *call) render(status int, template, name string, data any) error {
+func (c *call) render(status int, markup g.Node) error {
 	var b bytes.Buffer
-	if err := templates()[template].ExecuteTemplate(&b, name, data); err != nil {
-		return fmt.Errorf("page %s: %w", template, err)
+	if err := markup.Render(&b); err != nil {
+		return err
 	}
 	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	c.w.Header().Set("Vary", "Accept-Encoding")
@@ -114,22 +99,16 @@ func (c *call) render(status int, template, name string, data any) error {
 	return nil
 }
 
-type problemBody struct {
-	problem
-
-	Back string // the page with the form that was sent; empty: none was
-}
-
 func (c *call) fail(err error) {
 	p := problemOf(err)
 	if p.Status == http.StatusInternalServerError {
 		c.Log.ErrorContext(c.r.Context(), "console failed", slog.String("path", c.r.URL.Path), slog.Any("error", err))
 	}
-	body := problemBody{problem: p}
+	back := ""
 	if c.r.Method == http.MethodPost {
-		body.Back = c.r.URL.EscapedPath()
+		back = c.r.URL.EscapedPath()
 	}
-	if renderErr := c.showStatus(p.Status, "problem", p.Title, "", body); renderErr != nil {
+	if renderErr := c.showStatus(p.Status, p.Title, "", problemPage(p, back)); renderErr != nil {
 		http.Error(c.w, "the console failed", http.StatusInternalServerError)
 	}
 }
@@ -183,9 +162,11 @@ func (c *call) fleetDenied() error {
 	return problemError{problem{http.StatusForbidden, "Permission denied", c.caller.Denied(access.Metrics, "").Error() + ".", "An administrator grants metrics with a token or in the policy file."}}
 }
 
+// reasonBytesMax bounds what somebody says of why work is stopped.
+const reasonBytesMax = 512
+
 // because notes why somebody stops work: with what the audit log keeps of it.
 func (c *call) because() error {
-	const reasonBytesMax = 512
 	reason := c.field("reason")
 	switch {
 	case reason == "":

@@ -2,7 +2,6 @@ package web
 
 import (
 	"net/http"
-	"net/url"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -29,7 +28,7 @@ func previewCron(c *call) error {
 		k = proto.CloneOf(response.GetCron())
 		k.Schedule, k.Zone = c.field("schedule"), c.field("zone")
 	}
-	return c.part("cron", "preview", c.preview(k, previewShown))
+	return c.part(previewPart(c.preview(k, previewShown)))
 }
 
 // createCron creates a cron. Mistakes in it are said beside the form, which keeps what was typed.
@@ -42,13 +41,13 @@ func createCron(c *call) error {
 		}
 		return err
 	}
-	return c.goTo(Prefix+"crons/"+url.PathEscape(response.GetCron().GetName()), "cron-created")
+	return c.goTo(cronPath(response.GetCron().GetName()), "cron-created")
 }
 
 // actOnCron pauses, resumes, runs or changes a cron.
 func actOnCron(c *call) error {
 	ctx, name := c.r.Context(), c.r.PathValue("name")
-	path := Prefix + "crons/" + url.PathEscape(name)
+	path := cronPath(name)
 	switch c.field("action") {
 	case "pause":
 		request := &kinesinv1.PauseCronRequest{Name: name, Reason: c.field("reason")}
@@ -118,7 +117,7 @@ func (c *call) backfill(name string) error {
 	}
 	plan.Job = response.GetJob()
 	if !request.GetDryRun() {
-		return c.goTo(Prefix+"jobs/"+url.PathEscape(plan.GetId()), "job")
+		return c.goTo(jobPath(plan.GetId()), "job")
 	}
 	plan.Many = plan.GetMatched() > backfillMany
 	// A typed duration stays the time that it was when it was counted.

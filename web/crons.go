@@ -63,7 +63,7 @@ func (c *call) cronsPage(status int, typed *kinesinv1.Cron, problem string) erro
 			b.Next[i].Day, day = of, of
 		}
 	}
-	return c.showStatus(status, "crons", "Crons", Prefix+"crons", b)
+	return c.showStatus(status, "Crons", Prefix+"crons", cronsPage(b))
 }
 
 // lambdasForCrons returns the lambdas for which the viewer may create crons.
@@ -117,5 +117,5 @@ func (c *call) cronPage(plan *backfillPlan) error {
 	b := &cronBody{Cron: k, Now: c.now(), History: history.GetOccurrences(), Operate: c.mayOperate(k.GetLambda()), Plan: plan}
 	b.Run = b.Operate && c.mayIn(access.Schedule, k.GetLambda(), k.GetCollection())
 	b.Preview = c.preview(k, previewShown)
-	return c.show("cron", k.GetName(), Prefix+"crons", b)
+	return c.show(k.GetName(), Prefix+"crons", cronPage(b))
 }

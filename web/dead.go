@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -13,12 +12,14 @@ import (
 )
 
 const (
-	deadPage = 1000
+	deadAtOnce = 1000
 	// groupsMax is how many groups a page shows, the largest first.
 	groupsMax     = 100
 	rejectedShown = 50
 	// deliverAskedMax is how many lambdas are asked for their dead-letter queues, each of which is a request.
 	deliverAskedMax = 20
+	// byWorkerVersion groups dead tasks by the versions of the workers that had their attempts.
+	byWorkerVersion = "version"
 )
 
 type deadBody struct {
@@ -27,7 +28,7 @@ type deadBody struct {
 	Problem  string
 	Groups   []*deadGroup
 	Versions []*deadVersion
-	By       string    // "version", or else by error
+	By       string    // byWorkerVersion, or else by error
 	Since    string    // one of deadTimes
 	Cost     *scanCost // it was not read, as it costs so much
 	Others   int       // groups that are not shown
@@ -72,9 +73,6 @@ type deadTime struct{ Value, Name string }
 
 var deadTimes = []deadTime{{"", "at any time"}, {"1h", "in the last hour"}, {"12h", "in the last 12 hours"}, {"1d", "in the last day"}, {"1w", "in the last week"}} //nolint:gochecknoglobals // a table
 
-// Times returns what may be chosen.
-func (*deadBody) Times() []deadTime { return deadTimes }
-
 // showDead groups dead tasks by their error.
 func showDead(c *call) error {
 	if since := c.field("since"); !slices.ContainsFunc(deadTimes, func(t deadTime) bool { return t.Value == since }) {
@@ -82,7 +80,7 @@ func showDead(c *call) error {
 	}
 	b := &deadBody{Q: c.field("q"), By: c.field("by"), Since: c.field("since"), Metered: c.live.snapshot().fleet.Store.Metered, Operates: c.caller.Grants.AllowAll(access.Operate), Redrive: c.mayAny(access.Operate)}
 	if b.Cost = c.costOf("dead"); b.Cost != nil {
-		b.Cost.Go = Prefix + "dead?scan=yes&q=" + url.QueryEscape(b.Q) + "&by=" + url.QueryEscape(b.By) + "&since=" + url.QueryEscape(b.Since)
+		b.Cost.Go = withQuery(Prefix+"dead", "q", b.Q, "by", b.By, "since", b.Since, "scan", "yes")
 	} else if err := c.groupDead(b); err != nil {
 		if p := problemOf(err); p.Status != 400 {
 			return err
@@ -99,7 +97,7 @@ func showDead(c *call) error {
 	if err := c.addQueues(b); err != nil {
 		return err
 	}
-	return c.show("dead", "Dead letters", Prefix+"dead", b)
+	return c.show("Dead letters", Prefix+"dead", deadPage(b))
 }
 
 func (c *call) groupDead(b *deadBody) error {
@@ -117,7 +115,7 @@ func (c *call) groupDead(b *deadBody) error {
 	groups, versions := map[[2]string]*deadGroup{}, map[string]*deadVersion{}
 	var cursor []byte
 	for b.Read < deadReadMax {
-		response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: where, Limit: deadPage, Cursor: cursor})
+		response, err := c.Tasks.List(c.r.Context(), &kinesinv1.ListRequest{Where: where, Limit: deadAtOnce, Cursor: cursor})
 		if err != nil {
 			return err
 		}
@@ -267,5 +265,5 @@ func showRejected(c *call) error {
 	if r.GetItem() != nil {
 		data = r.GetItem().GetPayload()
 	}
-	return c.show("rejected", "Rejected message", Prefix+"dead", &rejectedBody{r, contentOf(data), !c.ReadOnly && c.caller.Grants.AllowAll(access.Operate)})
+	return c.show("Rejected message", Prefix+"dead", rejectedPage(&rejectedBody{r, contentOf(data), !c.ReadOnly && c.caller.Grants.AllowAll(access.Operate)}))
 }

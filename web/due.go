@@ -98,5 +98,5 @@ func showDue(c *call) error {
 			b.Largest = max(b.Largest, b.Halves[i].Due)
 		}
 	}
-	return c.show("due", "Due in the next 24 hours", Prefix, b)
+	return c.show("Due in the next 24 hours", Prefix, duePage(b))
 }

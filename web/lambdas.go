@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"math"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +59,7 @@ func showLambdas(c *call) error {
 	default:
 		b.Order = ""
 	}
-	return c.show("lambdas", "Lambdas", Prefix+"lambdas", b)
+	return c.show("Lambdas", Prefix+"lambdas", lambdasPage(b))
 }
 
 // byBudget puts the lambdas first that have least left of their budgets, and last those without an objective.
@@ -157,14 +156,14 @@ func (c *call) lambdaPage(plan *gatePlan) error {
 			}
 		}
 	}
-	return c.show("lambda", name, Prefix+"lambdas", b)
+	return c.show(name, Prefix+"lambdas", lambdaPage(b))
 }
 
 // actOnLambda pauses and resumes a lambda by gates, and sets quotas. A gate is counted first and set when
 // that is confirmed.
 func actOnLambda(c *call) error {
 	name := c.r.PathValue("name")
-	path := Prefix + "lambdas/" + url.PathEscape(name)
+	path := lambdaPath(name)
 	ctx := c.r.Context()
 	switch c.field("action") {
 	case "pause", "drop":

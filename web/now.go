@@ -63,7 +63,7 @@ type heldRow struct {
 func showNow(c *call) error {
 	snap := c.live.snapshot()
 	if c.r.URL.Query().Get("part") == "" {
-		return c.show("now", "Now", Prefix, c.nowBody(snap))
+		return c.show("Now", Prefix, nowPage(c.nowBody(snap)))
 	}
 	key := strings.Join(c.caller.Grants.Strings(), "\n")
 	snap.mu.Lock()
@@ -71,7 +71,7 @@ func showNow(c *call) error {
 	snap.mu.Unlock()
 	if !found {
 		var b bytes.Buffer
-		if err := templates()["now"].ExecuteTemplate(&b, "live", c.nowBody(snap)); err != nil {
+		if err := nowLive(c.nowBody(snap)).Render(&b); err != nil {
 			return err
 		}
 		html = b.Bytes()
@@ -170,7 +170,7 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 			add("", "This server is "+f.NotReady+".")
 		}
 		if f.Unowned > 0 {
-			add(Prefix+"workers", numberOf(int64(f.Unowned), "partition has no owner that handles it", "partitions have no owner that handles them")+". Their tasks are late.")
+			add(Prefix+"workers", numberOf(f.Unowned, "partition has no owner that handles it", "partitions have no owner that handles them")+". Their tasks are late.")
 		}
 	}
 	switch {
@@ -198,7 +198,7 @@ func (c *call) problems(snap *snapshot, b *nowBody) (all []notice) {
 		}
 	}
 	if more := spent - burningShownMax; more > 0 {
-		add(Prefix+"lambdas?order=budget", numberOf(int64(more), "more lambda is", "more lambdas are")+" short of error budget.")
+		add(Prefix+"lambdas?order=budget", numberOf(more, "more lambda is", "more lambdas are")+" short of error budget.")
 	}
 	return all
 }

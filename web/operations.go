@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/url"
 	"time"
 
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
@@ -26,9 +25,9 @@ func showWorkers(c *call) error {
 	}
 	b := &workersBody{snap.fleet, c.now()}
 	if c.field("part") != "" {
-		return c.part("workers", "live", b)
+		return c.part(workersLive(b))
 	}
-	return c.show("workers", "Workers and servers", Prefix+"workers", b)
+	return c.show("Workers and servers", Prefix+"workers", workersPage(b))
 }
 
 type jobsBody struct {
@@ -47,9 +46,9 @@ func showJobs(c *call) error {
 		b.Live = b.Live || j.GetState() == "running"
 	}
 	if c.field("part") != "" {
-		return c.part("jobs", "live", b)
+		return c.part(jobsLive(b))
 	}
-	return c.show("jobs", "Jobs", Prefix+"jobs", b)
+	return c.show("Jobs", Prefix+"jobs", jobsPage(b))
 }
 
 type jobBody struct {
@@ -70,9 +69,9 @@ func showJob(c *call) error {
 		b.Changed += n
 	}
 	if c.field("part") != "" {
-		return c.part("job", "live", b)
+		return c.part(jobLive(b))
 	}
-	return c.show("job", "Job", Prefix+"jobs", b)
+	return c.show("Job", Prefix+"jobs", jobPage(b))
 }
 
 // actOnJob pauses, resumes or stops a job.
@@ -86,7 +85,7 @@ func actOnJob(c *call) error {
 	if _, err := c.Jobs.ControlJob(c.r.Context(), &kinesinv1.ControlJobRequest{Id: id, Action: c.field("action")}); err != nil {
 		return err
 	}
-	return c.goTo(Prefix+"jobs/"+url.PathEscape(id), "changed")
+	return c.goTo(jobPath(id), "changed")
 }
 
 const auditShown = 200
@@ -118,7 +117,7 @@ func showAudit(c *call) error {
 	}
 	b.Records = response.GetRecords()
 	if next := response.GetNext(); next != "" {
-		b.Next = Prefix + "audit?since=" + url.QueryEscape(b.Since) + "&after=" + url.QueryEscape(next)
+		b.Next = withQuery(Prefix+"audit", "since", b.Since, "after", next)
 	}
-	return c.show("audit", "Audit", Prefix+"audit", b)
+	return c.show("Audit", Prefix+"audit", auditPage(b))
 }

@@ -2,52 +2,19 @@ package web
 
 import (
 	"bytes"
-	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"html/template"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/kinesin-io/kinesin/api"
 	"github.com/kinesin-io/kinesin/api/kinesinv1"
 )
-
-//go:embed templates/*.html
-var sources embed.FS
-
-// templates are those of each page, with the layout and the parts that pages share.
-var templates = sync.OnceValue(func() map[string]*template.Template { //nolint:gochecknoglobals // parsed once
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(sources, "templates/layout.html", "templates/parts.html"))
-	all := map[string]*template.Template{}
-	entries, err := sources.ReadDir("templates")
-	if err != nil {
-		panic(err) // they are embedded
-	}
-	for _, entry := range entries {
-		name := strings.TrimSuffix(entry.Name(), ".html")
-		if name == "layout" || name == "parts" {
-			continue
-		}
-		all[name] = template.Must(template.Must(shared.Clone()).ParseFS(sources, "templates/"+entry.Name()))
-	}
-	return all
-})
-
-var functions = template.FuncMap{ //nolint:gochecknoglobals // a table
-	"asset": assetPath, "moment": moment, "at": at, "dur": durationText, "micros": microsText, "num": func(n any) string { return number(whole(n)) }, "rate": rateText, "path": url.PathEscape,
-	"v": api.Visible, "tone": tone, "bytes": bytesText, "count": func(n any, one, many string) string { return numberOf(whole(n), one, many) }, "ago": ago, "quote": quote, "request": newRequest, "list": func(all ...string) []string { return all },
-	"lateness": lateness, "join": func(all []string) string { return api.Visible(strings.Join(all, ", ")) }, "sumTasks": liveOf, "short": short,
-	"running": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, runningStates) }, "waiting": func(s *kinesinv1.LambdaStats) int64 { return sumOf(s, waitingStates) },
-	"dict": dict, "thousandths": func(n, of int64) int64 { return n * 1000 / max(1, of) }, "ranges": ranges, "lastError": lastError, "waits": waitsText, "sentence": sentence,
-}
 
 // ranges shows whole numbers that are in order, such as 0–3, 7.
 func ranges(all []int) string {
@@ -64,32 +31,6 @@ func ranges(all []int) string {
 		parts, i = append(parts, part), last+1
 	}
 	return strings.Join(parts, ", ")
-}
-
-// dict makes a map of names and values, for a part that needs several.
-func dict(all ...any) map[string]any {
-	m := map[string]any{}
-	for i := 0; i+1 < len(all); i += 2 {
-		m[fmt.Sprint(all[i])] = all[i+1]
-	}
-	return m
-}
-
-const timeFormat = "2006-01-02 15:04:05.000"
-
-// moment shows an instant in microseconds; the script of the page adds the zone of the viewer.
-func moment(micros int64) template.HTML {
-	if micros == 0 {
-		return `<span class="none">–</span>`
-	}
-	return at(time.UnixMicro(micros))
-}
-
-// at shows a time.
-func at(t time.Time) template.HTML {
-	t = t.UTC()
-	//nolint:gosec // digits and punctuation
-	return template.HTML(`<time datetime="` + t.Format("2006-01-02T15:04:05.000Z") + `">` + t.Format(timeFormat) + ` UTC</time>`)
 }
 
 // ago tells how long an instant in microseconds is over.
@@ -164,20 +105,12 @@ func lateness(t *kinesinv1.Task, now time.Time) string {
 	return microsText(t.GetStartedMicros() - t.GetDueMicros())
 }
 
-// whole returns a whole number of any type.
-func whole(n any) int64 {
-	switch v := reflect.ValueOf(n); {
-	case v.CanInt():
-		return v.Int()
-	case v.CanUint():
-		return int64(v.Uint())
-	}
-	return 0
-}
+// count is a number of things.
+type count interface{ int | int64 | uint32 }
 
 // number groups digits by thousands.
-func number(n int64) string {
-	text := strconv.FormatInt(n, 10)
+func number[N count](n N) string {
+	text := strconv.FormatInt(int64(n), 10)
 	digits := strings.TrimPrefix(text, "-")
 	var b strings.Builder
 	for i, d := range digits {
@@ -189,7 +122,7 @@ func number(n int64) string {
 	return text[:len(text)-len(digits)] + b.String()
 }
 
-func numberOf(n int64, one, many string) string {
+func numberOf[N count](n N, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

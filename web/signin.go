@@ -13,19 +13,13 @@ import (
 // flowWithin is how long a browser keeps what it needs for a sign-in at the page of a provider.
 const flowWithin = 10 * time.Minute
 
-type signInBody struct {
-	Next     string
-	Refused  string
-	Provider string // empty: there is none
-}
-
 // askToSignIn shows the page for signing in.
 func (c *call) askToSignIn(status int, next, refused string) error {
-	b := signInBody{Next: next, Refused: refused}
+	provider := ""
 	if c.Provider != nil {
-		b.Provider = c.Provider.Name()
+		provider = c.Provider.Name()
 	}
-	return c.render(status, "signin", "bare", page{Title: "Sign in", Body: b})
+	return c.render(status, barePage("Sign in", signInPage(next, refused, provider)))
 }
 
 // showSignIn asks who somebody is.
@@ -98,7 +92,7 @@ func comeBack(c *call) error {
 	if err != nil {
 		return c.notSignedIn(local(next), err)
 	}
-	return c.render(http.StatusOK, "signin", "again", local(next))
+	return c.render(http.StatusOK, againPage(local(next)))
 }
 
 // notSignedIn says why a sign-in at the page of a provider came to nothing.
@@ -143,7 +137,7 @@ func AskToSignIn(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Method == http.MethodGet && r.URL.Query().Get("again") == "" {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
-		_ = templates()["signin"].ExecuteTemplate(w, "again", r.URL.RequestURI()) // fails only if the browser has gone
+		_ = againPage(r.URL.RequestURI()).Render(w) // fails only if the browser has gone
 		return
 	}
 	if isStream(r) { // which then asks for its part without one

@@ -223,7 +223,7 @@ func TestStepsSayWhichSendIsShown(t *testing.T) {
 func TestSettingsOfALambda(t *testing.T) {
 	page := func(l *kinesinv1.Lambda) string {
 		var b strings.Builder
-		if err := templates()["lambda"].ExecuteTemplate(&b, "main", map[string]any{"Body": &lambdaBody{Lambda: l}}); err != nil {
+		if err := lambdaPage(&lambdaBody{Lambda: l}).Render(&b); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"math"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,7 +102,7 @@ func showTask(c *call) error {
 	if len(t.GetResult()) > 0 {
 		b.Result = contentOf(t.GetResult())
 	}
-	return c.show("task", "Task", Prefix+"tasks", b)
+	return c.show("Task", Prefix+"tasks", taskPage(b))
 }
 
 // resentMicros is the shortest time after which a task that nobody has claimed is sent once more. A task
@@ -156,7 +155,7 @@ func triesOf(t *kinesinv1.Task, now time.Time) (tries []try) {
 			last = max(last, now.UnixMicro())
 		}
 	}
-	const whole, least = 1000, 6
+	const least = 6
 	scale := func(micros int64) int64 { return micros * whole / max(1, last-first) }
 	for _, a := range attempts {
 		end := a.GetEndMicros()
@@ -225,7 +224,7 @@ func actOnTask(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.goTo(Prefix+"tasks/"+url.PathEscape(id), done)
+	return c.goTo(taskPath(id), done)
 }
 
 // readTime reads when a task is to be due: a time in UTC, or a duration from now.

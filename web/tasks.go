@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"net/url"
 	"regexp"
 	"time"
 
@@ -69,24 +68,11 @@ func (c *call) actionsOffered() (offered []setAction) {
 	return offered
 }
 
-func tasksPath(q, order, cursor string) string {
-	values := url.Values{}
-	for name, value := range map[string]string{"q": q, "order": order, "cursor": cursor} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	if len(values) == 0 {
-		return Prefix + "tasks"
-	}
-	return Prefix + "tasks?" + values.Encode()
-}
-
 // showTasks lists tasks of a filter, which the URL keeps.
 func showTasks(c *call) error {
 	b := &tasksBody{Q: c.field("q"), Order: c.field("order"), Now: c.now(), Actions: c.actionsOffered(), Metered: c.live.snapshot().fleet.Store.Metered}
 	if id, is := publicID(b.Q); is {
-		return c.goTo(Prefix+"tasks/"+url.PathEscape(id), "")
+		return c.goTo(taskPath(id), "")
 	}
 	for _, q := range quicks {
 		q.On = q.Where == b.Q
@@ -102,15 +88,15 @@ func showTasks(c *call) error {
 			kind = orderNewest
 		}
 		if b.Cost = c.costOf(kind); b.Cost != nil {
-			b.Cost.Go = tasksPath(b.Q, b.Order, c.field("cursor")) + "&scan=yes"
-			return c.show("tasks", "Tasks", Prefix+"tasks", b)
+			b.Cost.Go = withQuery(Prefix+"tasks", "q", b.Q, "order", b.Order, "cursor", c.field("cursor"), "scan", "yes")
+			return c.show("Tasks", Prefix+"tasks", tasksPage(b))
 		}
 	}
 	response, err := c.listTasks(b, cursor)
 	if err != nil {
 		if p := problemOf(err); p.Status == http.StatusBadRequest || b.Order == orderNewest && errors.Is(err, api.ErrUnsupported) {
 			b.Problem = p.Text
-			return c.showStatus(p.Status, "tasks", "Tasks", Prefix+"tasks", b)
+			return c.showStatus(p.Status, "Tasks", Prefix+"tasks", tasksPage(b))
 		}
 		return err
 	}
@@ -121,7 +107,7 @@ func showTasks(c *call) error {
 	if len(cursor) > 0 {
 		b.First = tasksPath(b.Q, b.Order, "")
 	}
-	return c.show("tasks", "Tasks", Prefix+"tasks", b)
+	return c.show("Tasks", Prefix+"tasks", tasksPage(b))
 }
 
 // listTasks reads a page. Without an order it has the newest first, if few tasks have to be read to find
@@ -165,7 +151,7 @@ func showKey(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.goTo(Prefix+"tasks/"+url.PathEscape(t.GetId()), "")
+	return c.goTo(taskPath(t.GetId()), "")
 }
 
 // review is what an action on several tasks will do, before it does it.
@@ -234,7 +220,7 @@ func (c *call) review(v *review) error {
 			return err
 		}
 	}
-	return c.show("review", v.Action.Name, Prefix+"tasks", v)
+	return c.show(v.Action.Name, Prefix+"tasks", reviewPage(v))
 }
 
 // jobRequest returns the job of an action on all tasks of a filter.
@@ -271,7 +257,7 @@ func (c *call) startJob(v *review) error {
 	if err != nil {
 		return err
 	}
-	return c.goTo(Prefix+"jobs/"+url.PathEscape(response.GetJob().GetId()), "job")
+	return c.goTo(jobPath(response.GetJob().GetId()), "job")
 }
 
 // outcome is what an action did to one task.
@@ -337,5 +323,5 @@ func (c *call) actOnIDs(v *review) error {
 	if err != nil {
 		return err
 	}
-	return c.show("outcomes", b.Name, Prefix+"tasks", b)
+	return c.show(b.Name, Prefix+"tasks", outcomesPage(b))
 }
